@@ -112,6 +112,7 @@ void Executor::forgetContext(uint16_t number) {
   };
   waits_.forgetContext(number);
   marks_.forgetContext(number);
+  hostCopies_.forgetContext(number);
   frees_.forgetContext(number);
   textures_.forgetContext(number);
   for (Hold& each : holds_) forget(each.mark);

@@ -37,6 +37,7 @@ CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command
   // The piece, behind what comes before it.
   if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))
     return data.empty() ? CUDA_SUCCESS : rc;
+  if (range.isHost()) return hostCopies_.copyNow(s, range.host(), data);
   const CUdeviceptr to = range.device();
   if (data.size() <= kInlineBytes) {
     small_.assign(data.begin(), data.end());
@@ -71,12 +72,15 @@ CUresult Executor::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& com
   if (rc) return rc;
   if (copy.bytes == 0)
     rc = CUDA_SUCCESS;
-  else if (copy.direction == 1)
-    rc = driver_.cuMemcpyHtoDAsync_v2(device.device(), host.host(), copy.bytes, s.handle);
-  else if (copy.direction == 2)
-    rc = driver_.cuMemcpyDtoHAsync_v2(host.host(), device.device(), copy.bytes, s.handle);
-  else
+  else if (copy.direction != 1 && copy.direction != 2)
     return violation("a copy in no direction");
+  else if (device.isHost() && captures_.empty())
+    rc = hostCopies_.copy(s, copy.direction == 1 ? device.host() : host.host(),
+                          copy.direction == 1 ? host.host() : device.host(), copy.bytes);
+  else if (copy.direction == 1)
+    rc = hostCopies_.toDevice(s, device.device(), host.host(), copy.bytes);
+  else
+    rc = driver_.cuMemcpyDtoHAsync_v2(host.host(), device.device(), copy.bytes, s.handle);
   if (rc || session_.current().request == 0) return rc;
   Mark place;
   rc = marks_.mark(s, place);
@@ -94,7 +98,7 @@ CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& com
   Download download;
   download.request = session_.current();
   download.stream = s;
-  download.address = range.device();
+  download.from = range;
   download.left = copy.bytes;
   downloads_.push_back(std::move(download));
   progressDownloads();
@@ -168,8 +172,11 @@ bool Executor::advance(Download& download) {
     if (!chunk) break;
     const uint64_t bytes = std::min<uint64_t>(download.left, wire::kChunkBytes);
     Mark place;
-    CUresult rc = driver_.cuMemcpyDtoHAsync_v2(link_.memory().chunk(*chunk), download.address, bytes,
-                                               download.stream.handle);
+    std::byte* to = link_.memory().chunk(*chunk);
+    const SessionRange& from = download.from;
+    const uint64_t done = from.bytes() - download.left;
+    CUresult rc = from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
+                                : driver_.cuMemcpyDtoHAsync_v2(to, from.device() + done, bytes, download.stream.handle);
     if (!rc) rc = marks_.mark(download.stream, place);
     some = true;
     if (rc) {
@@ -179,7 +186,6 @@ bool Executor::advance(Download& download) {
     busy[*chunk].store(1, std::memory_order_relaxed);
     nextChunk_ = (*chunk + 1) % wire::kStagingChunks;
     download.pieces.push_back({*chunk, static_cast<uint32_t>(bytes), place});
-    download.address += bytes;
     download.left -= bytes;
   }
   contexts_.use(before);
@@ -278,6 +284,15 @@ CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   copy.Height = box.height;
   copy.Depth = box.depth;
   if (!driver_.cuMemcpy3DAsync_v2) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
+  if (fromHost && copy.dstMemoryType == CU_MEMORYTYPE_HOST && captures_.empty())
+    return hostCopies_.run(s, [box, to = static_cast<std::byte*>(copy.dstHost), from = static_cast<const std::byte*>(copy.srcHost)] {
+      for (uint64_t z = 0; z < box.depth; ++z)
+        for (uint64_t y = 0; y < box.height; ++y)
+          std::memmove(to + (z * box.dstRows + y) * box.dstPitch, from + (z * box.srcRows + y) * box.srcPitch, box.width);
+    });
+  if (fromHost)
+    if (CUresult rc = hostCopies_.keepOrder(s, box.width * box.height * box.depth)) return rc;
   return driver_.cuMemcpy3DAsync_v2(&copy, s.handle);
 }
 

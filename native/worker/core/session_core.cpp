@@ -12,9 +12,12 @@ bool waitsForDevice(cmd::Op op) {
          op == cmd::Op::kCopyFromDevice;
 }
 
-/// Whether the command, which names a stream, gives it work.
+/// Whether the command, which names a stream, gives it work that waits for the stream are for. A record of an event is none
+/// to a card.
 bool givesWork(cmd::Op op) {
   switch (op) {
+    case cmd::Op::kEventRecord:
+    case cmd::Op::kEventRecordWithFlags:
     case cmd::Op::kStreamSync:
     case cmd::Op::kStreamQuery:
     case cmd::Op::kStreamCopyAttributes:

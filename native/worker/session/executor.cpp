@@ -159,6 +159,7 @@ Executor::End Executor::run() {
       continue;
     }
     const bool awaits = !waits_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() || !readMemory_.empty() ||
+                        !hostCopies_.empty() ||
                         frees_.waiting() != 0 || order_.expected() != 0 || order_.waiting() != 0 || awaitsGates();
     if (!awaits) {
       frees_.retire();
@@ -183,6 +184,7 @@ Executor::End Executor::run() {
   // Whatever could not be sent for it said so in its own words.
   if (link_.isBroken()) session_.end({"protocol violation: " + link_.problem(), false});
   callbacks_->close();
+  hostCopies_.close();
   closeGates();
   budgets_.rest();
   counts_.rest();
@@ -255,6 +257,9 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
 }
 
 CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body) {
+  if ((op == cmd::Op::kMemcpyDtoDV2 || op == cmd::Op::kMemcpyDtoDAsyncV2) && captures_.empty()) {
+    if (const auto result = hostCopies_.within(head)) return *result;
+  }
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (captures_.empty() || nodeCount_.admitCaptured(op, head)) [[likely]]
     result = dispatch(parts_, op, head, body);
@@ -270,6 +275,7 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
 
 bool Executor::progress() {
   bool some = progressLent();
+  some = hostCopies_.progress() || some;
   some = waits_.progress() || some;
   some = progressDownloads() || some;
   some = progressLandings() || some;

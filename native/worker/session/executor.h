@@ -36,7 +36,7 @@
 #include "worker/commands/graphs/graph_table.h"
 #include "worker/commands/memory/charges.h"
 #include "worker/commands/memory/frees.h"
-#include "worker/commands/memory/host_buffers.h"
+#include "worker/commands/memory/host_copies.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
 #include "worker/commands/memory/virtual_memory.h"
@@ -229,7 +229,7 @@ class Executor : private SessionOwner, private SessionPart {
   struct Download {
     Request request;
     Stream stream;
-    CUdeviceptr address = 0;
+    SessionRange from;
     uint64_t left = 0;
     uint64_t sent = 0;
     struct Piece {
@@ -485,6 +485,7 @@ class Executor : private SessionOwner, private SessionPart {
   VirtualMemory virtualMemory_;
   GraphMemory graphMemory_{session_};
   AddressGate addresses_{driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
+  HostCopies hostCopies_{session_, buffers_, addresses_};
   const Parking parking_;
   MemoryOperations operations_{session_, addresses_};
   Functions functions_{session_, charges_};
@@ -556,7 +557,6 @@ class Executor : private SessionOwner, private SessionPart {
 
   std::string driverLibrary_, cuptiLibrary_;
   Profiler* profiler_ = nullptr;  ///< null: nothing is noted
-
   std::atomic<bool> stopRequested_{false};
   std::atomic<bool> readsOut_{false};  ///< what was sent is executed before the end
   std::mutex stopMutex_;

@@ -52,7 +52,8 @@ CUresult Executor::startLanding(const Stream& s, const cmd::LandFromDevice& copy
   landing.bytes = copy.bytes;
   landing.staging = buffers_.take(copy.bytes);
   if (!landing.staging) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult rc = driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
+  CUresult rc = from.isHost() ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
+                              : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
   if (!rc) rc = marks_.mark(s, landing.mark);
   if (rc) return rc;
   if (landing.number)
@@ -188,8 +189,8 @@ CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
   SessionRange to;
   if (CUresult rc = addresses_.reach(copy.address, copy.bytes, to)) return rc;
   ReadMemory reads{{}, landing->second.keeper};
-  CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to.device(), part->memory + (copy.hostAddress - part->hostAddress),
-                                             copy.bytes, s.handle);
+  const std::byte* from = part->memory + (copy.hostAddress - part->hostAddress);
+  CUresult rc = to.isHost() ? hostCopies_.copy(s, to.host(), from, copy.bytes) : hostCopies_.toDevice(s, to.device(), from, copy.bytes);
   if (!rc) rc = marks_.mark(s, reads.mark);
   if (rc) return rc;
   readMemory_.push_back(std::move(reads));

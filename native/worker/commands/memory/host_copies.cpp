@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/commands/memory/host_copies.h"
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+namespace millpond::worker {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+/// From that size on the source is read in the order of the stream.
+constexpr uint64_t kLongBytes = uint64_t{64} << 10;
+
+CUdeviceptr addressOf(const uint32_t* word) { return reinterpret_cast<CUdeviceptr>(word); }
+
+}  // namespace
+
+bool HostCopies::isBlocking(const Stream& stream) {
+  if (stream.wire == 0) return true;
+  const HandleMap::Entry* entry = handles_.find(stream.wire);
+  return entry && entry->isBlocking;
+}
+
+CUresult HostCopies::queryDefault(const Stream& stream) {
+  const uint16_t before = contexts_.bound();
+  contexts_.use(stream.context);
+  const CUresult now = driver_.cuStreamQuery(nullptr);
+  contexts_.use(before);
+  return now;
+}
+
+bool HostCopies::isDue(const Stream& stream) {
+  // That the default stream has done its work says the same of all that are in step with it. While something is captured
+  // it must not be asked.
+  if (!isBlocking(stream)) return driver_.cuStreamQuery(stream.handle) == CUDA_SUCCESS;
+  return captures_.empty() && queryDefault(stream) == CUDA_SUCCESS;
+}
+
+CUresult HostCopies::run(const Stream& stream, std::function<void()> copy) {
+  if (isDue(stream)) {
+    copy();
+    return CUDA_SUCCESS;
+  }
+  const auto word = takeWord();
+  if (!word) return CUDA_ERROR_OUT_OF_MEMORY;
+  Mark reached;
+  CUresult rc = marks_.mark(stream, reached);
+  if (rc) {
+    spare_.push_back(*word);
+    return rc;
+  }
+  const uint16_t before = contexts_.bound();
+  contexts_.use(stream.context);
+  rc = driver_.cuStreamWaitValue32_v2(stream.handle, addressOf(word->place), word->value, CU_STREAM_WAIT_VALUE_GEQ);
+  contexts_.use(before);
+  if (rc) {
+    marks_.giveBack(reached);
+    spare_.push_back(*word);
+    return rc;
+  }
+  all_.push_back({reached, *word, std::move(copy)});
+  return CUDA_SUCCESS;
+}
+
+CUresult HostCopies::copy(const Stream& stream, std::byte* to, const std::byte* from, size_t bytes) {
+  return run(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
+}
+
+CUresult HostCopies::copyNow(const Stream& stream, std::byte* to, std::span<const std::byte> from) {
+  if (isDue(stream)) {
+    std::memcpy(to, from.data(), from.size());
+    return CUDA_SUCCESS;
+  }
+  const auto kept = buffers_.take(from.size());
+  if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memcpy(kept->memory, from.data(), from.size());
+  return run(stream, [kept, to, bytes = from.size()] { std::memcpy(to, kept->memory, bytes); });
+}
+
+CUresult HostCopies::toDevice(const Stream& stream, CUdeviceptr to, const std::byte* from, size_t bytes) {
+  if (CUresult rc = keepOrder(stream, bytes)) return rc;
+  return driver_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream.handle);
+}
+
+std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
+  // cuMemcpyDtoD names the default stream in its place.
+  using Command = cmd::MemcpyDtoDAsyncV2;
+  static_assert(sizeof(cmd::MemcpyDtoDV2) == sizeof(Command) && offsetof(cmd::MemcpyDtoDV2, stream) == offsetof(Command, hStream));
+  Command copy;
+  if (command.size() < sizeof(Command)) return std::nullopt;
+  std::memcpy(&copy, command.data(), sizeof copy);
+  SessionRange to, from;
+  if (addresses_.reach(copy.dstDevice, copy.ByteCount, to) || addresses_.reach(copy.srcDevice, copy.ByteCount, from))
+    return std::nullopt;
+  Stream s;
+  if (!from.isHost() || !stream(copy.hStream, s)) return std::nullopt;
+  return to.isHost() ? this->copy(s, to.host(), from.host(), copy.ByteCount)
+                     : toDevice(s, to.device(), from.host(), copy.ByteCount);
+}
+
+CUresult HostCopies::keepOrder(const Stream& stream, uint64_t bytes) {
+  // While something is captured the default stream must not be asked.
+  if (bytes >= kLongBytes || !captures_.empty() || !isBlocking(stream)) return CUDA_SUCCESS;
+  if (queryDefault(stream) != CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
+  if (!nothing_) nothing_ = takeWord();
+  if (!nothing_) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint16_t before = contexts_.bound();
+  contexts_.use(stream.context);
+  const CUresult rc = driver_.cuStreamWriteValue32_v2(stream.handle, addressOf(nothing_->place), 0, CU_STREAM_WRITE_VALUE_DEFAULT);
+  contexts_.use(before);
+  return rc;
+}
+
+bool HostCopies::progress() {
+  bool some = false;
+  for (auto each = all_.begin(); each != all_.end();) {
+    const CUresult rc = marks_.happened(each->mark);
+    if (rc == CUDA_ERROR_NOT_READY) {
+      ++each;
+      continue;
+    }
+    marks_.giveBack(each->mark);
+    if (rc == CUDA_SUCCESS) each->copy();
+    set(each->word);
+    each = all_.erase(each);
+    some = true;
+  }
+  return some;
+}
+
+void HostCopies::forgetContext(uint16_t number) {
+  std::erase_if(all_, [&](const Copy& each) {
+    if (each.mark.context != number) return false;
+    set(each.word);
+    return true;
+  });
+}
+
+void HostCopies::close() {
+  for (const Copy& each : all_) set(each.word);
+  all_.clear();
+}
+
+std::optional<HostCopies::Word> HostCopies::takeWord() {
+  if (spare_.empty()) {
+    auto page = buffers_.take(kPageBytes);
+    if (!page) return std::nullopt;
+    auto* words = reinterpret_cast<uint32_t*>(page->memory);
+    for (uint64_t i = 0; i < kPageBytes / sizeof(uint32_t); ++i) {
+      std::atomic_ref(words[i]).store(0, std::memory_order_relaxed);
+      spare_.push_back({words + i, 1});
+    }
+    pages_.push_back(std::move(page));
+  }
+  const Word word = spare_.back();
+  spare_.pop_back();
+  return word;
+}
+
+void HostCopies::set(const Word& word) {
+  std::atomic_ref(*word.place).store(word.value, std::memory_order_release);
+  // A stream that has not looked yet goes on with any later value, too.
+  spare_.push_back({word.place, word.value + 1});
+}
+
+}  // namespace millpond::worker
