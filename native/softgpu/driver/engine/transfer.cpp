@@ -16,6 +16,8 @@ namespace {
 
 // Larger copies from memory that is not pinned are waited for instead of staged.
 constexpr uint64_t kLargestStaged = 64 * 1024;
+// From that size on the source of a copy from pinned memory is read in the order of the stream, always.
+constexpr uint64_t kReadInOrder = 64 * 1024;
 /// Transfers up to this many bytes are done before another thread would have woken up for them, which takes longer
 /// where no core is idle.
 uint64_t largestBrief() {
@@ -265,7 +267,13 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   const auto& [fromBytes, from, to] = ends;
   std::vector<CheckedRange> ranges = ends.ranges();
 
-  if (when == Return::whenQueued && !from && to && fromBytes <= kLargestStaged) {
+  // As an H200 does, docs/decisions/0036: between memories of the host every call waits; the source of a short copy is read
+  // at the call where the stream has no work of its own.
+  const bool isToHost = isHostMemory(copy.to.address);
+  const bool isWithinHost = isToHost && isHostMemory(copy.from.address);
+  const bool readsAtCall = from ? fromBytes < kReadInOrder && isHostMemory(copy.from.address) && !stream.context->isAtWork(stream.queue)
+                                : fromBytes <= kLargestStaged;
+  if (when == Return::whenQueued && to && !isToHost && readsAtCall) {
     const auto* bytes = reinterpret_cast<const std::byte*>(copy.from.address);
     auto staged = std::make_shared<const std::vector<std::byte>>(bytes, bytes + fromBytes);
     auto body = [staged, copy] {
@@ -278,7 +286,7 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   const bool touchesUnpinned = !from || !to;
   const bool touchesHost =
       touchesUnpinned || isHostMemory(copy.from.address) || isHostMemory(copy.to.address);
-  const bool waits = when == Return::whenDone ? touchesHost : touchesUnpinned;
+  const bool waits = isWithinHost || (when == Return::whenDone ? touchesHost : touchesUnpinned);
   auto body = [copy] { copyRows(copy.from, copy); };
   return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), waits);
 }

@@ -296,6 +296,11 @@ std::vector<OperationPtr> Context::pendingOf(const QueuePtr& queue) {
   return pending;
 }
 
+bool Context::isAtWork(const QueuePtr& queue) {
+  std::lock_guard lock(mutex_);
+  return queue->last && !queue->last->isDone();
+}
+
 std::vector<OperationPtr> Context::allPending() {
   std::lock_guard lock(mutex_);
   std::vector<OperationPtr> pending = {legacyQueue_->last};

@@ -124,6 +124,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void enqueueWaitEverywhere(const OperationPtr& operation);
   /// What has to be done before the queue counts as idle. Null pointers are left out.
   std::vector<OperationPtr> pendingOf(const QueuePtr& queue);
+  /// Whether it has work of its own that is not done.
+  bool isAtWork(const QueuePtr& queue);
 
   /// Waits for one queue or for all work of the context, and returns its fault.
   CUresult synchronize(const QueuePtr& queue);
