@@ -11,7 +11,7 @@ export const claimFieldsDocUrl: URL = new URL("../../docs/reference/claims.md", 
 
 /** Path of the client library's list. */
 export const claimVariablesHeaderUrl: URL = new URL(
-  "../../native/client/gen/claim_variables.h",
+  "../../native/client/attach/gen/claim_variables.h",
   import.meta.url,
 );
 

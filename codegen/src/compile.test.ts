@@ -69,15 +69,15 @@ test("the sample's calls reach the driver and their answers come back", async ()
   write("sample/protocol/gen/handle_kind.h", emitHandleKinds());
   write("sample/client/gen/api.h", emitApiHeader(plan));
   write("sample/client/gen/resolver.h", emitResolverHeader());
-  write("sample/worker/gen/driver_table.h", emitDriverTableHeader(plan, []));
-  write("sample/worker/gen/command_parts.h", emitCommandParts(sampleParts));
-  write("sample/worker/gen/dispatch.h", emitDispatchHeader());
+  write("sample/worker/device/gen/driver_table.h", emitDriverTableHeader(plan, []));
+  write("sample/worker/session/gen/command_parts.h", emitCommandParts(sampleParts));
+  write("sample/worker/session/gen/dispatch.h", emitDispatchHeader());
   const sources = [
     ...emitStubs(plan).map(([path, content]) => write(path.replace("native", "sample"), content)),
     write("sample/client/gen/exports.cpp", emitExports(plan)),
     write("sample/client/gen/resolver.cpp", emitResolver(sampleAbi)),
-    write("sample/worker/gen/driver_table.cpp", emitDriverTable(plan, [])),
-    write("sample/worker/gen/dispatch.cpp", emitDispatch(plan, sampleParts)),
+    write("sample/worker/device/gen/driver_table.cpp", emitDriverTable(plan, [])),
+    write("sample/worker/session/gen/dispatch.cpp", emitDispatch(plan, sampleParts)),
     join(loopback, "sample_test.cpp"),
     testMain,
   ];

@@ -47,14 +47,10 @@ export function emitApiHeader(plan: Plan): string {
   });
   return `${banner("Every driver call that is answered. The exported symbols call these.")}#pragma once
 
-#include <cstdint>
-
+#include "client/call/flavour.h"
 #include "cuda/gen/cuda_api.h"
 
 namespace millpond::client {
-
-/// What stream 0 means in a call: the legacy default stream, or the calling thread's own.
-enum class Flavour : uint8_t { kLegacy, kPerThread };
 
 /// Answer of a symbol that is exported but not remoted: CUDA_ERROR_NOT_SUPPORTED, said once in the log for each
 /// symbol; CUDA_ERROR_NOT_INITIALIZED before cuInit. \`why\`: a reason that will stay; nullptr: not yet. By hand.

@@ -54,7 +54,7 @@ ${members.join("\n")}
 export function emitDriverTable(plan: Plan, byHand: readonly string[]): string {
   const lines = driverSymbols(plan, byHand).map((symbol) => `  find(library, "${symbol}", ${symbol});`);
   return `${banner("The driver's functions that the worker calls.")}
-#include "worker/gen/driver_table.h"
+#include "worker/device/gen/driver_table.h"
 
 #include <dlfcn.h>
 
@@ -127,7 +127,7 @@ export function emitDispatchHeader(): string {
 
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
-#include "worker/gen/command_parts.h"
+#include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
 
@@ -440,7 +440,7 @@ export function emitDispatch(plan: Plan, parts: readonly WorkerPart[]): string {
     ...(bodies.includes("std::vector<") ? ["#include <vector>"] : []),
   ];
   return `${banner("From a command of the wire to what runs it.")}
-#include "worker/gen/dispatch.h"
+#include "worker/session/gen/dispatch.h"
 
 #include <array>
 #include <cstring>

@@ -34,12 +34,12 @@ bool splitAddress(const std::string& text, std::string& host, std::string& port)
 }
 
 /// Guaranteed where nothing is said; none for what is no class.
-std::optional<gate::ServiceClass> readClass(const Json* member) {
-  if (!member) return gate::ServiceClass::kGuaranteed;
+std::optional<ServiceClass> readClass(const Json* member) {
+  if (!member) return ServiceClass::kGuaranteed;
   const std::string* name = member->string();
-  if (name && *name == "guaranteed") return gate::ServiceClass::kGuaranteed;
-  if (name && *name == "burstable") return gate::ServiceClass::kBurstable;
-  if (name && *name == "best-effort") return gate::ServiceClass::kBestEffort;
+  if (name && *name == "guaranteed") return ServiceClass::kGuaranteed;
+  if (name && *name == "burstable") return ServiceClass::kBurstable;
+  if (name && *name == "best-effort") return ServiceClass::kBestEffort;
   return std::nullopt;
 }
 
@@ -61,7 +61,7 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
     if (!serviceClass)
       return Error{"the serviceClass of a device of " + what + " is none of guaranteed, burstable and best-effort"};
     // Best effort has no share.
-    const uint64_t least = *serviceClass == gate::ServiceClass::kBestEffort ? 0 : 1;
+    const uint64_t least = *serviceClass == ServiceClass::kBestEffort ? 0 : 1;
     if (!uuid || !uuid->string() || !bytes || !compute || percent < least || percent > 100)
       return Error{"a device of " + what + " needs uuid, memoryBytes and computePercent from 1 to 100"};
     out.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent), *serviceClass});

@@ -52,8 +52,8 @@ TEST("a full command line is understood") {
   CHECK_EQ(a.devices[0].uuid, "GPU-1");
   CHECK_EQ(a.devices[0].memoryBytes, 536870912u);
   CHECK_EQ(a.devices[0].computePercent, 50u);
-  CHECK(a.devices[0].serviceClass == gate::ServiceClass::kGuaranteed);
-  CHECK(a.devices[1].serviceClass == gate::ServiceClass::kBestEffort);
+  CHECK(a.devices[0].serviceClass == ServiceClass::kGuaranteed);
+  CHECK(a.devices[1].serviceClass == ServiceClass::kBestEffort);
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
   CHECK(!a.group);
   CHECK_EQ(a.tenant, "");

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "client/gen/claim_variables.h"
+#include "client/attach/gen/claim_variables.h"
 
 namespace millpond::client {
 

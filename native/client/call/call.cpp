@@ -227,22 +227,4 @@ bool Call::awaitTaken() noexcept {
   return !session_->lost();
 }
 
-CUresult notRemoted(const char* symbol, const char* why) noexcept {
-  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
-  // The names are literals, so their addresses tell them apart.
-  static std::mutex& mutex = *new std::mutex();
-  static auto& said = *new std::vector<const char*>();
-  {
-    std::lock_guard lock(mutex);
-    for (const char* each : said)
-      if (each == symbol) return CUDA_ERROR_NOT_SUPPORTED;
-    said.push_back(symbol);
-  }
-  if (why)
-    log(LogLevel::Warn, "%s is not supported: %s", symbol, why);
-  else
-    log(LogLevel::Warn, "%s is not supported yet (see docs/reference/cuda-coverage.md)", symbol);
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 }  // namespace millpond::client

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "client/call/flavour.h"
 #include "client/call/mirror_turn.h"
 #include "client/call/queue_bound.h"
-#include "client/gen/api.h"
 #include "client/session/answer_cache.h"
 #include "client/session/callback_thread.h"
 #include "client/session/handle_table.h"

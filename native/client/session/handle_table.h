@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/calls/streams/cluster_shape.h"
+#include "cuda/cluster_shape.h"
 #include "protocol/handle.h"
 
 namespace millpond::client {

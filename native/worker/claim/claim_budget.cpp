@@ -10,7 +10,7 @@
 
 #include "protocol/futex.h"
 #include "protocol/handshake/process_watch.h"
-#include "worker/process/shared_file.h"
+#include "worker/claim/shared_file.h"
 
 namespace millpond::worker {
 namespace {

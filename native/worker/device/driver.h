@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "worker/gen/driver_table.h"
+#include "worker/device/gen/driver_table.h"
 
 namespace millpond::worker {
 

@@ -8,8 +8,8 @@
 #include "base/result.h"
 #include "protocol/handshake/snapshot.h"
 #include "worker/claim/driver_memory.h"
+#include "worker/claim/share.h"
 #include "worker/device/driver.h"
-#include "worker/gate/turns.h"
 
 namespace millpond::worker {
 
@@ -20,11 +20,11 @@ struct DeviceShare {
   std::string uuid;
   uint64_t memoryBytes = 0;
   uint32_t computePercent = 100;
-  gate::ServiceClass serviceClass = gate::ServiceClass::kGuaranteed;
+  ServiceClass serviceClass = ServiceClass::kGuaranteed;
   int32_t priority = 0;  ///< of the claim
 
   /// Best-effort sessions, which have no share, are alike.
-  gate::Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
+  Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
 };
 
 /// "GPU-" and the UUID in its usual form.

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <new>
 
-#include "worker/process/shared_file.h"
+#include "worker/claim/shared_file.h"
 
 namespace millpond::worker::gate {
 namespace {

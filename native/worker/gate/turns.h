@@ -14,22 +14,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "worker/claim/share.h"
+
 namespace millpond::worker::gate {
-
-enum class ServiceClass : uint32_t {
-  kGuaranteed,  ///< its share, never more
-  kBurstable,   ///< its share, and what is idle
-  kBestEffort,  ///< what is idle
-};
-
-struct Share {
-  ServiceClass serviceClass = ServiceClass::kGuaranteed;
-  uint32_t percent = 100;  ///< 1 to 100; how best-effort claims stand to each other
-  int32_t priority = 0;    ///< among claims of the same class
-
-  /// Whether it may have less than the whole GPU although nobody else is there.
-  bool isCapped() const { return serviceClass == ServiceClass::kGuaranteed && percent < 100; }
-};
 
 /// Claims that have sessions at a GPU, or had and are in debt.
 inline constexpr uint32_t kAccounts = 128;

@@ -204,7 +204,7 @@ Status Supervisor::applySizes(Resizing wanted) {
     std::vector<uint64_t> limits;
     for (const DeviceShare& device : wanted.devices) limits.push_back(device.memoryBytes);
     if (auto set = executor_->setMemoryLimits(limits, wanted.revision); !set) return set;
-    std::vector<gate::Share> shares;
+    std::vector<Share> shares;
     for (const DeviceShare& device : wanted.devices) shares.push_back(device.compute());
     executor_->setShares(std::move(shares));
   } else {

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/size_text.h"
 #include "protocol/usable_cpus.h"
-#include "worker/gen/dispatch.h"
+#include "worker/session/gen/dispatch.h"
 
 namespace millpond::worker {
 namespace {

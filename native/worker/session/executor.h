@@ -57,7 +57,7 @@
 #include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
 #include "worker/gate/compute_gate.h"
-#include "worker/gen/command_parts.h"
+#include "worker/session/gen/command_parts.h"
 #include "worker/images/image_cache.h"
 #include "worker/images/image_variables.h"
 #include "worker/images/jit_options.h"
@@ -128,7 +128,7 @@ class Executor : private SessionOwner, private SessionPart {
     return budgets_.setLimits(bytes, revision);
   }
   /// Other shares of the devices' compute, in the session's order. From any thread.
-  void setShares(std::vector<gate::Share> shares);
+  void setShares(std::vector<Share> shares);
   /// Where CUPTI is looked for when the client asks for a profile, as for Profiler::start. Before `run`.
   void setProfilerLibraries(std::string driver, std::string cupti) {
     driverLibrary_ = std::move(driver);
@@ -540,7 +540,7 @@ class Executor : private SessionOwner, private SessionPart {
   const gate::ComputeGate* heldAt_ = nullptr;
   int64_t lastWorkAt_ = 0;
   std::mutex sharesMutex_;
-  std::vector<gate::Share> shares_;  ///< as they were set last; empty: as the session began
+  std::vector<Share> shares_;  ///< as they were set last; empty: as the session began
   bool areGatesOpen_ = false;
 
   cmd::Op trace_ = cmd::Op{};  ///< the first command of which something may be left that is not in the books; 0: none

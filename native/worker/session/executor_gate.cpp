@@ -194,7 +194,7 @@ void Executor::closeGates() {
   gates_.clear();
 }
 
-void Executor::setShares(std::vector<gate::Share> shares) {
+void Executor::setShares(std::vector<Share> shares) {
   const std::lock_guard lock(sharesMutex_);
   shares_ = std::move(shares);
   if (areGatesOpen_)

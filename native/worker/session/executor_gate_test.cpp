@@ -12,7 +12,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr Carrier kCarriers[] = {Carrier::kSharedMemory, Carrier::kTcp};
-constexpr gate::Share kAll{gate::ServiceClass::kGuaranteed, 100};
+constexpr Share kAll{ServiceClass::kGuaranteed, 100};
 
 struct Gates {
   std::string path = (std::filesystem::temp_directory_path() / "millpond-gates-XXXXXX").string();

@@ -78,7 +78,7 @@ class ExecutorFixture {
     return executor ? executor->setMemoryLimits(bytes, revision) : Status(Error{"the session is over"});
   }
   /// Other shares, as the supervisor sets them.
-  void setShares(std::vector<gate::Share> shares) {
+  void setShares(std::vector<Share> shares) {
     std::lock_guard lock(mutex_);
     if (Executor* executor = executor_.load()) executor->setShares(std::move(shares));
   }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
 import { findIncludeFaults, type IncludeRules } from "./include-rules.ts";
+import { readLayers } from "./native-layers.ts";
 
 const rules: IncludeRules = {
-  components: { low: [], high: ["low"] },
+  layers: readLayers([
+    "millpond_layer(low FILES_OF low)\nmillpond_layer(high FOLDERS high WITHOUT high/main.cpp USES low)\n",
+  ]),
+  unlayered: { flat: ["low"] },
   testing: ["testing"],
   knownCycles: [],
 };
@@ -31,37 +35,53 @@ test("an include of a lower component, and of a file beside the includer, is all
   ).toEqual([]);
 });
 
-test("an include of a higher component is a fault, but for tests", () => {
+test("an include of a layer that is not named is a fault, but for tests and programs", () => {
   const upward = { "high/b.h": "", "low/a.cpp": '#include "high/b.h"\n' };
-  expect(faults(upward)).toEqual(["low/a.cpp includes high/b.h: low may include nothing else"]);
+  expect(faults(upward)).toEqual(["low/a.cpp includes high/b.h: low uses no other layer"]);
   const tests = {
     "high/b.h": "",
     "low/a_test.cpp": '#include "high/b.h"\n',
     "testing/c.h": '#include "high/b.h"\n',
+    "high/main.cpp": '#include "testing/c.h"\n',
   };
   expect(faults(tests)).toEqual([]);
 });
 
-test("an include of a folder that is no lower layer is a fault, but for tests", () => {
-  const layers = { low: { "": [], bottom: [""], top: ["", "bottom"] } };
+test("a folder inside of a layer's may be a layer of its own, and files directly in a folder, too", () => {
+  const layers = readLayers([
+    `# millpond_layer(none FOLDERS low)
+millpond_layer(files FILES_OF low \${options} OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os> -fno-rtti) # the lowest
+millpond_layer(inner FOLDERS low/outer/inner
+               USES files)
+millpond_layer(outer FOLDERS low/outer USES files inner)`,
+  ]);
+  expect(layers.map(({ name, uses }) => [name, uses])).toEqual([
+    ["files", []],
+    ["inner", ["files"]],
+    ["outer", ["files", "inner"]],
+  ]);
   const files = {
-    "low/top/a.cpp": '#include "low/bottom/b.h"\n#include "low/c.h"\n',
-    "low/bottom/b.h": "",
     "low/c.h": "",
+    "low/outer/inner/b.h": '#include "low/c.h"\n',
+    "low/outer/other/a.cpp": '#include "low/outer/inner/b.h"\n#include "low/c.h"\n',
   };
   expect(faults(files, { layers })).toEqual([]);
-  expect(
-    faults(
-      {
-        "low/bottom/b.h": '#include "low/top/a.h"\n',
-        "low/top/a.h": "",
-        "low/bottom/b_test.cpp": '#include "low/top/a.h"\n',
-      },
-      { layers },
-    ),
-  ).toEqual(["low/bottom/b.h includes low/top/a.h: bottom may include low"]);
-  expect(faults({ "low/new/d.h": '#include "low/c.h"\n', "low/c.h": "" }, { layers })).toEqual([
-    "low/new/d.h: new is no layer of scripts/lib/checks/layers.ts",
+  const upward = { "low/outer/inner/b.h": '#include "low/outer/d.h"\n', "low/outer/d.h": "" };
+  expect(faults(upward, { layers })).toEqual([
+    "low/outer/inner/b.h includes low/outer/d.h: inner uses files",
+  ]);
+});
+
+test("a component without layers includes itself and the layers named for it, and nothing else", () => {
+  const files = {
+    "low/a.h": "",
+    "high/b.h": "",
+    "flat/c/d.h": "",
+    "flat/e.cpp": '#include "low/a.h"\n#include "flat/c/d.h"\n',
+  };
+  expect(faults(files)).toEqual([]);
+  expect(faults({ ...files, "flat/f.cpp": '#include "high/b.h"\n' })).toEqual([
+    "flat/f.cpp includes high/b.h: flat may include low",
   ]);
 });
 
@@ -71,9 +91,9 @@ test("an include of what is no file is a fault", () => {
   ]);
 });
 
-test("a component that the table lacks is a fault as soon as it includes another one", () => {
+test("a file of no layer is a fault as soon as it includes another one", () => {
   expect(faults({ "low/a.h": "", "new/b.h": '#include "low/a.h"\n' })).toEqual([
-    "new/b.h: new is no component of scripts/lib/checks/layers.ts",
+    "new/b.h belongs to no layer: name its folder in a millpond_layer of CMake",
   ]);
 });
 

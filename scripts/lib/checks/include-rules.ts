@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which native file may include which: every quoted include leads to a file, components include only those below them,
-// and no units form a cycle, a header and its source being one unit.
+// Which native file may include which: every quoted include leads to a file, a layer includes only those that it names in
+// CMake, and no units form a cycle, a header and its source being one unit.
 import { dirname, join, normalize } from "node:path";
 import { closedPath, findCycles, type SourceFile } from "./import-rules.ts";
+import { findLayer, type NativeLayer } from "./native-layers.ts";
 
 export interface IncludeRules {
-  /** By component: those that its product code may include beside itself. */
-  readonly components: Readonly<Record<string, readonly string[]>>;
-  /**
-   * By component, its folders as layers: those that the product code of a folder may include beside itself. "" are the
-   * files directly in the component.
-   */
-  readonly layers?: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+  /** From the lowest up: each uses only those before it. */
+  readonly layers: readonly NativeLayer[];
+  /** By component whose folders are no layers yet: the layers that all of it may include beside itself. */
+  readonly unlayered: Readonly<Record<string, readonly string[]>>;
   /** Components that only tests and benchmarks consist of: they may include all. */
   readonly testing: readonly string[];
   /** Units of cycles that are left; a new cycle, or a further unit in one of these, is a fault. */
@@ -34,7 +32,7 @@ export function findIncludeFaults(files: readonly SourceFile[], rules: IncludeRu
         faults.push(`${path} includes "${included}", which does not exist`);
         continue;
       }
-      const fault = faultOfComponents(path, target, rules);
+      const fault = faultOfLayers(path, target, rules);
       if (fault !== undefined) faults.push(fault);
       if (unitOf(path) !== unitOf(target)) graph.get(unitOf(path))?.push(unitOf(target));
     }
@@ -42,27 +40,26 @@ export function findIncludeFaults(files: readonly SourceFile[], rules: IncludeRu
   return [...faults, ...faultsOfCycles(graph, rules)];
 }
 
-function faultOfComponents(from: string, to: string, rules: IncludeRules): string | undefined {
-  const [own, other] = [componentOf(from), componentOf(to)];
-  if (testPath.test(from) || rules.testing.includes(own)) return undefined;
-  if (own === other) return faultOfLayers(from, to, rules);
-  const mayInclude = rules.components[own];
-  if (mayInclude === undefined) return `${from}: ${own} is no component of scripts/lib/checks/layers.ts`;
-  return mayInclude.includes(other)
-    ? undefined
-    : `${from} includes ${to}: ${own} may include ${mayInclude.join(", ") || "nothing else"}`;
-}
-
-function faultOfLayers(from: string, to: string, rules: IncludeRules): string | undefined {
-  const layers = rules.layers?.[componentOf(from)];
-  const [own, other] = [layerOf(from), layerOf(to)];
-  if (layers === undefined || own === other) return undefined;
-  const mayInclude = layers[own];
-  if (mayInclude === undefined) return `${from}: ${own} is no layer of scripts/lib/checks/layers.ts`;
-  const named = mayInclude.map((layer) => (layer === "" ? componentOf(from) : layer));
-  return mayInclude.includes(other)
-    ? undefined
-    : `${from} includes ${to}: ${own} may include ${named.join(", ") || "nothing else"}`;
+function faultOfLayers(
+  from: string,
+  to: string,
+  { layers, unlayered, testing }: IncludeRules,
+): string | undefined {
+  const isProgram = layers.some(({ without }) => without.includes(from));
+  if (testPath.test(from) || isProgram || testing.includes(componentOf(from))) return undefined;
+  const other = findLayer(to, layers);
+  const mayInclude = unlayered[componentOf(from)];
+  if (mayInclude !== undefined) {
+    const isAllowed =
+      componentOf(from) === componentOf(to) || (other !== undefined && mayInclude.includes(other.name));
+    return isAllowed
+      ? undefined
+      : `${from} includes ${to}: ${componentOf(from)} may include ${mayInclude.join(", ")}`;
+  }
+  const own = findLayer(from, layers);
+  if (own === undefined) return `${from} belongs to no layer: name its folder in a millpond_layer of CMake`;
+  if (other?.name === own.name || (other !== undefined && own.uses.includes(other.name))) return undefined;
+  return `${from} includes ${to}: ${own.name} uses ${own.uses.join(", ") || "no other layer"}`;
 }
 
 function faultsOfCycles(graph: ReadonlyMap<string, readonly string[]>, rules: IncludeRules): string[] {
@@ -85,12 +82,6 @@ function faultsOfCycles(graph: ReadonlyMap<string, readonly string[]>, rules: In
 /** A header and its source, without the suffix. */
 function unitOf(path: string): string {
   return path.replace(/\.(h|cpp|c)$/, "");
-}
-
-/** The folder inside the component; "" for files that lie directly in it. */
-function layerOf(path: string): string {
-  const [, folder = "", file] = path.split("/");
-  return file === undefined ? "" : folder;
 }
 
 function componentOf(path: string): string {

@@ -8,6 +8,7 @@ import { must, ScriptError } from "../command.ts";
 import { findImportFaults, type Workspace } from "./import-rules.ts";
 import { findIncludeFaults } from "./include-rules.ts";
 import { importRules, includeRules } from "./layers.ts";
+import { readLayers } from "./native-layers.ts";
 import { findSizeFaults } from "./size-rules.ts";
 import { sizeRules } from "./sizes.ts";
 import { inRoot, root } from "../paths.ts";
@@ -66,16 +67,19 @@ export async function checkImports(): Promise<void> {
   complain("imports against scripts/lib/checks/layers.ts", findImportFaults(files, workspaces, importRules));
 }
 
-/** Includes of native code lead to files, respect the components' layers, and form no cycle that is not known. */
+/** Includes of native code lead to files, respect the layers of its CMake files, and form no cycle that is not known. */
 export async function checkIncludes(): Promise<void> {
-  const sources = (await trackedFiles()).filter((name) => /^native\/.*\.(h|cpp|c)$/.test(name));
+  const tracked = await trackedFiles();
+  const sources = tracked.filter((name) => /^native\/.*\.(h|cpp|c)$/.test(name));
+  const cmakeFiles = tracked.filter((name) => /^native\/.*CMakeLists\.txt$/.test(name));
+  const layers = readLayers(await Promise.all(cmakeFiles.map((path) => readFile(inRoot(path), "utf8"))));
   const files = await Promise.all(
     sources.map(async (path) => ({
       path: path.slice("native/".length),
       text: await readFile(inRoot(path), "utf8"),
     })),
   );
-  complain("includes against scripts/lib/checks/layers.ts", findIncludeFaults(files, includeRules));
+  complain("includes against the layers of native/", findIncludeFaults(files, { ...includeRules, layers }));
 }
 
 /** No hand-written file is too long, and no folder of code too full. */

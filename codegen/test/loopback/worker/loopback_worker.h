@@ -11,8 +11,8 @@
 
 #include "protocol/gen/commands.h"
 #include "protocol/gen/handle_kind.h"
-#include "worker/gen/command_parts.h"
-#include "worker/gen/driver_table.h"
+#include "worker/session/gen/command_parts.h"
+#include "worker/device/gen/driver_table.h"
 
 namespace millpond::worker {
 

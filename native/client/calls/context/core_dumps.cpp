@@ -3,6 +3,7 @@
 // can be asked and set before cuInit.
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/core_dumps.h"
 
 namespace millpond::client::api {

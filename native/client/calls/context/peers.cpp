@@ -4,6 +4,7 @@
 #include <set>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/client.h"
 #include "client/session/context.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/capture_state.h"
 #include "client/session/client.h"
 #include "cuda/graph_node.h"

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/client.h"
 #include "client/session/context.h"
 #include "cuda/graph_node.h"

@@ -4,6 +4,7 @@
 
 #include "client/calls/graphs/graph_call.h"
 #include "client/calls/graphs/node_params.h"
+#include "client/gen/api.h"
 #include "client/memory/own_address.h"
 
 namespace millpond::client::api {

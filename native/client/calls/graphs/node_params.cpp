@@ -3,6 +3,7 @@
 
 #include "client/call/launch_parameters.h"
 #include "client/calls/graphs/graph_call.h"
+#include "client/gen/api.h"
 
 namespace millpond::client::api {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "cuda/graph_node.h"
 
 namespace millpond::client::api {

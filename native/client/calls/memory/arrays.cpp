@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/arrays.h"
 #include "client/session/client.h"
 

@@ -6,6 +6,7 @@
 
 #include "client/call/preconditions.h"
 #include "client/calls/memory/copies.h"
+#include "client/gen/api.h"
 #include "client/session/arrays.h"
 #include "client/session/callback_thread.h"
 #include "client/session/client.h"

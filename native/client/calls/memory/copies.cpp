@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "client/call/preconditions.h"
+#include "client/gen/api.h"
 #include "client/memory/address_guard.h"
 #include "client/session/callback_thread.h"
 #include "client/session/capture_state.h"

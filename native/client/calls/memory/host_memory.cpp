@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/memory/own_address.h"
 #include "client/session/client.h"
 #include "client/session/context.h"

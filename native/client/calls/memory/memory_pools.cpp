@@ -7,6 +7,7 @@
 #include "client/call/call.h"
 #include "client/call/preconditions.h"
 #include "client/calls/memory/copies.h"
+#include "client/gen/api.h"
 #include "client/session/client.h"
 
 namespace millpond::client {

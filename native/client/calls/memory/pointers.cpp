@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions about addresses, answered from what this process allocated.
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/context.h"
 
 namespace millpond::client::api {

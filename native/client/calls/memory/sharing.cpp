@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/memory/opened_memory.h"
 #include "client/memory/shareable_file.h"
 #include "client/session/client.h"

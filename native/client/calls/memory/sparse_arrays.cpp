@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/arrays.h"
 
 namespace millpond::client::api {

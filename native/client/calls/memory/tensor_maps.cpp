@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 
 namespace millpond::client::api {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/memory/address_guard.h"
 #include "client/memory/shareable_file.h"
 #include "client/session/client.h"

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/calls/modules/jit_reply.h"
+#include "client/gen/api.h"
 #include "client/images/image.h"
 #include "client/images/image_sender.h"
 #include "client/session/client.h"

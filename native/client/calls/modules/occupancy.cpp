@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/client.h"
 
 namespace millpond::client::api {

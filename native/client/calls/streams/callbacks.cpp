@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the program that run in the order of a stream.
 #include "client/call/call.h"
+#include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/session/capture_state.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/call/call.h"
-#include "client/calls/streams/cluster_shape.h"
+#include "cuda/cluster_shape.h"
 #include "cuda/launch_attribute.h"
 
 namespace millpond::client {

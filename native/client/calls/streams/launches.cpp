@@ -7,6 +7,7 @@
 #include "client/call/call.h"
 #include "client/call/launch_parameters.h"
 #include "client/calls/streams/launch_attributes.h"
+#include "client/gen/api.h"
 #include "client/session/client.h"
 #include "client/session/context.h"
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client/call/call.h"
+#include "client/gen/api.h"
 
 namespace millpond::client::api {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "client/call/call.h"
 #include "client/call/preconditions.h"
+#include "client/gen/api.h"
 #include "client/session/capture_state.h"
 #include "client/session/client.h"
 

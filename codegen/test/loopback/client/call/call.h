@@ -13,7 +13,7 @@
 #include "client/gen/api.h"
 #include "protocol/gen/commands.h"
 #include "protocol/gen/handle_kind.h"
-#include "worker/gen/dispatch.h"
+#include "worker/session/gen/dispatch.h"
 #include "worker/loopback_worker.h"
 
 namespace millpond::client {

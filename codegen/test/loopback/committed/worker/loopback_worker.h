@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "worker/gen/command_parts.h"
+#include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/calls/streams/cluster_shape.h"
+#include "cuda/cluster_shape.h"
 
 #include "testing/check.h"
 
-namespace millpond::client {
+namespace millpond {
 namespace {
 
 TEST("clusters of up to eight blocks that divide the grid fit everywhere; of others only the driver knows") {
@@ -20,4 +20,4 @@ TEST("clusters of up to eight blocks that divide the grid fit everywhere; of oth
 }
 
 }  // namespace
-}  // namespace millpond::client
+}  // namespace millpond

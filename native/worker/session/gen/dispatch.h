@@ -8,7 +8,7 @@
 
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
-#include "worker/gen/command_parts.h"
+#include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
 

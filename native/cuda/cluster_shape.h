@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace millpond::client {
+namespace millpond {
 
 struct ClusterShape {
   /// Clusters of as many blocks are possible on every device that has clusters at all.
@@ -20,4 +20,4 @@ struct ClusterShape {
   }
 };
 
-}  // namespace millpond::client
+}  // namespace millpond

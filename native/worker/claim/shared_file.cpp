@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/process/shared_file.h"
+#include "worker/claim/shared_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace millpond::client {
+
+/// What stream 0 means in a call: the legacy default stream, or the calling thread's own.
+enum class Flavour : uint8_t { kLegacy, kPerThread };
+
+}  // namespace millpond::client
