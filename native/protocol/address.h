@@ -12,8 +12,8 @@ class OwnAddress;
 
 namespace millpond::wire {
 
-/// An address as a client gives it. Whoever runs a command cannot read it: only worker::AddressGate turns it into
-/// something that a driver takes, and only where it lies in memory of the session.
+/// An address as a client gives it. Code that runs a command cannot read it: only worker::AddressGate turns it into an address
+/// for the driver, and only where it lies in memory of the session.
 class Address {
  public:
   Address() = default;

@@ -12,7 +12,7 @@
 
 namespace millpond {
 
-/// Sleeps while `word` holds `expected`, at most `timeoutNs` (negative: for ever). Works across processes.
+/// Sleeps while `word` holds `expected`, at most `timeoutNs` (negative: without limit). Works across processes.
 inline void futexWait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeoutNs = -1) {
   timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, timeoutNs < 0 ? nullptr : &timeout, nullptr, 0);
@@ -41,7 +41,7 @@ class AdaptiveSpin {
  public:
   explicit AdaptiveSpin(int64_t maxNs = 50'000) : maxNs_(maxNs) {}
 
-  /// Runs `ready` until it is true or spinning is no use; returns its last value. Whoever sleeps after a false calls
+  /// Runs `ready` until it is true or spinning is no use; returns its last value. A caller that sleeps after a false calls
   /// `slept` when awake again.
   template <typename Ready>
   bool until(Ready&& ready) {

@@ -44,7 +44,7 @@ bool names(const std::string& controllers, const char* controller) {
   return ("," + controllers + ",").find(std::string(",") + controller + ",") != std::string::npos;
 }
 
-/// Of a group and all above it. A container sees its own group as the root of what is mounted, whatever it is called outside.
+/// The limit of a group and of all above it. A container sees its own group as the root of the mount.
 double leastOf(const std::string& mount, std::string group, bool isVersion2) {
   double least = quotaIn(mount, isVersion2);
   while (group.size() > 1) {

@@ -11,7 +11,7 @@
 
 namespace millpond::wire {
 
-/// Of framing and handshake. The commands have their own hash (gen/api_hash.h).
+/// The version of framing and handshake. The commands have their own hash (gen/api_hash.h).
 inline constexpr uint32_t kProtocolVersion = 4;
 
 /// Client → worker. The body is one of gen/commands.h.
@@ -106,7 +106,7 @@ inline constexpr uint16_t kContextLimit = 4096;
 /// No command is longer, module images (which travel in pieces) included.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
 static_assert(kMaxFrameBytes <= kSubmitBytes);
-/// Of a command's body: the fixed part of each command, and all of most commands.
+/// The first bytes of a command's body: the fixed part of each command, and all of most commands.
 inline constexpr size_t kHeadBytes = 512;
 /// No reply is longer, header included, over any carrier: a ring holds it. What can be longer is asked for page by page.
 inline constexpr size_t kMaxReplyBytes = kReplyBytes;

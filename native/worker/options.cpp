@@ -33,7 +33,7 @@ bool splitAddress(const std::string& text, std::string& host, std::string& port)
   return true;
 }
 
-/// Guaranteed where nothing is said; none for what is no class.
+/// Guaranteed where the member is absent; none for an unknown class.
 std::optional<ServiceClass> readClass(const Json* member) {
   if (!member) return ServiceClass::kGuaranteed;
   const std::string* name = member->string();

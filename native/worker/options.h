@@ -22,9 +22,9 @@ struct Assignment {
   int64_t expires = 0;  ///< Unix seconds
   std::optional<LinkSecret> secret;  ///< of the client's TCP connections
   std::vector<DeviceShare> devices;
-  /// Of the claim, which its sessions on this node know; none: this one shares nothing.
+  /// The secret of the claim, which its sessions on this node know; none: this one shares nothing.
   std::optional<Sharing::Secret> group;
-  /// After so long without a command the session is parked, if it holds nothing and its client can attach anew; 0: never.
+  /// How long without a command until the session is parked, if it holds nothing and its client can attach again; 0: never.
   int64_t parkAfterNs = 0;
   /// Where the sessions of the allocation count what they have together; empty: there are no others.
   std::string claimDirectory;

@@ -275,7 +275,7 @@ class Call {
   void enter() noexcept;
   /// Hands a failure that the worker has told to the context in which it happened.
   void collectFailure() noexcept;
-  /// The failure of an earlier command in the call's context that nobody waited for.
+  /// The failure of an earlier command in the call's context for which no thread waited.
   CUresult pendingFailure() noexcept;
 
   /// Where the context that the call acts in comes from.

@@ -9,7 +9,7 @@
 namespace millpond::client {
 namespace {
 
-/// What the worker may keep of landings that are over before it is told; each counts as a page at least.
+/// The bytes of finished landings that the worker may keep before it gets a message; each counts as a page at least.
 constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
 constexpr uint64_t kLeastBytes = 4096;
 
@@ -83,7 +83,7 @@ CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
 CUresult Landings::await(Call& call, Landings& landings, uint64_t number) {
   cmd::LandingAwaitReply reply{};
   const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
-  // Of one that never began nothing else is heard.
+  // A landing that never began has no other message.
   if (r == CUDA_SUCCESS) landings.end(number);
   return r;
 }

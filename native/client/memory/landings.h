@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory of this process bytes are on their way to that nobody waits for: of asynchronous copies from a device on
-// another host, and of the launches of graphs. What lies there is not what the program's streams find there, so whoever
-// reads it for a stream asks here.
+// The memory of this process for which bytes are on their way without a waiting call: from asynchronous copies of a device on
+// another host, and from launches of graphs. Its contents are not those that the program's streams see, so code that reads it
+// for a stream asks here.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class Landings {
     bool isWhole = true;  ///< the worker has the bytes in one piece
     uint64_t begun = 0;   ///< CallbackThread::given() when the landing began
   };
-  /// The parts of a range. For as long as it lives, the worker keeps what the landings bring.
+  /// The parts of a range. For as long as it lives, the worker keeps the bytes of the landings.
   class Parts {
    public:
     Parts(Landings& landings, uint64_t address, uint64_t bytes);

@@ -42,8 +42,8 @@ class MappedMemory {
   CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
   CUresult reachWritten(Call& call, uint64_t stream);
-  /// The end of it for a run that kernels reach, when the device is done with it, and of pinned memory itself. In what is
-  /// the program's own is what the device wrote.
+  /// Ends the mapping of a run that kernels reach, when the device is done with it, and of pinned memory itself. The program's
+  /// own memory then has the bytes that the device wrote.
   CUresult leave(Call& call, const MemoryRun& run);
 
   /// How many of the bytes from there on the worker has as one. Its driver takes no copies that go further.

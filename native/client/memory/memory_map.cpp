@@ -7,7 +7,7 @@ namespace millpond::client {
 
 void MemoryMap::add(MemoryRun run) {
   std::lock_guard lock(mutex_);
-  // Nobody tells of the end of variables and of memory of graphs: what lies there now shows it.
+  // There is no message about the end of variables and of memory of graphs: new memory at the same place shows it.
   auto each = runs_.upper_bound(run.address);
   if (each != runs_.begin()) --each;
   while (each != runs_.end() && (each->first < run.address || each->first - run.address < run.bytes)) {
@@ -58,7 +58,7 @@ std::optional<MemoryRun> MemoryMap::take(uint64_t address) {
 
 void MemoryMap::end(const MemoryRun& run) {
   constexpr unsigned kOthers = MemoryRun::kBorrowed | MemoryRun::kMapped | MemoryRun::kManaged;
-  // A pool keeps its memory, and what is freed in the order of a stream is still good for what comes before.
+  // A pool keeps its memory, and memory freed in the order of a stream is still valid for earlier work.
   if (run.kind != MemoryKind::kDevice || (run.flags & kOthers) || run.pool != 0 || run.bytes == 0) return;
   uint64_t first = run.address;
   uint64_t last = run.address + run.bytes;

@@ -36,7 +36,7 @@ struct MemoryRun {
   static constexpr unsigned kRegistered = 1u << 28;
   /// Made by a node of a graph, with each launch: whether it can be freed, the worker's driver knows.
   static constexpr unsigned kOfGraph = 1u << 27;
-  /// Of another process: closed, not freed.
+  /// Memory of another process: closed, not freed.
   static constexpr unsigned kOpened = 1u << 26;
   /// Flags as the program gave them.
   static constexpr unsigned kOfProgram = kOpened - 1;

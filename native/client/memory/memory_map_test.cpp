@@ -73,7 +73,7 @@ TEST("a variable that is known ends those whose place it takes") {
   // The same one again is the same one.
   map.add(device(0x1008, 0x200, MemoryRun::kBorrowed));
   CHECK_EQ(map.find(0x1108)->address, 0x1008u);
-  // What was allocated ends only when it is freed.
+  // An allocation ends only when it is freed.
   map.add(device(0x4000, 0x10));
   map.add(device(0x3ff0, 0x100, MemoryRun::kBorrowed));
   CHECK(map.take(0x4000));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools of this process, and which one each device's allocations come from. Whoever uses it holds `mutex`.
+// The pools of this process, and which one each device's allocations come from. Callers hold `mutex`.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of other processes that this one has open. Whoever uses it holds `mutex`, so that the worker is told in the same
+// Memory of other processes that this one has open. Callers hold `mutex`, so that commands reach the worker in the same
 // order.
 #pragma once
 

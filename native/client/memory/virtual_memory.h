@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process reserved, made and mapped with the virtual-memory calls. Knows no wire: it says what is allowed and
-// what the worker has to be told. Whoever uses it holds `mutex`, so that the worker is told in the same order.
+// The reservations, allocations and mappings of this process by the virtual-memory calls. Does not know the wire: it says what
+// is allowed and which commands the worker needs. Callers hold `mutex`, so that commands reach the worker in the same order.
 #pragma once
 
 #include <cstdint>

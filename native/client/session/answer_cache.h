@@ -15,13 +15,13 @@
 
 namespace millpond::client {
 
-/// Of commands of up to `maxCommand` bytes and replies of up to `maxReply`.
+/// Keeps commands of up to `maxCommand` bytes and replies of up to `maxReply`.
 template <size_t maxCommand, size_t maxReply>
 class BasicAnswerCache {
  public:
   static constexpr size_t kMaxCommand = maxCommand;
   static constexpr size_t kMaxReply = maxReply;
-  /// Many more than a program asks that keeps asking the same; one that never does shall not grow.
+  /// Far more than a program asks that repeats its questions; one that never does must not grow.
   static constexpr size_t kMaxAnswers = 16384;
 
   struct Key {
@@ -65,7 +65,7 @@ class BasicAnswerCache {
     for (const Key& k : found->second) answers_.erase(k);
     byScope_.erase(found);
   }
-  /// What was answered in a context that has ended.
+  /// Drops the answers in a context that has ended.
   void forgetContext(uint16_t context) {
     std::lock_guard lock(mutex_);
     generation_.fetch_add(1, std::memory_order_release);

@@ -15,8 +15,8 @@ namespace millpond::client {
 struct ArrayInfo {
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   uint32_t elementBytes = 0;
-  /// Of a mipmapped array its levels, of an array of several planes these: their handles, 0 for those that were not asked
-  /// for. They end with it.
+  /// The handles of the levels of a mipmapped array, or of the planes of an array of several planes; 0 for those that were not
+  /// asked for. They end with it.
   std::vector<uint64_t> parts;
   bool isPart = false;
 };

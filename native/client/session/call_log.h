@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of failed calls that programs read with cuLogs*: the last ones of the process, and who is told of each.
+// The log of failed calls that programs read with cuLogs*: the last ones of the process, and the callbacks for each.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class CallLog {
   /// In a forked child: another thread of the parent may have been writing, so a new one takes its place.
   static void abandon() noexcept;
 
-  /// Notes what a call has come to, tells those who have registered, and returns it.
+  /// Notes the result of a call, calls the registered callbacks, and returns it.
   CUresult note(const char* symbol, CUresult result) noexcept;
 
   CUlogsCallbackHandle add(CUlogsCallback function, void* data);

@@ -52,7 +52,7 @@ struct CallbackLoop {
     return mutex;
   }
 
-  /// Only while something is expected does the thread wait for the worker: who waits reads answers for all threads.
+  /// Only while something is expected does the thread wait for the worker: a waiting thread reads answers for all.
   void run() noexcept {
     const Session::Caller caller{context, threadNumber()};
     for (;;) {
@@ -87,7 +87,7 @@ struct CallbackLoop {
     }
   }
 
-  /// What the function may have changed and its graph reads behind it.
+  /// Sends memory that the function may have changed and its graph reads later.
   void sendSources(const cmd::CallbackNextReply& function, std::span<const std::byte> page) const noexcept {
     uint32_t sent = 0;
     std::vector<std::byte> body;

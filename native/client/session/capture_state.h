@@ -17,8 +17,8 @@ class CaptureState {
   static bool anyOpen() noexcept { return open_.load(std::memory_order_relaxed) != 0; }
 
   /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a call of that name could disturb a capture, and the thread's mode or the
-  /// captures' forbid it, or when it waits for a whole context in which one is open. Those captures are lost, which the
-  /// worker is told.
+  /// captures' forbid it, or when it waits for a whole context in which one is open. Those captures are lost, and the worker
+  /// gets a message.
   static CUresult check(const char* call, Session& session, uint32_t thread, uint16_t context) noexcept;
   /// The same for a call that could.
   static CUresult checkUnsafe(Session& session, uint32_t thread) noexcept;
@@ -27,7 +27,7 @@ class CaptureState {
   /// one of these is captured. Those captures are lost, too.
   static CUresult checkLegacy(Session& session, uint32_t thread, uint16_t context) noexcept;
 
-  /// The capture of that stream is lost, which the worker is told.
+  /// The capture of that stream is lost, and the worker gets a message.
   static void lose(uint64_t stream, Session& session, uint32_t thread) noexcept;
 
   static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking,

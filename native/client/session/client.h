@@ -47,7 +47,7 @@ class Client {
     return state_.load(std::memory_order_acquire) == State::Ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
   }
 
-  /// cuInit: attaches, unless that is done. A failure is told on standard error and may be tried again.
+  /// cuInit: attaches, unless that is done. A failure is written to standard error and may be tried again.
   CUresult initialise();
 
   /// What cuDriverGetVersion answers, which programs ask before cuInit: the worker's driver's, for which the
@@ -68,11 +68,11 @@ class Client {
     return device >= 0 && index < devices_.size() ? devices_[index] : nullptr;
   }
 
-  /// Name of the claim that the process is attached to; empty before that, and where a worker was named. Lives for ever.
+  /// Name of the claim that the process is attached to; empty before that, and where a worker was named. Never freed.
   const char* claim() const { return knowsErrors() ? claim_.c_str() : ""; }
 
-  /// Name and text of a code as the worker's driver has them; nullptr when it does not know the code, or when
-  /// the process is not attached. Lives for ever.
+  /// Name and text of a code as the worker's driver has them; nullptr when it does not know the code, or when the process is
+  /// not attached. Lives as long as the process.
   const ErrorText* errorText(CUresult code) const;
   /// Whether `errorText` knows them all.
   bool knowsErrors() const { return state_.load(std::memory_order_acquire) >= State::Attached; }

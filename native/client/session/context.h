@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts as the program sees them: one primary context per device, the same handle for ever, and those it creates.
+// Contexts as the program sees them: one primary context per device, always with the same handle, and those it creates.
 #pragma once
 
 #include <array>
@@ -134,9 +134,9 @@ class ContextTable {
   CUresult destroy(Context& context);
 
   void retain(Context& context);
-  /// CUDA_ERROR_INVALID_CONTEXT when nobody holds it. The last release ends it.
+  /// CUDA_ERROR_INVALID_CONTEXT when it is not retained. The last release ends it.
   CUresult release(Context& context);
-  /// Ends it, but whoever retained it has to release it all the same.
+  /// Ends it; each retain still needs its release.
   void reset(Context& context);
 
  private:

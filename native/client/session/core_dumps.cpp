@@ -7,7 +7,7 @@
 namespace millpond::client {
 namespace {
 
-/// Of a text, its end included.
+/// The bytes of a text, its end included.
 constexpr size_t kTextBytes = 1024;
 
 bool isText(CUcoredumpSettings attribute) {
@@ -21,7 +21,7 @@ size_t bytesOf(CUcoredumpSettings attribute) {
   return attribute == CU_COREDUMP_GENERATION_FLAGS ? sizeof(unsigned) : sizeof(bool);
 }
 
-/// What no context has of its own.
+/// The settings that contexts do not have of their own.
 bool isOfProcess(CUcoredumpSettings attribute) {
   return attribute == CU_COREDUMP_ENABLE_USER_TRIGGER || attribute == CU_COREDUMP_PIPE;
 }

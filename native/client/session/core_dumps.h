@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program has said of core dumps of the GPU, for the process and for single contexts. None is ever written: the
-// driver would do that on the GPU's host.
+// The program's settings for core dumps of the GPU, for the process and for single contexts. None is ever written: the driver
+// would do that on the GPU's host.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels and the driver have said, on its way into the program's streams. The thread that reads for all others takes
-// it; writing it can wait, for a lock of the program's or because a pipe is full, and so is for the call that waited.
+// Output of kernels and of the driver, on its way into the program's streams. The thread that reads for all others takes it;
+// writing it can wait, for a lock of the program's or because a pipe is full, and so is for the call that waited.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class DeviceText {
       texts.swap(texts_);
       isThere_.store(false, std::memory_order_relaxed);
     }
-    // As the driver does: into the program's own streams, so that it stays in order with what the program prints.
+    // As the driver does: into the program's own streams, so that it stays in order with the program's own output.
     for (const auto& [stream, text] : texts)
       std::fwrite(text.data(), 1, text.size(), stream == wire::OutputStream::kError ? stderr : stdout);
   }

@@ -105,7 +105,7 @@ class HandleTable {
   /// otherwise a new handle in the same slot could reach the worker first. Empty when the handle is not live.
   std::vector<uint64_t> claim(HandleKind kind, const void* handle);
   void recycle(const std::vector<uint64_t>& claimed);
-  /// Of a handle that was claimed and not recycled yet: whether it came from a module or library.
+  /// Whether a handle that was claimed and not recycled yet came from a module or library.
   bool wasChild(uint64_t claimed);
   /// Makes a function or kernel complete: it ends with `owner` and is found there by its name.
   void describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info);

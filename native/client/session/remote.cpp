@@ -97,7 +97,7 @@ void endContext(const Context& context) {
     call.post(wire);
   }
   const auto claimed = remote.handles.claimAll(wireContext);
-  // Of a parked session nothing is there that would have to end, and nobody shall wait for a GPU to be told so.
+  // A parked session has nothing at a worker that would have to end, and no call must wait for a GPU to say so.
   std::vector<Subject> ended{{Subject::Kind::kContext, wireContext}};
   for (const uint64_t each : claimed) ended.push_back({Subject::Kind::kHandle, each});
   if (endWhileParked(call.session(), ended)) {

@@ -71,7 +71,7 @@ class Restoring {
   Session::Caller caller_;
 };
 
-/// What this side has kept for it.
+/// The files and images that this side has kept for it.
 struct Kept {
   const KeptImages& images;
   const KeptFiles& files;

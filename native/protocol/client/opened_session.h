@@ -22,8 +22,8 @@ struct OpenedSession {
   UniqueFd memory;  ///< over shared memory
 };
 
-/// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that goes on as this one. `greet`
-/// takes the place of what is said, in tests.
+/// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that continues as this one. `greet`
+/// replaces the greeting, in tests.
 Result<OpenedSession> openSession(const Endpoint& endpoint, bool isParked, const Hello* greet = nullptr);
 /// Connects over TCP, encrypted where there is a secret; without one only to this machine.
 Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs);

@@ -160,7 +160,7 @@ bool Session::waitForSpace(size_t bytes) {
     if (lost()) return false;
     if (remote_ && sendPending() && submit_.hasSpace(bytes)) break;
     const uint64_t known = peerReceived_.load(std::memory_order_relaxed);
-    // The worker may itself wait until somebody takes its replies.
+    // The worker may itself be waiting for its replies to be taken.
     if (readMutex_.try_lock()) {
       pump(nullptr, Sender::kOther);
       readMutex_.unlock();

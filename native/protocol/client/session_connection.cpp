@@ -50,7 +50,7 @@ void Session::cutWhileReading(const std::string& reason) {
   if (isDown_.load()) return;
   downReason_ = reason;
   isDown_.store(true, std::memory_order_release);
-  // Whoever still waits for this connection stops.
+  // Threads that still wait for this connection stop.
   ::shutdown(channel_.socket(), SHUT_RDWR);
 }
 
@@ -122,7 +122,7 @@ std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
   hello.resumption = Resumption{secret_, received_.load(std::memory_order_relaxed), ++attempt_};
   auto welcome = greetWorker(*channel, hello, timeoutMs);
   if (!welcome) return Attempt{welcome.error().message};
-  // Whoever answers is the worker, so its word counts.
+  // The answer is the worker's own, so it is final.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
   if (!takeOver(std::move(*channel), base_ + welcome->received))
     return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
@@ -147,7 +147,7 @@ void Session::lookAtConnection() {
   const bool holds = canPark_ && channel_.holdsBytes();
   if (::poll(&look, 1, 0) < 0 || (look.revents == 0 && !holds)) return;
   if (look.revents == POLLIN || look.revents == 0) {
-    // Nobody waits for anything, and the worker has something to say.
+    // No thread waits, and the worker has sent something.
     if (!readMutex_.try_lock()) return;
     pump(nullptr, Sender::kOther);
     readMutex_.unlock();

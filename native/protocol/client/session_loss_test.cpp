@@ -170,7 +170,7 @@ TEST("the reason that the worker gives for the end is the one that is told") {
       auto session = server.connect();
       Loss loss;
       loss.watch(*session);
-      // Whether a thread waits, or one only posts until it is told.
+      // Whether a thread waits, or one only posts until it gets the failure.
       if (round % 2) {
         CHECK_EQ(waitOnce(*session), kSessionLost);
       } else {
@@ -221,8 +221,8 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
             requests.push_back(frame.header.request);
           link.release(link.position());
         }
-        // Commands are not taken any more, so that the ones who post soon find out that nobody is there, while the
-        // data still comes in.
+        // Commands are not taken any more, so that posting threads soon notice that the worker is gone, while the data still
+        // comes in.
         const std::vector<std::byte> data(wire::kChunkBytes, std::byte{0x44});
         if (!link.remote()) ::shutdown(link.socket(), SHUT_RDWR);
         for (uint32_t i = 0; i < kReaders * (kRoom / kPiece); ++i) {
@@ -238,7 +238,7 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
           busy.store(1);
           const wire::ChunkReady ready{chunk, kPiece};
           if (!link.reply(wire::ReplyKind::kChunk, 0, request, 0, std::as_bytes(std::span(&ready, 1)))) return;
-          // Those who wait for room look again.
+          // Threads that wait for room look again.
           auto& sleeps = link.memory().control().submit.producerSleeps;
           sleeps.store(0);
           futexWake(sleeps);

@@ -50,7 +50,7 @@ bool Session::retire() {
     ::pthread_join(flusherThread_, nullptr);
     hasFlusher_ = false;
   }
-  // Over shared memory one that was parked again already is found so by whoever takes its ring.
+  // Over shared memory, the thread that takes the ring of a session finds that it was parked again already.
   return !lost() && (!remote_ || (!isDown_.load() && !isParked_.load() && !outgoing_.pending()));
 }
 
@@ -124,7 +124,7 @@ Status Session::replaceRing(Session& fresh) {
 
 void Session::considerParking() {
   if (!isAsked_.load(std::memory_order_acquire) || isParked_.load()) return;
-  // Whoever holds one of them has something to do.
+  // A thread that holds one of them has work to do.
   const std::unique_lock append(appendMutex_, std::try_to_lock);
   if (!append) return;
   const std::unique_lock send(sendMutex_, std::try_to_lock);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that are parked at any moment and go on with another worker: no command is lost, none is taken twice, and
-// those who call notice nothing.
+// Sessions that are parked at any moment and go on with another worker: no command is lost, none is taken twice, and callers
+// notice nothing.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

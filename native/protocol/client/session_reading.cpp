@@ -14,7 +14,7 @@
 namespace millpond {
 namespace {
 
-/// Of a copy from the device of this size little is left in the caches when it is done.
+/// A copy from the device of this size leaves little of itself in the caches.
 constexpr size_t kLargeCopyBytes = size_t{4} << 20;
 /// How long the rest of a frame may take once its header is there.
 constexpr int kFrameTimeoutMs = 60'000;
@@ -167,7 +167,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       const size_t n = std::min(answer.body.size(), body.size());
       if (n) std::memcpy(answer.body.data(), body.data(), n);
       if (answer.whole) answer.whole->assign(body.begin(), body.end());
-      // What came before the question has come, too.
+      // Everything sent before the question has arrived, too.
       if (const uint64_t end = w->end.load(std::memory_order_relaxed);
           graceSeconds_ != 0 && end > peerReceived_.load(std::memory_order_relaxed))
         peerReceived_.store(end, std::memory_order_release);
@@ -240,7 +240,7 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
   const bool isPark = word.message == wire::LinkMessage::kPark && canPark_;
   if (word.message != wire::LinkMessage::kReceived && !isPark) return false;
   const uint64_t received = base_ + word.received;
-  // It may be less than what the worker was told before it had anything of this stream.
+  // It may be less than the number that the worker got before it had any bytes of this stream.
   if (static_cast<int64_t>(received - peerReceived_.load(std::memory_order_relaxed)) > 0)
     peerReceived_.store(received, std::memory_order_release);
   if (isPark) {
@@ -265,7 +265,7 @@ bool Session::peerGone() const {
 
 void Session::lose(const std::string& reason) {
   if (lost_.exchange(true)) return;
-  // Whoever reads or sends stops at once, and the worker sees that nobody is there any more.
+  // Threads that read or send stop immediately, and the worker sees that the client is gone.
   ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLost_) onLost_(reason);
   waiters_.finishAll(kSessionLost);

@@ -40,7 +40,7 @@ bool Session::sendPending() {
       std::lock_guard lock(sendMutex_);
       if (!transmit()) return false;
     }
-    // Whoever reads leaves an acknowledgement to whoever sends: it may have done so meanwhile.
+    // A reading thread leaves an acknowledgement to a sending one: it may have done so meanwhile.
     if (!acknowledges_.load()) return true;
   }
 }
@@ -109,7 +109,7 @@ void Session::acknowledge(Sender sender) {
   if (graceSeconds_ == 0 || received - acknowledged_ < wire::kAcknowledgeBytes) return;
   acknowledged_ = received;
   acknowledges_.store(true);
-  // Who holds it looks again when it lets go.
+  // The thread that holds it looks again when it releases it.
   if (sender == Sender::kThis || !sendMutex_.try_lock()) return;
   if (!isDown_.load() && acknowledges_.exchange(false)) {
     queueLinkWord(wire::LinkMessage::kReceived);
@@ -149,7 +149,7 @@ bool Session::takeLandings() {
     readMutex_.unlock();
     waiters_.promoteOne();
   } else if (comes && unsent_.load() == 0) {
-    // Who waits reads for everybody.
+    // The waiting thread reads for all.
     ::ppoll(look + 1, 1, &nap, nullptr);
   }
   flusherState_.store(FlusherState::kAwake);

@@ -153,7 +153,7 @@ TEST("64 threads that only wait hand the reading over") {
           },
           [&] {
             if (open.empty()) return false;
-            // The newest first: whoever reads for all is done last.
+            // The newest first: the thread that reads for all is done last.
             CHECK(replyWith(link, open.back().first, answerTo(open.back().second)));
             open.pop_back();
             return true;
@@ -321,7 +321,7 @@ TEST("nothing lands where no memory waits for it, and the session goes on") {
   auto session = server.connect();
   std::vector<std::byte> memory(400'000, std::byte{0x22});
   const auto start = reinterpret_cast<uint64_t>(memory.data());
-  // Without anybody to ask nothing is landed in; with somebody, only where he says.
+  // Without a callback that allows it no landing is written; with one, only where it does.
   for (int asked = 0; asked < 2; ++asked) {
     if (asked) session->onLanding([](uint64_t address, uint64_t) { return address == 64; });
     for (const uint64_t address : {start, uint64_t{8}, ~uint64_t{0} - 16}) {
@@ -379,7 +379,7 @@ TEST("a full ring towards a worker that waits for its own replies to be taken is
       const std::vector<std::byte> data(sink.size());
       SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
         if (frame.header.request) return replyWith(link, frame.header.request, 0);
-        // More comes back than goes in, and nobody waits for it.
+        // More comes back than goes in, and no thread waits for it.
         if (link.remote()) {
           const wire::Landing header{reinterpret_cast<uint64_t>(sink.data()), data.size(), 0, 0};
           CHECK(link.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)),

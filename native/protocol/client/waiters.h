@@ -56,7 +56,7 @@ class Waiters {
   template <typename TakeLead>
   bool sleep(Waiter& waiter, TakeLead&& takeLead) {
     lieDown(waiter);
-    // Whoever led before the waiter was seen to sleep may have left meanwhile.
+    // The thread that led before the waiter was seen to sleep may have left meanwhile.
     const bool leads = takeLead();
     if (!leads) futexWait(waiter.state_, Waiter::kWaiting);
     getUp(waiter);
@@ -65,7 +65,7 @@ class Waiters {
   /// Asks one that sleeps to lead.
   void promoteOne();
 
-  /// The one who still waits for that answer, nullptr for nobody. It stays for as long as nobody else finishes it.
+  /// The waiter for that answer, nullptr if there is none. It stays until another thread finishes it.
   Waiter* find(uint32_t request);
   void finish(uint32_t request, int32_t result);
   void finishAll(int32_t result);

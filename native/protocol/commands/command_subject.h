@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands make that is there until it is ended, and what they set: by that a journal of them stays short.
+// The objects that commands make, until their end, and the settings that they change: they keep a journal of commands short.
 #pragma once
 
 #include <compare>
@@ -35,8 +35,8 @@ constexpr bool canRepeat(cmd::Op op) {
   const cmd::Leaves leaves = cmd::leftOf(op).leaves;
   return leaves == cmd::Leaves::kThing || leaves == cmd::Leaves::kSetting;
 }
-/// Of such a command in that context, and of one by which a worker adds to a journal what no command has set. Nothing of any
-/// other, and where the body is too short.
+/// The subject of such a command in that context, or of one by which a worker adds a setting to a journal that no command has
+/// made. None for any other command, and where the body is too short.
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);
 
 }  // namespace millpond

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a client finds its worker, and what it presents there.
+// The address at which a client finds its worker, and the ticket that it presents.
 #pragma once
 
 #include <cstdint>

@@ -106,7 +106,7 @@ Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> bytes) {
   if (fixed.ticketBytes > kMaxTicket || fixed.programBytes > kMaxProgram)
     return Error{"the greeting announces " + std::to_string(fixed.ticketBytes) + " bytes of ticket and " +
                  std::to_string(fixed.programBytes) + " of program name, more than allowed"};
-  // Of another version this may be anything.
+  // In another version this may be anything.
   if (fixed.linkBytes > sizeof(HelloLink) + kMaxProcessSpace) return Error{"the greeting is longer than allowed"};
   return size_t{fixed.ticketBytes} + fixed.programBytes + fixed.linkBytes;
 }
@@ -122,7 +122,7 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
   const auto take = [&tail](size_t n) { return std::exchange(tail, tail.subspan(n)).first(n); };
   Hello hello{fixed.protocol, fixed.apiHash, static_cast<Carrier>(fixed.carrier), fixed.pid,
               text(take(fixed.ticketBytes)), text(take(fixed.programBytes)), 0, "", std::nullopt};
-  // Without it this is a client of an earlier version, which is to be told so.
+  // Without it this is a client of an earlier version, which gets a refusal that says so.
   if (tail.empty()) return hello;
   if (tail.size() < sizeof(HelloLink)) return Error{"the greeting is cut short"};
   const auto link = readFixed<HelloLink>(take(sizeof(HelloLink)));

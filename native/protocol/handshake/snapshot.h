@@ -43,8 +43,8 @@ struct Snapshot {
   static Result<Snapshot> decode(std::span<const std::byte> bytes);
 };
 
-/// In what the devices of `other` are of another kind, in words; empty: they are of the same kind. Which they are, and how
-/// much of them was granted, may differ.
+/// Describes how the devices of `other` differ in kind; empty: they are of the same kind. Their identity and the amounts that
+/// were granted may differ.
 std::string differenceOfKind(const Snapshot& own, const Snapshot& other);
 
 }  // namespace millpond

@@ -14,8 +14,8 @@
 
 namespace millpond {
 
-/// What the consumer of a ring is about. Out of `kAsleep` and `kClosing` a producer may bring it back to `kAwake`, of
-/// `kClosed` nobody.
+/// The state of a ring's consumer. A producer may bring it back to `kAwake` from `kAsleep` and `kClosing`, never from
+/// `kClosed`.
 enum RingConsumerState : uint32_t {
   kAwake = 0,
   kAsleep = 1,
@@ -223,8 +223,8 @@ class RingConsumer {
       futexWait(control_->consumerState, kAsleep, timeoutNs);
     control_->consumerState.store(kAwake, std::memory_order_relaxed);
   }
-  /// Takes nothing any more: then whoever publishes learns it. False, and nothing changed, where something has come that was
-  /// not taken and released, or comes at this moment.
+  /// Closes the ring: the next producer that publishes sees it. False, and nothing changed, if there are commands that were not
+  /// taken and released, or some arrive at this moment.
   bool close() {
     if (released_ != read_) return false;
     control_->consumerState.store(kClosing, std::memory_order_seq_cst);

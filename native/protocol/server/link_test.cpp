@@ -291,7 +291,7 @@ TEST("what is not acknowledged is bounded, and a program that only posts goes on
   Serving serving;
   ReturnServer server(3600, [&](ServerLink& link) { serving(link); });
   auto session = connectTo(server.port(), 3600);
-  // Many times what the ring holds, and nobody ever waits for an answer.
+  // Many times the capacity of the ring, and no thread ever waits for an answer.
   const std::vector<std::byte> data = bytesOf(0, 0);
   uint64_t number = 0;
   for (int n = 0; n < 3000; ++n) {
@@ -339,10 +339,10 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
     CHECK(bool(sendAll(client.get(), std::as_bytes(std::span(&header, 1)))));
     CHECK(bool(sendAll(client.get(), std::as_bytes(std::span(&body, 1)))));
   };
-  // Commands that nobody executes meanwhile, and an acknowledgement behind them.
+  // Commands that are not executed meanwhile, and an acknowledgement behind them.
   const std::array<uint64_t, 1000> body{};
   for (int n = 0; written.load() < kReplies; ++n) {
-    // Who has written all reads no more: nothing may wait for it.
+    // A thread that has written everything reads no more: nothing may wait for it.
     pollfd room{client.get(), POLLOUT, 0};
     if (::poll(&room, 1, 20) != 1) continue;
     if (n < 100) send(kTakeData, body);

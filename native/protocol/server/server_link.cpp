@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kReplyPatienceNs = 60'000'000'000;
 /// The end of a session is not held up by a client that does not care.
 constexpr int64_t kEndPatienceNs = 200'000'000;
-/// What is kept for a client beside the ring before its acknowledgements are waited for, and what is kept where they
-/// cannot come through, behind commands that there is no room for.
+/// The bytes kept for a client beside the ring before the worker waits for its acknowledgements, and the limit where these
+/// cannot arrive, behind commands for which there is no room.
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
 constexpr int64_t kLookNs = 100'000'000;
@@ -47,7 +47,7 @@ ServerLink::ServerLink(Channel channel, SessionMemory memory, bool remote, uint3
 // Receiving
 
 ServerLink::Next ServerLink::receive() {
-  // Whoever found it out may only have looked whether there is something.
+  // The thread that noticed it may only have looked for new commands.
   if (isBroken_) return Next::kBroken;
   if (door_->isOffered.load(std::memory_order_acquire))
     if (auto offer = takeOffer()) return resume(std::move(*offer));
@@ -312,7 +312,7 @@ ServerLink::Next ServerLink::resume(Offer offer) {
     isBroken_ = true;
     return Next::kBroken;
   }
-  // On the same number: whoever waits for the socket from another thread never has one of another file.
+  // On the same number: another thread that waits for the socket never has the number of another file.
   if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
   commands_.retracted();
@@ -333,7 +333,7 @@ ServerLink::Received ServerLink::lookAhead() {
   while (left >= sizeof(header)) {
     std::memcpy(&header, at, sizeof(header));
     const size_t bytes = header.bytes;
-    // One that cannot be is found by whoever takes it.
+    // The thread that takes an impossible frame refuses it.
     if (bytes < sizeof(header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0 || bytes > left) break;
     if (header.op == wire::kLinkOp) {
       if (!takeLinkFrame({at + sizeof(header), bytes - sizeof(header)})) break;

@@ -27,16 +27,16 @@ namespace millpond {
 
 class ServerLink {
  public:
-  /// Over shared memory `memory` is what the client maps; over TCP it is private: commands are received into it, and
-  /// replies stay in it until the client has them. `graceSeconds`: for how long the link waits for a client whose TCP
-  /// connection was lost; 0: not at all.
+  /// Over shared memory the client maps `memory`; over TCP it is private: commands are received into it, and replies stay in it
+  /// until the client has them. `graceSeconds`: how long the link waits for a client whose TCP connection was lost; 0: not at
+  /// all.
   ServerLink(Channel channel, SessionMemory memory, bool remote, uint32_t graceSeconds = 0);
 
   bool remote() const { return remote_; }
   SessionMemory& memory() { return memory_; }
   int socket() const { return channel_.socket(); }
 
-  /// One command. Its beginning was copied out of shared memory, so that who looks at it twice sees the same.
+  /// One command. Its beginning was copied out of shared memory, so that two reads of it see the same.
   class Frame {
    public:
     wire::CommandHeader header;
@@ -77,7 +77,7 @@ class ServerLink {
   void sleep(int64_t timeoutNs);
   /// Ends a `sleep`, from any thread.
   void wake();
-  /// Nobody is waited for any more, from any thread: a client that does not take its replies, or that is away.
+  /// Stops waiting for the client, whether it does not take its replies or is away. From any thread.
   void giveUp();
   /// Another connection of the client, which has every reply before `received`, from any thread. The client is answered
   /// when the link has got to it.
@@ -144,7 +144,7 @@ class ServerLink {
   bool transmit();
   /// As that, for replies that were collected.
   bool sendCollected();
-  /// Waits until the client has taken so much that there is room for more of what it may have to be sent again.
+  /// Waits until the client has acknowledged enough that there is room for more bytes that may have to be sent again.
   bool waitForRoom();
   void forgetWake();
   Next receive();
@@ -155,7 +155,7 @@ class ServerLink {
   /// Takes over the client's other connection.
   Next resume(Offer offer);
   std::optional<Offer> takeOffer();
-  /// Looks through the frames that nobody has taken yet, and at what they say of the link.
+  /// Looks through the frames that were not taken yet, for those that concern the link.
   Received lookAhead();
   bool takeLinkFrame(std::span<const std::byte> body);
   bool acknowledge(uint64_t received);

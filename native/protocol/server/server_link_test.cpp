@@ -194,7 +194,7 @@ TEST("a reply ring's tail that lies ends the replies, and nothing is written out
     ends.memory.control().reply.tail.store(wire::kReplyBytes);
     CHECK(!send(ends));
   }
-  // What was released is not taken back.
+  // Released bytes are not taken back.
   Ends back(false);
   CHECK(send(back));
   CHECK(send(back));
@@ -385,7 +385,7 @@ TEST("a sleeping worker is woken by commands and by other threads") {
     CHECK(monotonicNs() - start < 10'000'000'000);
     CHECK(sleeps > 0);
   }
-  // And sleeps no longer than it was told.
+  // And sleeps no longer than its limit.
   for (const bool remote : {false, true}) Ends(remote).link->sleep(1'000'000);
 }
 

@@ -61,7 +61,7 @@ class Channel {
     socket_.reset();
     tls_.reset();
   }
-  /// In a forked child: lets go of what the parent goes on with, whatever its threads were at.
+  /// In a forked child: drops the connections that the parent continues to use, whatever its threads were doing.
   void abandon();
 
  private:

@@ -23,7 +23,7 @@ class Outgoing {
   /// `bytes`, and zeros up to a multiple of 8, follow what the ring holds up to `head`, which is all that was published.
   /// They stay as they are until acknowledged.
   void lend(uint64_t head, std::span<const std::byte> bytes) { add(head, bytes, {}); }
-  /// As that, for bytes that nobody else keeps.
+  /// The same, for bytes that the caller does not keep.
   void append(uint64_t head, std::vector<std::byte> bytes);
 
   /// Whether there is something that was not sent.

@@ -116,7 +116,7 @@ void tuneTcp(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-  // Nor is it asked for ever to take what was sent.
+  // Nor is it asked without limit to take the bytes that were sent.
   const int unacknowledgedMs = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledgedMs, sizeof(unacknowledgedMs));
 }

@@ -17,13 +17,13 @@ namespace millpond {
 Result<UniqueFd> connectUnix(const std::string& path);
 /// Connects within `timeoutMs`; Nagle's delay is off, since the caller batches.
 Result<UniqueFd> connectTcp(const std::string& host, uint16_t port, int timeoutMs = 10'000);
-/// Makes the socket file anew with the permission bits `mode`.
+/// Replaces the socket file by a new one with the permission bits `mode`.
 Result<UniqueFd> listenUnix(const std::string& path, unsigned mode);
 /// `port` 0 takes a free one and stores it.
 Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port);
 void tuneTcp(int socket);
 
-/// How long a peer may take nothing of what is sent to it.
+/// How long a peer may leave all bytes that are sent to it untaken.
 inline constexpr int kSendPatienceMs = 10'000;
 
 /// Sends everything, or fails, also when the peer takes nothing for `patienceMs`; never raises SIGPIPE.

@@ -18,7 +18,7 @@
 
 namespace millpond {
 
-/// What the two ends of a session's TCP connection share, and nobody else.
+/// The secret that only the two ends of a session's TCP connection share.
 using LinkSecret = std::array<std::byte, kTlsSecretBytes>;
 /// SHA-256 of a certificate.
 using Fingerprint = std::array<std::byte, kTlsSecretBytes>;
@@ -76,14 +76,14 @@ class TlsStream {
   std::string why_;
   bool isUntrusted_ = false;
 
-  // Of whoever receives
+  // Owned by the receiving thread
   std::unique_ptr<std::byte[]> in_;
   size_t inBegin_ = 0;
   size_t inEnd_ = 0;
   std::span<const std::byte> plain_;  // links only: opened there and not taken yet
   bool holds_ = false;
 
-  // Of whoever sends
+  // Owned by the sending thread
   std::unique_ptr<std::byte[]> out_;
   size_t outBegin_ = 0;
   size_t outEnd_ = 0;

@@ -137,7 +137,7 @@ TEST("whoever says nothing is given up") {
   CHECK_EQ(waited.error().message, "no answer within 20 ms");
 }
 
-/// What a client sent, for somebody in between to change.
+/// Bytes from a client, for an attacker in between to change.
 std::vector<std::byte> taken(const Link& link) {
   std::vector<std::byte> wire(size_t{256} << 10);
   const ssize_t n = ::recv(link.server.socket(), wire.data(), wire.size(), MSG_DONTWAIT);

@@ -21,7 +21,7 @@ CUresult Executor::admitContext(uint32_t number) {
   if (number > contexts_.size()) contexts_.all().resize(number);
   const Context& before = contexts_.at(number);
   if (!before.handle) return CUDA_SUCCESS;
-  // Numbers are used again only after thousands of others: so many contexts wait for their work to end.
+  // Numbers are used again only after thousands of others: that many contexts wait for their work to end.
   return before.ending ? CUDA_ERROR_OUT_OF_MEMORY : violation("the number of a context is taken");
 }
 

@@ -201,7 +201,7 @@ bool Executor::advance(Download& download) {
       busy[piece.chunk].store(0, std::memory_order_relaxed);
       continue;
     }
-    // What lands there and was copied before must not come over it.
+    // Bytes that were copied there earlier and land later must not overwrite it.
     if (!landings_.empty()) progressLandings();
     bool sent;
     if (link_.remote()) {

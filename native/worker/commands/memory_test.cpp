@@ -62,7 +62,7 @@ TEST("memory is limited, counted and given back") {
   CHECK(f.free(again));
   CHECK_EQ(f.memoryInfo(available, total), 0);
   CHECK_EQ(available, ExecutorFixture::kLimit);
-  // From the wrong context, twice, and what was never there.
+  // From the wrong context, twice, and memory that never existed.
   CHECK(f.free(address, 1));
   CHECK_EQ(f.memoryInfo(available, total, 2), 0);
   CHECK_EQ(available, ExecutorFixture::kLimit);

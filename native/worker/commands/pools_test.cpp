@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered memory in a session: nobody waits for the device but who needs what is still in use.
+// Stream-ordered memory in a session: only an allocation that needs memory still in use waits for the device.
 #include "testing/check.h"
 #include "worker/testing/executor_fixture.h"
 

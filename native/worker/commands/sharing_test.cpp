@@ -120,7 +120,7 @@ struct SharedPools {
     CHECK_EQ(f.memoryInfo(bytes, total), 0);
     return bytes;
   }
-  /// What a command that nobody waited for has come to.
+  /// The result of a command for which no thread waited.
   int32_t failure() {
     f.marker();
     return f.session().takeFailure();

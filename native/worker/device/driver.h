@@ -11,7 +11,7 @@ namespace millpond::worker {
 /// A driver library that is loaded and not initialised.
 struct DriverLibrary {
   Driver driver;
-  /// Where the software GPU keeps what a card keeps in its kernel module; null with other drivers.
+  /// The directory in which the software GPU keeps the state that a card keeps in its kernel module; null with other drivers.
   const char* (*stateDirectory)() = nullptr;
 };
 

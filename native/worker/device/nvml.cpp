@@ -9,7 +9,7 @@
 namespace millpond::worker {
 namespace {
 
-// Of nvml.h, which build hosts need not have.
+// Constants of nvml.h, which build hosts need not have.
 constexpr int kSuccess = 0;
 constexpr int kCapabilityNvlink = 2;
 constexpr int kCapabilityIsThere = 0;
@@ -172,7 +172,7 @@ std::map<std::string, unsigned> Nvml::figures(const std::string& uuid) const {
   return all;
 }
 
-/// What the driver wants done before the device is used again. Older drivers do not say.
+/// The recovery that the driver asks for before the device is used again. Older drivers do not report it.
 std::string Nvml::recoveryOf(Device device) const {
   const auto ask = reinterpret_cast<int (*)(Device, int, FieldValue*)>(find("nvmlDeviceGetFieldValues"));
   FieldValue value{};

@@ -19,7 +19,7 @@ class Nvml {
   /// Whether two devices, by UUID, reach each other over NVLink, directly or through switches.
   bool areLinked(const std::string& uuid, const std::string& other) const;
 
-  /// What the driver has reported of a device, and condemns it: an Xid.
+  /// An error that the driver has reported for a device, and that makes it unusable: an Xid.
   struct Fault {
     std::string uuid;
     std::string reason;
@@ -29,8 +29,8 @@ class Nvml {
   void watch(const std::string& uuid);
   /// Faults that were reported since this was last asked.
   std::vector<Fault> takeFaults();
-  /// What its card's library tells of a device that is watched, by the members of CardFigures in api/proto; what it does not tell
-  /// is absent.
+  /// The figures of NVML for a device that is watched, by the members of CardFigures in api/proto; those that it does not
+  /// report are absent.
   std::map<std::string, unsigned> figures(const std::string& uuid) const;
   /// Why a device that is watched must not be used now, as its card and the driver say; empty: nothing is known against it.
   std::string illness(const std::string& uuid) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a driver that checks programs what memory these have. Drivers that do not are told nothing.
+// Reports the memory of programs to a driver that checks them. Other drivers get no reports.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class SessionDevices {
   Status assign(const std::vector<DeviceShare>& shares);
   /// Other sizes for the same devices, before the session has a client; nothing has changed where there is an error.
   Status resize(const std::vector<DeviceShare>& shares);
-  /// What the client is told.
+  /// The snapshot for the client.
   Result<Snapshot> snapshot() const;
 
   const std::vector<Device>& all() const { return devices_; }

@@ -146,7 +146,7 @@ bool readInitial(PtxWords& words, size_t bytes, std::vector<std::byte>& initial)
   return isList && words.next() == ";";
 }
 
-/// What follows ".global" where a variable is declared. False: it cannot be told what it holds.
+/// Reads the text behind ".global" of a variable's declaration. False: its contents are unknown.
 bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
   size_t bytes = 0, lanes = 1;
   std::string_view word = words.next();

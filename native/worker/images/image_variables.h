@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of a module, and what they hold when it has been loaded: by that it can be told whether a program has
-// written any of them.
+// The variables of a module, and their contents when it has been loaded: these show whether a program has written any of
+// them.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct ImageVariable {
   std::vector<std::byte> initial;
 };
 
-/// Of an image (a fatbin, an ELF cubin, or PTX with or without a final zero), all variables in global memory that a driver
-/// may make of it on a device of one of these architectures (10 * major + minor), but for the texts that compilers make of
-/// string literals, which no program may write. Constants are not among them: kernels cannot write them. Nothing where the
-/// image is not understood, or where it cannot be told what they hold.
+/// Returns all variables in global memory that a driver may make of an image (a fatbin, an ELF cubin, or PTX with or without a
+/// final zero) on a device of one of these architectures (10 * major + minor), except for the texts that compilers make of
+/// string literals, which no program may write. Constants are not among them: kernels cannot write them. None where the image
+/// is not understood, or the contents are unknown.
 std::optional<std::vector<ImageVariable>> imageVariables(std::span<const std::byte> image, std::span<const unsigned> archs);
 
 }  // namespace millpond::worker

@@ -34,7 +34,7 @@ class LinkedFatbins {
     wrapper_ = {kWrapperMagic, 2, fatbins_.front(), fatbins_.data() + 1};
     return true;
   }
-  /// What the driver is given; nullptr when the image stands for itself.
+  /// The image for the driver; nullptr when the image stands for itself.
   const void* wrapper() const { return fatbins_.empty() ? nullptr : &wrapper_; }
   const std::vector<std::span<const std::byte>>& parts() const { return parts_; }
 

@@ -26,7 +26,7 @@ class OpenedPools {
 
   /// False when there is a pool of this number already.
   bool add(uint64_t pool, Source source, size_t device);
-  /// What of it is open stays so until it is freed. False when there is no such pool.
+  /// Its memory that is open stays open until it is freed. False when there is no such pool.
   bool destroy(uint64_t pool);
   std::optional<View> find(uint64_t pool) const;
   /// The number under which that pool is open.

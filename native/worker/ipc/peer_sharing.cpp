@@ -19,7 +19,7 @@ constexpr uint32_t kMagic = 0x3249706d;
 constexpr size_t kMaxId = 16;
 /// For a worker that is stopped or busy; others answer at once.
 constexpr int kPatienceMs = 5'000;
-/// Whoever asks sends its question with its connection.
+/// A worker that asks sends its question with its connection.
 constexpr int kQuestionMs = 1'000;
 /// The block of SHA-256, of which HMAC pads its key to the length.
 constexpr size_t kBlock = 64;
@@ -66,7 +66,7 @@ bool isId(const std::string& id) {
   return true;
 }
 
-/// Whether who shares that opens it, too, as any other session does.
+/// Whether the session that shares it opens it too, as any other session does.
 bool isOpenToAll(Sharing::Kind kind) { return kind == Sharing::Kind::kPool || kind == Sharing::Kind::kPoolMemory; }
 
 std::string idOf(const HandleBytes& bytes) { return {bytes.id.data(), ::strnlen(bytes.id.data(), kMaxId)}; }

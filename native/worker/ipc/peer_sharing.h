@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and events, by
-// the driver's handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets that nobody
-// but they can reach; the secret of the claim says who may be answered.
+// Objects that a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and events,
+// by the driver's handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets
+// that only they can reach; the secret of the claim says which of them may be answered.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ class Sharing {
 
   Status listen();
   int listener() const { return listener_.get(); }
-  /// Answers whoever asks now. Called by one thread, the others by any.
+  /// Answers the workers that ask now. Called by one thread, the others by any.
   void serve();
 
   /// The file of a device's memory of that number, something of which is shared already.
@@ -82,7 +82,7 @@ class Sharing {
   using Key = std::pair<Kind, uint64_t>;
 
   Handle handleOf(Kind kind, uint64_t number) const;
-  /// Of somebody who knows the secret, and means this.
+  /// The authentication code of a message with that meaning, which only a holder of the secret can make.
   Sha256 proof(const char* meaning, std::span<const std::byte> of) const;
   void answer(int socket);
 

@@ -49,7 +49,7 @@ TEST("what one worker shares, another of its claim opens, as often as it likes")
     CHECK_EQ(item.facts.offset, 3u);
     CHECK(item.facts.uuid[0] == std::byte{9});
   }
-  // What is open to all is so to who shares it.
+  // An object that is open to all is open to the session that shares it.
   const Sharing::Handle ofPool = a.sharing.add(Sharing::Kind::kPool, 7, Sharing::Item{});
   for (const Sharing* each : {&a.sharing, &b.sharing}) {
     Sharing::Item item;

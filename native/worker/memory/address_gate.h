@@ -83,9 +83,9 @@ class AddressGate {
   AddressGate(const AddressGate&) = delete;
   AddressGate& operator=(const AddressGate&) = delete;
 
-  // CUDA_ERROR_INVALID_VALUE where not all of it is the session's. A context that has failed may answer with its failure. Of
-  // no bytes nothing is touched, and nothing lies at null in any process: then the range is empty, at null, and what the
-  // driver makes of that is its own affair.
+  // CUDA_ERROR_INVALID_VALUE where not all of it is the session's. A context that has failed may answer with its failure. A
+  // range without bytes touches nothing, and nothing lies at null in any process: then the range is empty, at null, and the
+  // driver decides about it.
 
   /// Device memory.
   CUresult device(wire::Address address, uint64_t bytes, SessionRange& out) const;
@@ -105,7 +105,7 @@ class AddressGate {
 
  private:
   bool isKnownDevice(uint64_t address, uint64_t bytes) const;
-  /// What the driver itself has made: variables of modules, memory of graphs that a launch has left.
+  /// Memory that the driver itself has made: variables of modules, memory of graphs that a launch has left.
   CUresult isDriversDevice(uint64_t address, uint64_t bytes) const;
 
   const Driver& driver_;

@@ -13,7 +13,7 @@ namespace millpond::worker {
 
 class ArrayTiles {
  public:
-  /// Parts of an array that can be told apart; who maps more is refused.
+  /// The number of parts of an array that are tracked; more mappings are refused.
   static constexpr size_t kMostParts = size_t{1} << 16;
 
   /// A box of elements in a level and layer, or a run of bytes in the tail of a layer's levels.
@@ -32,7 +32,7 @@ class ArrayTiles {
   bool hasRoom(uint64_t array, size_t more) const;
   /// Notes what is mapped. `replaced` gets the memories of parts that lie in it, which it takes the place of; null: they stay.
   void add(uint64_t array, const Part& part, uint64_t memory, std::vector<uint64_t>* replaced);
-  /// Of the parts that lie in it; a part of which only some does stays until its array ends.
+  /// Frees the parts that lie in it; a part that lies in it only partly stays until its array ends.
   void remove(uint64_t array, const Part& part, std::vector<uint64_t>& memories);
   /// The array is gone.
   void drop(uint64_t array, std::vector<uint64_t>& memories);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of this worker that stands for pages of the client's: whoever looks at a page of the client sees the same bytes,
-// wherever it is mapped here. So what one copy of a graph writes for the client, another that reads it finds.
+// Memory of this worker that stands for pages of the client: every reader of such a page sees the same bytes, wherever it is
+// mapped here. So a copy of a graph reads the bytes that another one has written for the client.
 #pragma once
 
 #include <cstddef>

@@ -50,7 +50,7 @@ class HostRuns {
     return !isRecorded;
   }
   bool hasForgotten() const { return !forgotten_.empty(); }
-  /// Address and bytes of what was freed and stayed: for when there is no graph any more.
+  /// Addresses and bytes of freed memory that is kept until there is no graph any more.
   std::vector<std::pair<uint64_t, uint64_t>> takeForgotten() { return std::exchange(forgotten_, {}); }
   /// There is no graph any more that could have been given an address.
   void forgetGraphs() {

@@ -32,13 +32,13 @@ class MemoryPools {
   /// What an allocation counts in its pool's usage: as with the driver, not the block that it lies in.
   static constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-  /// Of at most `maxBytes`, 0 for any. False when there is a pool of this number already.
+  /// Adds a pool of at most `maxBytes`, 0 for any. False when there is a pool of this number already.
   bool create(uint64_t pool, size_t device, uint64_t maxBytes);
-  /// Its blocks in use stay until they are freed. What nobody uses is appended to `released`.
+  /// Its blocks in use stay until they are freed. Unused ones are appended to `released`.
   bool destroy(uint64_t pool, std::vector<Block>& released);
   /// The pools that there are.
   std::vector<uint64_t> all() const;
-  /// How many blocks of a device nobody uses, or may use yet.
+  /// The number of a device's blocks that are unused, or may not be used yet.
   size_t idleBlocks(size_t device) const;
   /// The device that a pool is of; nothing for a pool that is not there.
   std::optional<size_t> device(uint64_t pool) const;
@@ -52,27 +52,27 @@ class MemoryPools {
 
   /// A block for `bytes` that the stream may use now, taken into use. `wanted`: bytes of it that count as used.
   std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted);
-  /// Whether the pool may have that many bytes more, once it has given back what nobody uses, if need be.
+  /// Whether the pool may have that many bytes more, once it has given back unused blocks, if need be.
   bool makeRoom(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
   /// A new block, in use, of which `wanted` bytes count.
   void add(const Block& block, uint64_t wanted);
   bool isUsed(uint64_t address) const { return used_.contains(address); }
   /// The pool of a block in use.
   std::optional<uint64_t> poolOf(uint64_t address) const;
-  /// Whether a block that nobody uses, or may use yet, begins there.
+  /// Whether a block that is unused, or may not be used yet, begins there.
   bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
   /// Takes a block in use out of the books altogether.
   std::optional<Block> take(uint64_t address);
   /// The block is free in the order of the stream, and for everybody when `number` has happened. False when it is not in
   /// use.
   bool free(uint64_t address, StreamKey stream, uint64_t number);
-  /// What was freed with that number is done; appends what its pool does not keep to `released`.
+  /// The free with that number is done; appends the blocks that its pool does not keep to `released`.
   void happened(uint64_t number, std::vector<Block>& released);
   /// The program synchronises: what was freed up to `number` is kept up to the pools' thresholds only.
   void synchronise(uint64_t number, std::vector<Block>& released);
-  /// Gives back what nobody uses until the pool has at most `bytes`.
+  /// Gives back unused blocks until the pool has at most `bytes`.
   bool trim(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
-  /// Gives back all that nobody uses on a device.
+  /// Gives back all unused blocks of a device.
   void trimDevice(size_t device, std::vector<Block>& released);
 
  private:

@@ -37,7 +37,7 @@ class VirtualMemory {
   bool empty() const { return reservations_.empty() && memories_.empty() && mappings_.empty(); }
   bool has(uint64_t memory) const { return memories_.contains(memory); }
   CUresult release(uint64_t memory);
-  /// What is known of memory that is not released.
+  /// The record of memory that is not released.
   struct View {
     CUmemGenericAllocationHandle handle = 0;
     size_t device = 0;

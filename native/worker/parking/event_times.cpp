@@ -40,7 +40,7 @@ bool EventTimes::note(HandleMap& handles, uint16_t context) {
   handles.eachOf(context, [&](const HandleMap::Entry& entry) {
     if (handle::kind(entry.wire) != HandleKind::kEvent || !entry.object) return;
     const auto event = static_cast<CUevent>(entry.object);
-    // One that was recorded in a capture last says so to whoever asks it.
+    // An event that was recorded in a capture last reports that when queried.
     if (driver_.cuEventQuery(event) == CUDA_ERROR_CAPTURED_EVENT) isTold = false;
     float none = 0;
     if (driver_.cuEventElapsedTime(&none, event, event) == CUDA_SUCCESS) recorded.push_back({entry.wire, event, 0});
@@ -50,7 +50,7 @@ bool EventTimes::note(HandleMap& handles, uint16_t context) {
   bool isKnown = driver_.cuEventCreate(&now, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  driver_.cuEventRecord(now, nullptr) == CUDA_SUCCESS && driver_.cuEventSynchronize(now) == CUDA_SUCCESS;
   uint64_t parkedNs = unixNs();
-  // By the clock that times of before this session were told by already.
+  // By the clock of the times from before this session.
   if (const auto anchor = anchors_.find(context); anchor != anchors_.end()) {
     float ms = 0;
     isKnown = isKnown && driver_.cuEventElapsedTime(&ms, anchor->second.event, now) == CUDA_SUCCESS;
@@ -92,7 +92,7 @@ CUresult EventTimes::between(const HandleMap::Entry& start, const HandleMap::Ent
   Moment from, to;
   if (const CUresult rc = find(start, from)) return rc;
   if (const CUresult rc = find(end, to)) return rc;
-  // Of different sessions it is by the clocks of their hosts, of which one may be behind the other.
+  // Between different sessions it is by the clocks of their hosts, of which one may be behind the other.
   const double between = static_cast<double>(static_cast<int64_t>(to.unixNs - from.unixNs)) / 1e6;
   ms = static_cast<float>(to.ms - from.ms + between);
   return CUDA_SUCCESS;

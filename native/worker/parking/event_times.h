@@ -27,7 +27,7 @@ class EventTimes {
   CUresult happened(uint64_t event, uint16_t context, Moment at);
   void forget(uint64_t event) { happened_.erase(event); }
   void forgetContext(uint16_t context) { anchors_.erase(context); }
-  /// Notes when all events of the current context, of that number, have happened. False: of one that cannot be told.
+  /// Notes when all events of the current context, which has that number, have happened. False: the time of one is unknown.
   bool note(HandleMap& handles, uint16_t context);
   template <typename Visit>
   void each(Visit&& visit) const {

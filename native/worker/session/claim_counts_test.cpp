@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions of a claim have together beside the memory that they ask for, and that it is refused beyond the limits.
+// Objects that sessions of a claim have together beside the memory that they ask for, and refusals beyond the limits.
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -77,7 +77,7 @@ struct ClaimSession : ExecutorFixture {
   }
 };
 
-/// What another session of the claim has: the fake driver is that of one session.
+/// Objects of another session of the claim: the fake driver is that of one session.
 struct Neighbour {
   ClaimThings things;
   ClaimBudget budget{ExecutorFixture::kLimit};
@@ -200,7 +200,7 @@ TEST("contexts, streams and stacks count what the driver takes for them") {
   CHECK_EQ(one.tryStream(2), 0);
   CHECK_EQ(one.left(), 64 * kMi - kStream);
   CHECK_EQ(one.tryContext(3), kOutOfMemory);
-  // The driver keeps what a stream had for the next one.
+  // The driver keeps a stream's memory for the next one.
   cmd::StreamDestroyV2 end{};
   end.hStream = ExecutorFixture::stream(2);
   CHECK(one.post(end, 1));
@@ -208,7 +208,7 @@ TEST("contexts, streams and stacks count what the driver takes for them") {
   CHECK_EQ(one.left(), 64 * kMi - kStream);
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, 200 * 1024), kOutOfMemory);
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, UINT64_MAX), kOutOfMemory);
-  // What the driver does not do is given back.
+  // Memory for a limit that the driver refuses is given back.
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, 64 * 1024), CUDA_ERROR_NOT_SUPPORTED);
   CHECK_EQ(one.left(), 64 * kMi - kStream);
   CHECK(one.finish().ok);

@@ -18,11 +18,11 @@ namespace {
 constexpr int kBurst = 64;
 /// Sleep of a worker with nothing to do; whatever it waits for wakes it.
 constexpr int64_t kIdleSleepNs = 200'000'000;
-/// Whoever waits for its turn looks so often at least.
+/// A worker that waits for its turn looks at least this often.
 constexpr int64_t kGateNapNs = 5'000'000;
 /// More than the threads of a program that can wait at once.
 constexpr size_t kMaxWaiting = 8192;
-/// Of commands that wait for functions of the client: some pages, each of a thread that waits.
+/// The most bytes of commands that wait for functions of the client: some pages, each of a thread that waits.
 constexpr uint64_t kMaxWaitingBytes = uint64_t{8} << 20;
 /// Pinned memory that a session with nothing to do keeps for its next copies.
 constexpr uint64_t kSpareHostBytes = uint64_t{64} << 20;
@@ -60,7 +60,7 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
   }
 }
 
-/// Whether what comes behind it in its stream may wait for what the program does next.
+/// Whether later work in its stream may wait for the program's next calls.
 bool holdsStreams(cmd::Op op) {
   switch (op) {
     case cmd::Op::kHostFunction:
@@ -228,7 +228,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   }
   // A command that needs no context runs in whichever is bound.
   if (session_.current().context == 0) session_.current().context = contexts_.bound();
-  // Memory that was freed before comes back without it, and whoever asks for that in the meantime need not wait for it.
+  // Memory that was freed before comes back without it, and an allocation in the meantime need not wait for it.
   if (holdsStreams(static_cast<cmd::Op>(frame.header.op)))
     frees_.retire();
   if (!contexts_.use(session_.current().context)) {

@@ -111,9 +111,9 @@ class Executor : private SessionOwner, private SessionPart {
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   End run();
-  /// Ends `run` soon, from any thread; the client is told `reason`.
+  /// Ends `run` soon, from any thread; the client gets `reason`.
   void stop(const std::string& reason, bool ok);
-  /// Ends `run` soon, from any thread: nobody is there any more. Where programs are checked, what the client had sent is
+  /// Ends `run` soon, from any thread: the client is gone. Where programs are checked, the commands that it had sent are
   /// executed first: memory that it freed last is not leaked.
   void clientGone();
   const Counters& counters() const { return owned_.counters(); }
@@ -289,7 +289,7 @@ class Executor : private SessionOwner, private SessionPart {
 
   /// Gives an idle session up, if all that is left of it can be made again and the client need not notice. True: it is over.
   bool parks(int64_t idleNs);
-  /// Keeps what a command that was done has made or set.
+  /// Keeps a command that was executed, for the objects and settings that it made.
   void note(cmd::Op op, std::span<const std::byte> body);
   /// Why what there is cannot be made again; empty when it can.
   std::string whyKept();
@@ -341,7 +341,7 @@ class Executor : private SessionOwner, private SessionPart {
   int64_t gateNapNs() const;
   /// Lets go of all that lives in a context, whose work is done or given up.
   void forgetContext(uint16_t number);
-  /// Of a green context: its driver leaves them.
+  /// Ends the streams of a green context, which the driver leaves.
   void endStreamsOf(uint16_t number);
   /// Success when that number is free for a context that the program makes.
   CUresult admitContext(uint32_t number);
@@ -376,7 +376,7 @@ class Executor : private SessionOwner, private SessionPart {
   bool sendLanding(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends);
   bool progressLandings();
   bool progressReadMemory();
-  /// What the graph has copied to the client before that function, and what it reads of the client behind it.
+  /// Sends what the graph has copied to the client before that function; returns the client's memory that it reads later.
   std::vector<graph::Source> landBefore(const HostCall* call);
   static void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources);
   /// Takes back the memory of replies that the client has.
@@ -390,7 +390,7 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
 
-  /// The node that a captured stream was given last; 0 when that cannot be told.
+  /// The last node of a captured stream; 0 when it is unknown.
   uint64_t lastCaptured(const Stream& stream);
   bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
                     std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data);
@@ -403,7 +403,7 @@ class Executor : private SessionOwner, private SessionPart {
   /// For an end of a copy that is memory of the client alone. `original`: the copy as the client gave it.
   CUresult makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original, std::shared_ptr<GraphStage>& stage);
 
-  /// A node's parameters for the driver, and what they point to.
+  /// A node's parameters for the driver, and the memory to which they point.
   struct NodeParams {
     CUgraphNodeParams params{};
     std::vector<std::byte> bytes;
@@ -416,7 +416,7 @@ class Executor : private SessionOwner, private SessionPart {
     std::vector<CUgraph> bodies;
   };
   CUresult readNode(std::span<const std::byte> record, NodeParams& out);
-  /// Of an allocation node that the driver has made: its memory is known from here on.
+  /// Adopts the memory of an allocation node that the driver has made.
   void adoptAllocation(uint64_t node, const NodeParams& params);
   CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);

@@ -94,7 +94,7 @@ bool Executor::progressCallbacks() {
                                  .status = static_cast<int32_t>(due->status),
                                  .sourceCount = count},
           std::as_bytes(std::span<const graph::Source>(page)));
-    // What the stream has copied to the client before this lands before it: answers come behind landings.
+    // Bytes that the stream has copied to the client earlier land before it: answers come behind landings.
     session_.answer(waiter, CUDA_SUCCESS);
   }
   return some;

@@ -10,13 +10,13 @@
 namespace millpond::worker {
 namespace {
 
-/// An open batch is ended when nothing has come for so long.
+/// An open batch is ended after this time without further work.
 constexpr int64_t kQuietNs = 20'000;
 /// What moves memory about, at first sight: 0.5 TB/s.
 constexpr int64_t kBytesPerNs = 500;
 constexpr int64_t kLeastGuessNs = 3'000;
 
-/// What a command is to the gate.
+/// The kind of a command's work, for the gate.
 enum class Passage {
   kWork,     ///< the GPU works at it
   kNothing,  ///< nothing of it goes into a stream that would make it wait
@@ -187,7 +187,7 @@ void Executor::closeGates() {
     areGatesOpen_ = false;
   }
   for (const auto& gate : gates_) {
-    // What has landed is measured, and the rest is charged as far as it went.
+    // Finished work is measured, and the rest is charged as far as it went.
     gate->progress(monotonicNs(), false);
     gate->abandon(monotonicNs());
   }
@@ -218,7 +218,7 @@ std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& 
     if (!entry || !entry->object || !contexts_.isThere(entry->context)) return std::nullopt;
     place = {static_cast<CUstream>(entry->object), entry->context};
   }
-  // What a graph is being made of is no work yet, and nothing may be recorded there.
+  // Commands that are captured into a graph are no work yet, and nothing may be recorded there.
   if (captures_.status(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
   return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
 }
@@ -242,7 +242,7 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
   if (!work) {
     for (const auto& gate : gates_) {
       if (passage == Passage::kOther) gate->endSpans();
-      // Whoever waits may have nothing more to do for long.
+      // A session that waits may have no more work for a long time.
       if (passage == Passage::kWait || frame.header.request != 0) gate->close(now);
     }
     restore();

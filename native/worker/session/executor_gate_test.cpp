@@ -34,8 +34,8 @@ struct Gates {
   }
 };
 
-/// What the answer to a command has made sure of goes over memory that is mapped twice, which the thread sanitizer takes
-/// for two.
+/// The order that an answer guarantees is through memory that is mapped twice, which the thread sanitizer takes for
+/// two.
 __attribute__((no_sanitize("thread"))) uint8_t byteAt(CUdeviceptr address) { return *reinterpret_cast<volatile uint8_t*>(address); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes for client memory that nobody waits for: of asynchronous copies to memory that is not shared, and of the launches of graphs. They are
-// whole in memory of this worker, and sent when the device has written them, in the order in which it was to.
+// Bytes for client memory for which no thread waits: from asynchronous copies to memory that is not shared, and from launches
+// of graphs. They are collected in memory of this worker, and sent when the device has written them, in the order of the work.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -178,7 +178,7 @@ CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
   Stream s;
   if (!stream(copy.stream, s)) return violation("unknown stream");
   const auto landing = namedLandings_.find(copy.landing);
-  // It failed, which was told.
+  // It failed, and the failure was reported.
   if (landing == namedLandings_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto part = std::find_if(landing->second.parts.begin(), landing->second.parts.end(), [&](const auto& each) {
     return copy.hostAddress >= each.hostAddress && copy.hostAddress - each.hostAddress <= each.bytes &&
@@ -223,7 +223,7 @@ std::vector<graph::Source> Executor::landBefore(const HostCall* call) {
         const auto stage = contents.stages.find(copy);
         if (stage == contents.stages.end() || run.landed.contains(stage->second.get())) continue;
         land(*stage->second);
-        // The function may change it, so it does not come again. Which of several nodes this one is cannot be told.
+        // The function may change it, so it is not sent again. Among several nodes, this one is unknown.
         if (nodes.size() == 1) run.landed.insert(stage->second.get());
       }
       for (const uint64_t copy : nodesAt(contents.after, node)) addSources(contents, node, copy, sources);
@@ -233,8 +233,8 @@ std::vector<graph::Source> Executor::landBefore(const HostCall* call) {
   return sources;
 }
 
-/// What the copy `to` the device reads behind a function of the client, but for what the graph itself writes there
-/// meanwhile.
+/// The bytes that the copy `to` the device reads behind a function of the client, except those that the graph itself writes
+/// there meanwhile.
 void Executor::addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources) {
   const auto stage = contents.stages.find(to);
   if (stage == contents.stages.end() || !stage->second->toDevice) return;

@@ -11,7 +11,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Of these the journal says all that there is, once it has the commands by which they were made.
+/// Kinds of objects that the journal describes completely by the commands that made them.
 constexpr HandleKind kJournalled[] = {HandleKind::kStream,  HandleKind::kEvent,    HandleKind::kModule,
                                       HandleKind::kLibrary, HandleKind::kFunction, HandleKind::kKernel};
 
@@ -172,7 +172,7 @@ void Executor::keepsIdle(std::string why) {
 }
 
 bool Executor::parks(int64_t idleNs) {
-  // Whoever goes on with this session has something to do.
+  // The thread that continues this session has work to do.
   if (parking_.afterNs == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_))) return false;
   if (!link_.isParked()) {
     if (idleNs < parking_.afterNs) return false;

@@ -26,7 +26,7 @@ bool isLeftOut(Carrier carrier, size_t number) {
 /// Sends one frame in a session of its own, which must end, with this reason.
 void refused(Carrier carrier, cmd::Op op, const Body& body, const std::string& reason) {
   Victim victim(carrier);
-  // What nobody waits for is refused the same way.
+  // A command for which no thread waits is refused the same way.
   const bool waits = cmd::layoutOf(op).hasReply;
   victim.send(static_cast<uint16_t>(op), 1, body, waits);
   victim.check();
@@ -99,7 +99,7 @@ TEST("every handle of a generated command that the session does not have, of eve
         ++number;
         Body body(layout.fixedBytes);
         set(body, field, handle::make(static_cast<HandleKind>(kind), 900, 1));
-        // Of several that it lacks, the first one is named.
+        // If it lacks several, the first one is named.
         refused(carrier, layout.op, body, "of the session");
       }
     }
@@ -119,7 +119,7 @@ TEST("every handle of a generated command that the session has already is not ma
 /// Fields of the commands that are run by hand which name something that the session must have.
 constexpr std::string_view kNaming[] = {"stream", "event",    "function", "owner", "library", "graph", "node",
                                         "exec",   "mipmapped", "pool",     "memory", "object", "clone", "source"};
-/// Of these, what is not looked at with the rest of the body all zero, is the client's own, or is new.
+/// Numbers in these that are not looked at when the rest of the body is zero, that are the client's own, or that are new.
 const std::set<std::pair<cmd::Op, std::string_view>> kNotNaming = {
     {cmd::Op::kHostFunction, "function"},
     {cmd::Op::kPoolCreate, "pool"},

@@ -274,7 +274,7 @@ TEST("rules of copies and pinned memory that are broken are named") {
     CHECK(bool(f.session().sendFile(file(8192, true).get())));
     kept(f);
   });
-  // A copy that reaches over the end of what is shared.
+  // A copy that reaches over the end of shared memory.
   violation(Carrier::kSharedMemory, "a copy reaches over the end of shared memory", [](ExecutorFixture& f) {
     void* place = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(place != MAP_FAILED && ::munmap(place, 8192) == 0);

@@ -82,7 +82,7 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
   if (!reply.tail[0].empty()) std::memcpy(answered->nodes.data(), reply.tail[0].data(), reply.tail[0].size());
   answered->edges.resize(reply.tail[1].size() / sizeof(CUgraphEdgeData));
   if (!reply.tail[1].empty()) std::memcpy(answered->edges.data(), reply.tail[1].data(), reply.tail[1].size());
-  // Without room for what the edges carry it would be lost.
+  // Without room for the data of the edges it would be lost.
   const bool carriesData = std::any_of(answered->edges.begin(), answered->edges.end(), [](const CUgraphEdgeData& edge) {
     constexpr CUgraphEdgeData kNone{};
     return std::memcmp(&edge, &kNone, sizeof edge) != 0;
@@ -130,16 +130,16 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   Call call("cuStreamEndCapture", Needs::kAny);
   cmd::CaptureEnd wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
-  // Who captures into a graph has it already.
+  // A program that captures into a graph has its handle already.
   if (!phGraph && !CaptureState::isIntoGraph(wire.stream)) return CUDA_ERROR_INVALID_VALUE;
   if (phGraph) *phGraph = nullptr;
-  // A thread that may not end the capture ends it all the same, and nobody gets its graph.
+  // A thread that may not end the capture still ends it, and its graph is lost.
   const CUresult right = CaptureState::mayEnd(wire.stream, call.thread());
   if (right != CUDA_SUCCESS) CaptureState::lose(wire.stream, call.session(), call.thread());
   cmd::CaptureEndReply reply{};
   CUresult result = call.wait(wire, reply);
   if (right != CUDA_SUCCESS && result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) result = right;
-  // These leave the capture as it is; an earlier failure was told instead of this call's having been made.
+  // These leave the capture as it is; an earlier failure was returned in place of this call.
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE)
     CaptureState::ended(wire.stream);
   if (result == CUDA_SUCCESS && phGraph) *phGraph = reinterpret_cast<CUgraph>(reply.graph);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls about graphs have in common.
+// Helpers of all calls about graphs.
 #pragma once
 
 #include <cstdint>

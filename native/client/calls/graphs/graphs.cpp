@@ -213,7 +213,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   return CUDA_SUCCESS;
 }
 
-/// The number of what a launch brings to this process's memory; 0 where it brings nothing.
+/// The number of the landing of a launch in this process's memory; 0 where it has none.
 uint64_t beginLanding(Call& call, const ExecInfo& info) {
   std::vector<Landings::Range> ranges;
   for (const graph::Source& each : info.sources)

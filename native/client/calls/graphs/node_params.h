@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a graph's node: made of what the calls for its kind are given, and packed for the worker.
+// The parameters of a graph's node: made from the arguments of the calls for its kind, and packed for the worker.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace millpond::client::api {
 
-/// Versions of a structure that differ in name alone, or in what the newer one has at its end.
+/// Versions of a structure that differ in name alone, or by members at the end of the newer one.
 template <typename To, typename From>
 To as(const From& from) {
   To to{};

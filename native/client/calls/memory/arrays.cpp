@@ -14,7 +14,7 @@ namespace millpond::client {
 
 namespace {
 
-/// Of formats with several planes: how many there are, and the bytes of a sample. All have three channels.
+/// The number of planes of such a format, and the bytes of a sample. All have three channels.
 struct Planes {
   unsigned count = 0;
   uint32_t sampleBytes = 0;
@@ -70,7 +70,7 @@ constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
-/// Of a handle that the worker did not come to know.
+/// Ends a handle that the worker does not know.
 void abandon(Call& call, HandleKind kind, void* handle) {
   call.remote().handles.recycle(call.remote().handles.claim(kind, handle));
 }
@@ -195,7 +195,7 @@ CUresult endObject(const char* name, unsigned long long object, bool isSurface) 
   return call.post(wire);
 }
 
-/// What was said when the object was made; nothing, and why in `result`.
+/// The description given when the object was made; none, with the reason in `result`.
 std::optional<TextureInfo> objectInfo(const char* name, unsigned long long object, bool isSurface, const void* out,
                                       CUresult& result) {
   Call call(name, Needs::kCurrent);
@@ -209,7 +209,7 @@ std::optional<TextureInfo> objectInfo(const char* name, unsigned long long objec
   return info;
 }
 
-/// A level or plane of an array, which ends it. The first who asks makes it; `describe` adds what is not as in the whole.
+/// A level or plane of an array, which ends it. The first query makes it; `describe` adds its differences.
 template <typename Reply, typename Command, typename Describe>
 CUresult getPart(Call& call, Command wire, const void* whole, const ArrayInfo& info, unsigned part, CUarray& out,
                  Describe describe) {

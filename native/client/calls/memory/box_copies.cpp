@@ -286,7 +286,7 @@ CUresult copy3D(const char* name, Flavour flavour, const T* c, CUstream hStream,
   return copyBox(call, destinationOf(*c), sourceOf(*c), {c->WidthInBytes, c->Height, c->Depth}, stream, wait);
 }
 
-/// Of a one-dimensional array, from a byte on.
+/// A part of a one-dimensional array, from a byte on.
 Side rowOf(CUarray array, size_t offset) { return {CU_MEMORYTYPE_ARRAY, nullptr, 0, array, offset, 0, 0, 0, 0, 0}; }
 Side rowOf(const void* host) { return {CU_MEMORYTYPE_HOST, host, 0, nullptr, 0, 0, 0, 0, 0, 0}; }
 Side rowOf(CUdeviceptr device) { return {CU_MEMORYTYPE_DEVICE, nullptr, device, nullptr, 0, 0, 0, 0, 0, 0}; }

@@ -72,7 +72,7 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
   int failures = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   while (failures < kAddressAttempts) {
-    // A worker that takes over has it at the same address, so it shall lie where nothing else does.
+    // A worker that takes over has it at the same address, so it must lie where nothing else does.
     void* hint = failures == 0 ? call.remote().mapped.nextPlace(bytes)
                                : static_cast<std::byte*>(failed[0]) - kAddressStep * static_cast<unsigned>(failures);
     void* place = ::mmap(hint, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

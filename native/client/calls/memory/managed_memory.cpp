@@ -77,7 +77,7 @@ CUresult prefetch(Call& call, Flavour flavour, CUdeviceptr address, size_t bytes
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// What all of a range has in common; `none` where it differs.
+/// The value that all of a range has; `none` where it differs.
 template <typename T, typename Get>
 CUresult common(Call& call, CUdeviceptr address, size_t bytes, T none, Get get, T& out) {
   bool isFirst = true;
@@ -236,7 +236,7 @@ CUresult cuMemDiscardBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* siz
   Call call("cuMemDiscardBatchAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
-  // What is discarded may have any contents, those that it has as well.
+  // Discarded memory may have any contents, so it keeps its own.
   return checkBatch(call, dptrs, sizes, count, flags);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 /// Makes a pool of at most `maxBytes` (0: any) at the worker and in the books, whose lock is held.
 CUresult makePool(Call& call, const Context& context, size_t maxBytes, MemoryPools::Pool pool, CUmemoryPool& out) {
-  // Of no context: pools outlive them.
+  // They belong to no context: pools outlive contexts.
   const uint64_t wire = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   cmd::PoolCreate create{};

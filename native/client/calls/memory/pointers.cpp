@@ -67,7 +67,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return store<CUdeviceptr>(data, run ? ptr : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      // What nobody knows is the program's own memory.
+      // Unknown addresses are the program's own memory.
       return store<void*>(data, !onDevice ? reinterpret_cast<void*>(ptr) : nullptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return store<unsigned long long>(data, run ? run->id : 0);

@@ -119,7 +119,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcep
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
     cmd::EventDestroyV2 end{};
     Call ending("cuIpcOpenEventHandle", Call::Teardown{call.context()});
-    // The worker has taken the number, with no event behind it: that this fails is nobody's concern.
+    // The worker has taken the number, with no event behind it: a failure here does not matter.
     if (ending.destroy(HandleKind::kEvent, event, end.hEvent) == CUDA_SUCCESS) {
       ending.waitForResult();
       ending.post(end);
@@ -160,7 +160,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   cmd::PoolOpen wire{};
   const auto file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
   if (!ShareableFile::read(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
-  // Of no context: pools outlive them.
+  // They belong to no context: pools outlive contexts.
   wire.pool = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire.pool == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemoryPool pool = nullptr;
@@ -209,7 +209,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   MemoryRun run{reply.address, reply.bytes, MemoryKind::kDevice, context->wireContext(), 0, 0};
   run.pool = wire.pool;
-  // What is open already is the same memory, and one free ends it.
+  // Opened again, it is the same memory, and one free ends it.
   call.remote().memory.addApart(run);
   *ptr_out = reply.address;
   return CUDA_SUCCESS;

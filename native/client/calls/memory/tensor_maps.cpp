@@ -20,7 +20,7 @@ TensorMapCache& cache() {
 
 enum Form : uint32_t { kTiled, kIm2col, kIm2colWide };
 
-/// What all forms have in common; false where a pointer is missing or the rank has no array.
+/// The arguments that all forms share; false where a pointer is missing or the rank has no array.
 bool describe(cmd::TensorMapEncode& wire, const CUtensorMap* map, cuuint32_t rank, const cuuint64_t* extents,
               const cuuint64_t* strides, const cuuint32_t* elementStrides) {
   if (!map || rank == 0 || rank > kMaxRank || !extents || (rank > 1 && !strides) || !elementStrides) return false;

@@ -40,7 +40,7 @@ CUresult cuStreamAddCallback(Flavour flavour, CUstream hStream, CUstreamCallback
   Call call("cuStreamAddCallback", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // A stream that is captured takes none, which is told at once.
+  // A stream under capture takes none; the call fails immediately.
   if (CaptureState::anyOpen()) call.waitForResult();
   return enqueue(call, flavour, hStream, reinterpret_cast<uint64_t>(callback), userData, Kind::kStreamCallback);
 }

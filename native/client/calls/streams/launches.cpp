@@ -42,7 +42,7 @@ CUresult checkLimits(Call& call, uint64_t wire, FunctionInfo& function, const De
   // A warp fits whatever a function uses and declares.
   constexpr uint64_t kAlwaysFit = 32;
   const uint64_t threads = uint64_t{s.blockX} * s.blockY * s.blockZ;
-  // What clusters a function was compiled for is an answer to the same question.
+  // The clusters for which a function was compiled are an answer to the same question.
   if ((s.sharedBytes == 0 && threads <= kAlwaysFit && !hasClusters(device)) ||
       function.isAllowed(call.context(), threads, s.sharedBytes))
     return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about streams, answered from what the program itself said.
+// Queries of streams, answered from the program's own calls.
 #include <algorithm>
 #include <cstring>
 
@@ -75,7 +75,7 @@ CUresult cuStreamGetCtx_v2(Flavour flavour, CUstream hStream, CUcontext* pCtx, C
   if (const CUresult r = look("cuStreamGetCtx_v2", hStream, flavour, view); r != CUDA_SUCCESS) return r;
   if (!view.context) return CUDA_ERROR_INVALID_VALUE;
   if (pGreenCtx) *pGreenCtx = greenOf(*view.context);
-  // A green one is told of as its primary context here.
+  // A green context is reported as its primary context here.
   Context* context = contextOf(view.context->home());
   if (pCtx) *pCtx = context ? context->handle() : nullptr;
   return CUDA_SUCCESS;

@@ -20,7 +20,7 @@ constexpr uint64_t kFirstSlab = uint64_t{2} << 20;
 constexpr uint64_t kLargestSlab = uint64_t{64} << 20;
 /// The worker gives memory of this size and more whole pages of its own.
 constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + TracedPages::kPage;
-/// So many bytes of a context are compared instead of traced, so that system calls can use them at any moment: that costs
+/// This many bytes of a context are compared instead of traced, so that system calls can use them at any moment: that costs
 /// each launch some microseconds. They are mirrored in steps, so that a program with few of them pays for few.
 constexpr uint64_t kCompared = uint64_t{256} << 10;
 constexpr uint64_t kComparedStep = uint64_t{16} << 10;
@@ -150,7 +150,7 @@ void ManagedHeap::giveBack(Slab& slab, uint64_t address, uint64_t bytes) {
 CUresult ManagedHeap::free(Call& call, CUdeviceptr address, uint16_t context) {
   const std::lock_guard lock(mutex_);
   if (const auto piece = pieces_.find(address); piece != pieces_.end()) {
-    // What the device still does with it must not reach who gets it next.
+    // Work of the device that still uses it must not reach its next owner.
     Mirror::instance().settle();
     const auto slab = std::prev(slabs_.upper_bound(address));
     giveBack(slab->second, address, piece->second);

@@ -20,7 +20,7 @@ class ManagedHeap {
   CUresult allocate(Call& call, size_t bytes, CUdeviceptr& address);
   /// The end of one that was allocated in that context. The caller has taken it out of the memory map.
   CUresult free(Call& call, CUdeviceptr address, uint16_t context);
-  /// The context is about to end, and all that was allocated in it. Where it was at the worker, which is to be told.
+  /// The context is about to end, with all allocations in it. Returns their addresses at the worker, for the caller to send.
   std::vector<CUdeviceptr> removeOf(uint16_t context);
 
  private:

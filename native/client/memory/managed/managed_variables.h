@@ -26,7 +26,7 @@ class ManagedVariables {
   CUresult add(Call& call, const Variable& variable, const char* name);
   /// The library is about to end.
   void removeOf(Call& call, uint64_t library);
-  /// The context is about to end, in which variables begin anew.
+  /// The context is about to end, in which variables get their initial values again.
   void forget(uint16_t context);
 
  private:

@@ -29,7 +29,7 @@ TEST("a word is true as the driver compares it, also around the end of its range
     CHECK(isTrue(bytes, CU_STREAM_WAIT_VALUE_NOR, last - 1, last - 1));
     CHECK(!isTrue(bytes, CU_STREAM_WAIT_VALUE_NOR, last - 1, last));
   }
-  // What lies beside a word of four bytes is not part of it.
+  // Bytes beside a word of four bytes are not part of it.
   CHECK(!isTrue(4, CU_STREAM_WAIT_VALUE_AND, uint64_t{1} << 40, uint64_t{1} << 40));
 }
 

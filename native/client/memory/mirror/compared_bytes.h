@@ -23,7 +23,7 @@ class ComparedBytes {
   /// What both sides had last.
   std::span<const std::byte> last() const { return last_; }
 
-  /// What the program has changed goes to `send(offset, bytes)`.
+  /// Passes the bytes that the program has changed to `send(offset, bytes)`.
   template <typename Send>
   void takeChanges(Send&& send) {
     for (Run run = nextChange(0); run.bytes != 0; run = nextChange(run.offset + run.bytes)) {
@@ -42,9 +42,9 @@ class ComparedBytes {
   std::optional<Word> onlyChange() const;
   /// Both sides have it from here on.
   void keep(const Word& word);
-  /// What the program has made of a word of 4 or 8 bytes; nothing where that is what both sides had last.
+  /// The value that the program has given to a word of 4 or 8 bytes; none where both sides had it last.
   std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;
-  /// What the worker has now, from `offset` on: what the device has changed is the program's from here on.
+  /// The worker's bytes, from `offset` on: changes of the device become the program's.
   void merge(size_t offset, std::span<const std::byte> now);
 
  private:

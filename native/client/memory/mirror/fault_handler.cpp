@@ -29,8 +29,8 @@ struct Server {
   std::atomic<uint32_t> count{0};  ///< of requests so far: what the thread sleeps on
 };
 
-/// Handlers of the program, the newest last. A handler that was set after ours may call ours for what is not its own: that
-/// goes to the one before it.
+/// Handlers of the program, the newest last. A handler that was set after ours may call ours for faults of others: those go to
+/// the one before it.
 struct Previous {
   static constexpr size_t kMost = 16;
   std::array<struct sigaction, kMost> actions{};
@@ -144,7 +144,7 @@ void* runServer(void* of) {
     while (request) {
       Request* next = request->next;
       const uint32_t state = serveFault(request->fault) ? Request::kServed : Request::kForeign;
-      // The frame may be gone as soon as the state is told; the address alone is good for waking.
+      // The frame may be gone as soon as the state is set; only the address may be used for waking.
       std::atomic<uint32_t>& word = request->state;
       word.store(state, std::memory_order_release);
       futexWake(word);

@@ -19,7 +19,7 @@ constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
 /// Compared bytes are read in pieces of this size.
 constexpr size_t kReadPiece = wire::kChunkBytes;
-/// A program that asks in a loop whether work is done spends at most one part in so many on comparing bytes.
+/// A program that asks in a loop whether work is done spends at most this fraction (1 / N) of its time on comparing bytes.
 constexpr int kPollShare = 8;
 
 }  // namespace
@@ -101,13 +101,13 @@ bool Mirror::meets(const Regions& regions, uint64_t address, uint64_t bytes) {
   return next != regions.begin() && address - std::prev(next)->first < std::prev(next)->second.size();
 }
 
-// What the program has written
+// Changes of the program
 
 void Mirror::beginWork(uint16_t context, uint64_t stream) {
   for (;;) {
     while (gate_.load(std::memory_order_acquire) != 0) futexWait(gate_, 1);
     const Lock lock(mutex_);
-    // Who holds the gate may have got it just now.
+    // The thread that holds the gate may have got it just now.
     if (gate_.load(std::memory_order_acquire) != 0) continue;
     work_.fetch_add(1, std::memory_order_release);
     posting_.fetch_add(1, std::memory_order_relaxed);
@@ -189,8 +189,8 @@ void Mirror::beginWait(bool isAnswered) {
   nextPoll_ = end + kPollShare * (end - begin);
 }
 
-// Of several words it is not known which the program wrote last, and a kernel that saw that one first would compute with what
-// the others were. One word alone can come too early for nothing.
+// Among several words, the last one written by the program is unknown, and a kernel that saw it first would compute with old
+// values of the others. A single word cannot arrive too early.
 void Mirror::pushOnlyWord() {
   Compared* changed = nullptr;
   ComparedBytes::Word word;
@@ -220,7 +220,7 @@ void Mirror::pushOnlyWord() {
   pushHeld();
 }
 
-// What the device has written
+// Changes of the device
 
 void Mirror::afterWait(std::optional<uint64_t> whole) {
   const Lock lock(mutex_);
@@ -228,7 +228,7 @@ void Mirror::afterWait(std::optional<uint64_t> whole) {
     quiet_ = std::max(quiet_, *whole);
     std::erase_if(awaited_, [&](const AwaitedWord& each) { return each.work <= *whole; });
   }
-  // What came here while the device was at work may be old.
+  // Bytes that arrived while the device was at work may be old.
   for (auto& [address, region] : traced_) pushEarly(region);
   pushHeld();
   if (compared_.empty() || merged_ == work()) return;
@@ -272,7 +272,7 @@ void Mirror::endHostFunction() {
   }
   pushCompared();
   pushHeld();
-  // What comes behind the function in its stream was posted long ago.
+  // Work behind the function in its stream was posted long ago.
   if (some || !compared_.empty()) link_.awaitPushed();
 }
 
@@ -297,7 +297,7 @@ bool Mirror::awaitQuiet(Lock& lock, unsigned attempt) {
   const uint64_t begun = work();
   const std::vector<uint64_t> streams = link_.streams();
   lock.unlock();
-  // What was begun must have been appended to be waited for.
+  // A command that was begun must be appended before a wait for it.
   while (posting_.load(std::memory_order_acquire) != 0 && begun == work()) {
     const timespec little{0, kLookNs};
     ::nanosleep(&little, nullptr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of which this process and the worker each have a copy at the same address, because they map nothing together.
-// The two are made alike where the program's order says so: what the program has written goes to the worker before work
-// that could read it, and what the device may have changed is taken from the program until it touches it, or, where the
-// bytes are compared, brought here when the program has waited. docs/decisions/0012 says why.
+// Memory of which this process and the worker each have a copy at the same address, because they map nothing together. They are
+// made equal at points of the program's order: changes of the program go to the worker before work that could read them, and
+// pages that the device may have changed are unmapped until the program touches them, or, where bytes are compared, fetched
+// when the program has waited. docs/decisions/0012 says why.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ class Mirror {
   /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
   enum class Removed { kNothing, kBytes, kPages };
-  /// What begins there is mirrored no more. Compared bytes stay as they are, traced pages are unmapped.
+  /// Ends the mirroring of the memory that begins there. Compared bytes stay as they are, traced pages are unmapped.
   Removed remove(uint64_t address);
   /// The context is about to end.
   void forget(uint16_t context);
@@ -52,8 +52,8 @@ class Mirror {
   /// Waits until the device has done what it was given so far, and brings compared bytes here.
   void settle();
 
-  /// Around a command that lets the device read or write anything: begins with what the program has written, and until
-  /// the end nothing counts as the device's last word. `stream` 0: the legacy one of the context.
+  /// Around a command that lets the device read or write anything: sends the program's changes first, and until its end no
+  /// contents count as the device's final ones. `stream` 0: the legacy one of the context.
   void beginWork(uint16_t context, uint64_t stream);
   void endWork() noexcept { posting_.fetch_sub(1, std::memory_order_release); }
   /// How much work was begun so far, if all of it has been appended.
@@ -94,7 +94,7 @@ class Mirror {
     bool isVariable = false;  ///< ends with its context
     size_t size() const { return bytes.bytes(); }
   };
-  /// A part of what was pushed that comes behind the rest.
+  /// A part of the pushed bytes that is sent after the rest.
   struct Held {
     uint16_t context;
     uint64_t address;

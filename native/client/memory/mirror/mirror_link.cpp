@@ -93,7 +93,7 @@ void MirrorLink::order(uint16_t context, uint64_t stream) {
     post(number, record);
   }
   if (pushes_ == 0) return;
-  // Who waits once more than needed loses nothing.
+  // One wait more than needed does no harm.
   if (ordered_.size() >= kMostOrdered) ordered_.clear();
   uint64_t& seen = ordered_[stream ? stream : context];
   if (seen == pushes_) return;

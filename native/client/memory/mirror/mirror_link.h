@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the mirror talks to the worker: on streams of its own, one in each context, on which nothing but its copies runs,
-// so that none of them waits for the program's work. Whoever uses it holds the mirror's lock, but for `settle`.
+// How the mirror talks to the worker: on streams of its own, one in each context, on which nothing but its copies runs, so that
+// none of them waits for the program's work. Callers hold the mirror's lock, except for `settle`.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of mirrored memory that streams write and wait for: a thread of ours looks at them, on both sides, for as long as
-// somebody waits.
+// Words of mirrored memory that streams write and wait for: a thread of ours looks at them, on both sides, for as long as a
+// stream waits.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ bool Mirror::lookAtWords() {
   const Lock lock(mutex_);
   const size_t before = awaited_.size();
   pushDue();
-  // Each word is asked for once, whoever waits for it.
+  // Each word is read once for all streams that wait for it.
   std::map<uint64_t, std::optional<uint64_t>> there;
   for (const AwaitedWord& word : awaited_)
     if (const auto [at, isNew] = there.try_emplace(word.address); isNew) at->second = askForWord(word);
@@ -114,7 +114,7 @@ void Mirror::pushDue() {
 
 void Mirror::show(const std::vector<AwaitedWord>& words) {
   if (words.empty()) return;
-  // What was written there before has come and gone.
+  // Earlier values of the word are obsolete.
   std::erase_if(awaited_, [&](const AwaitedWord& word) {
     return word.by == AwaitedWord::By::kProgram && std::any_of(words.begin(), words.end(), [&](const AwaitedWord& each) {
              return each.address == word.address && each.work > word.work;
@@ -138,7 +138,7 @@ bool Mirror::isMadeTrue(const AwaitedWord& word) {
   return changed && word.isTrue(*changed);
 }
 
-/// What the worker has; nothing where it cannot be asked any more.
+/// The worker's value; none where it cannot be asked any more.
 std::optional<uint64_t> Mirror::askForWord(const AwaitedWord& word) {
   const Compared* compared = comparedAt(word.address);
   const Traced* traced = tracedAt(word.address);
@@ -154,7 +154,7 @@ void Mirror::mergeWord(const AwaitedWord& word, uint64_t now) {
     region->bytes.merge(word.address - region->bytes.address(), std::as_bytes(std::span(&now, 1)).first(word.bytes));
 }
 
-// What the program hands over comes behind all that it tells of.
+// The flag that the program sets comes behind all the data that it announces.
 
 void Mirror::push(uint16_t context, uint64_t address, std::span<const std::byte> bytes) {
   for (const AwaitedWord& word : awaited_) {

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kWhole = 64;
 constexpr size_t kFirstReach = 16;
 constexpr size_t kLongestReach = 1024;
-/// After so many touches here and there each brings twice as much: a process has a limited number of mappings.
+/// After this many scattered touches each one maps twice as much: a process has a limited number of mappings.
 constexpr size_t kScattered = 256;
 constexpr size_t kMostDoublings = 16;
 

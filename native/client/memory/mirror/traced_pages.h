@@ -25,7 +25,7 @@ class TracedPages {
     size_t first;  ///< page
     size_t count;
   };
-  /// What the pages were before they stood for anything.
+  /// The state of the pages before they were mirrored.
   enum class Content {
     kZero,   ///< nothing yet, on both sides: what the program writes first is told from what it never touched
     kProgram,  ///< all of it is the program's
@@ -63,7 +63,7 @@ class TracedPages {
   Run away(size_t page) const;
   /// Lets the program use the pages. False when the system does not: too many pieces; then only all at once can be.
   bool grant(Run run, State state);
-  /// One page is away again, and nothing is said of what the program has written there.
+  /// Unmaps one page again. Changes of the program to it are not reported.
   void takeBack(size_t page);
 
  private:

@@ -238,7 +238,7 @@ CUresult Arrays::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   rc = driver_.cuMemMapArrayAsync(entries.data(), static_cast<unsigned>(entries.size()), s.handle);
   std::vector<uint64_t> gone;
   for (const TileChange& change : changes) {
-    // Of a list that failed any part may have been mapped, and none is known to be unmapped.
+    // Any part of a list that failed may have been mapped, and none is known to be unmapped.
     if (change.memory) tiles_.add(change.array, change.part, *change.memory, rc ? nullptr : &gone);
     if (!change.memory && !rc) tiles_.remove(change.array, change.part, gone);
   }

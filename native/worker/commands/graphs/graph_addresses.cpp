@@ -42,8 +42,8 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
                 .height = copy.Height,
                 .depth = copy.Depth};
   if (!src.extent() || !dst.extent()) return CUDA_ERROR_INVALID_VALUE;
-  // What is said to be of the host is memory of the client unless both sides map it: the worker has a stage for it. All
-  // else is the session's, or nothing: the driver is never asked to find out what lies at an address.
+  // Memory given as the host's is the client's unless both sides map it: the worker has a stage for it. All other memory is the
+  // session's, or invalid: the driver is never asked to find out what lies at an address.
   SessionRange from, to;
   const CUresult fromRc = addresses_.reach(src, from, true);
   const CUresult toRc = addresses_.reach(dst, to, true);

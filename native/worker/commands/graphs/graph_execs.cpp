@@ -107,7 +107,7 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   const auto contents = exec->second.contents;
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult rc = CUDA_SUCCESS;
-  // What belongs to the launches of this graph would have to go over to the graph that is being captured.
+  // Stages and functions of this graph's launches would have to move to the graph that is being captured.
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
   if (!contents->calls.empty()) functions_.load();
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);

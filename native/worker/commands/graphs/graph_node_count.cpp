@@ -6,7 +6,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Owners of nodes that are no graph's yet: of what the driver is about to make, and of captures that are open.
+/// Owners of nodes that belong to no graph yet: those that the driver is about to make, and those of open captures.
 constexpr uint64_t kNodesInTheMaking = 0;
 constexpr uint64_t kNodesCaptured = 1;
 

@@ -18,20 +18,20 @@ class GraphNodeCount {
 
   /// Nodes that were counted for an executable graph, or for the graph that this one ends with, with all graphs in it.
   uint64_t of(uint64_t graph) const;
-  /// Before the driver makes that many. False where the claim would have too many. Afterwards `keep` says of what they
-  /// are, or `drop` that they were not made.
+  /// Before the driver makes that many. False where the claim would have too many. Afterwards `keep` names their graph, or
+  /// `drop` says that they were not made.
   bool take(uint64_t nodes);
   void keep(uint64_t owner);
   void drop();
   /// That graph is gone.
   void give(uint64_t owner);
 
-  /// What a command adds to the captures that are open, as far as it can be told; `body`: of the command. False where the
-  /// claim would have too many.
+  /// Counts the nodes that a command adds to the open captures, as far as they are known; `body`: of the command. False where
+  /// the claim would have too many.
   bool admitCaptured(cmd::Op op, std::span<const std::byte> body);
   /// No capture is open: what is left was of captures that ended with their streams.
   void dropCaptured();
-  /// What was captured is in that graph.
+  /// The captured nodes are in that graph.
   void keepCaptured(uint64_t graph);
 
  private:

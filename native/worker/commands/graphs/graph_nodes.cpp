@@ -44,13 +44,13 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   auto& allocation = out.params.alloc;
   allocation.poolProps = record.allocation.pool.numbers();
   if (allocation.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  // What a graph makes is its own.
+  // Memory that a graph allocates is its own.
   if (allocation.poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemLocation& location = allocation.poolProps.location;
   CUdevice real = 0;
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device(location.id, real)) return CUDA_ERROR_INVALID_VALUE;
   ClaimBudget& budget = budgets_.at(static_cast<size_t>(location.id));
-  // Of such memory the driver keeps counts that nobody can set.
+  // The driver counts such memory, and the counts cannot be set.
   if (trace_ == cmd::Op{}) trace_ = cmd::Op::kGraphMemory;
   location.id = real;
   out.access.resize(record.count);

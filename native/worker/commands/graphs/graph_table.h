@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of graphs and their nodes, and what the worker keeps with a node beside the driver.
+// The numbers of graphs and their nodes, and the state that the worker keeps with a node beside the driver.
 #pragma once
 
 #include <cstdint>

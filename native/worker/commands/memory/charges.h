@@ -30,7 +30,7 @@ class Charges : private SessionPart {
   /// The local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the bound
   /// context's device can run at once. Free where nothing is charged: without a bound context or known costs.
   CUresult localMemory(HandleKind kind, void* function);
-  /// Sets a limit of the current context, with what the device needs for it.
+  /// Sets a limit of the current context, and charges the device memory for it.
   CUresult setLimit(CUlimit limit, uint64_t value);
   /// The variables of a module, or of a library in each context.
   CUresult module(uint64_t wire, uint64_t bytes);

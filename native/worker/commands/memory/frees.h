@@ -36,11 +36,11 @@ class Frees : private SessionPart {
   void later(size_t device, CUdeviceptr address);
   /// Whether an allocation is about to be given back.
   bool isFreed(size_t device, CUdeviceptr address) const;
-  /// Begins to wait for what was freed so far, of a device or of all.
+  /// Begins to wait for the frees so far, of a device or of all.
   void retire(size_t device);
   void retire();
-  /// Ends something when the devices are done with what they were given so far, all in this order; with a fence of the
-  /// caller, when they have come to that.
+  /// Ends something when the devices have done their work so far, all in this order; with a fence of the caller, when they have
+  /// reached that.
   void end(Ending ending);
   void end(Ending ending, std::vector<Mark> fence);
   /// Without waiting for the devices, but behind those before it.
@@ -87,7 +87,7 @@ class Frees : private SessionPart {
     uint64_t number;
     Mark mark;
   };
-  /// What can be answered when the memory that was freed before has come back.
+  /// A command that can be answered when the memory that was freed before has come back.
   struct After {
     Request request;
     uint64_t number;  ///< of the last free before

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// Whether the file has so many bytes, and none that can be taken away under whoever touches them.
+/// Whether the file has that many bytes, and cannot be truncated under a thread that touches them.
 bool holds(int file, uint64_t bytes) {
   struct stat is{};
   const int seals = ::fcntl(file, F_GET_SEALS);
@@ -120,7 +120,7 @@ CUresult HostMemory::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
   if (!run) return violation("no pinned memory begins there");
   const uint64_t bytes = run->bytes;
   if (!hostRuns_.remove(address)) {
-    // What was there would be something else's when the graph comes to it.
+    // The memory would belong to something else when the graph reaches the node.
     releaseForgotten();
     return CUDA_SUCCESS;
   }

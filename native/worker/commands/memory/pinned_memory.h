@@ -27,7 +27,7 @@ class PinnedMemory : private SessionPart {
     pinned_.erase(memory);
     driver_.cuMemHostUnregister(memory);
   }
-  /// The context was reset, and what was registered there went with it.
+  /// The context was reset, and its registrations ended with it.
   CUresult pinAgain(uint16_t context) {
     for (const auto& [memory, pinned] : pinned_)
       if (pinned.context == context)

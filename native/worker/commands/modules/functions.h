@@ -13,7 +13,7 @@ namespace millpond::worker {
 
 struct FunctionInfo {
   uint32_t parameterBytes = 0;
-  /// Of a kernel: the driver's function in each context in which it was used, by the context's number.
+  /// The driver's functions of a kernel, one in each context in which it was used, by the context's number.
   std::vector<CUfunction> inContext;
   std::vector<uint32_t> layout;  ///< offset and size of each parameter
 };
@@ -25,7 +25,7 @@ class Functions : private SessionPart {
   /// The function behind the number of a function, or of a kernel in the current context. Null where the claim has no
   /// memory for it.
   bool functionOrKernel(uint64_t wire, CUfunction& out);
-  /// Of one that `functionOrKernel` has found.
+  /// The entry of a function that `functionOrKernel` has found.
   const FunctionInfo& info(uint64_t wire) { return all_[wire]; }
   void add(uint64_t wire, FunctionInfo info);
   void remove(uint64_t wire) { all_.erase(wire); }

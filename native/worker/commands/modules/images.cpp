@@ -58,7 +58,7 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   return CUDA_SUCCESS;
 }
 
-// A wrapper names its code by addresses, which are another process's: nobody sends one in good faith.
+// A wrapper names its code by addresses, which are another process's: no client of ours sends one.
 bool Images::isWrapper(const Image& image) {
   uint32_t magic = 0;
   if (image.total >= sizeof magic) std::memcpy(&magic, image.data(), sizeof magic);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What modules and libraries held when they were loaded, so that another session can be given the same.
+// The contents of modules and libraries when they were loaded, so that another session can be given the same.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ class LoadedModules : private SessionPart {
     asked_.erase(wire);
   }
 
-  /// Keeps what a module or library has as its variables; `image`: empty where that is not known.
+  /// Keeps the variables of a module or library; `image`: empty where they are not known.
   void note(const cmd::ModuleLoad& load, std::span<const std::byte> image);
   /// Why they cannot be loaded again as they are; empty when they can.
   std::string whyKept();
 
  private:
-  /// What there was to be compared.
+  /// The contents for comparison.
   enum class Compared { kSame, kOther, kUnknown };
   /// A module or library, as far as it matters whether another one is the same.
   struct Loaded {

@@ -14,7 +14,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr size_t kMaxSymbolBytes = 4096;
-/// Of all functions of a module: what fits into an answer.
+/// The names of a module's functions that fit into an answer.
 constexpr size_t kMaxNamesBytes = size_t{512} << 10;
 /// The longest parameter list of any architecture.
 constexpr size_t kMaxParameterBytes = 32764;
@@ -80,7 +80,7 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
     kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
                                 : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
   };
-  // What declares its variables in a way that is not understood, or is no code at all.
+  // Code whose declarations of variables are not understood, or that is no code at all.
   const CUresult rc = bytes ? make()
                             : charges_.measured(DriverMemory::Of::kModule, load.handle, contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
   if (rc) charges_.dropModule(load.handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules, libraries, and what is in them: functions, variables, texture and surface references.
+// Modules, libraries, and their contents: functions, variables, texture and surface references.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class Modules : private SessionPart {
   CUresult onTextureReferenceDestroy(const cmd::Decoded<cmd::TextureReferenceDestroy>& command);
 
  private:
-  /// Of the variables in it; nothing where that cannot be told.
+  /// The bytes of its variables; none where they are not known.
   std::optional<uint64_t> memoryOf(const Image& image, const LinkedFatbins& fatbins);
   /// Lets go of what came from a module or library.
   void dropChildren(uint64_t owner);
