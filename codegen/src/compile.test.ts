@@ -19,7 +19,7 @@ import {
   emitDriverTableHeader,
   emitCommandParts,
 } from "./emit-worker.ts";
-import { makePlan } from "./plan.ts";
+import { makePlan } from "./plan/planner.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");

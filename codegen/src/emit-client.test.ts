@@ -2,7 +2,7 @@
 import { commands, driver, loadAbi, structs } from "@millpond/cuda";
 import { expect, test } from "vitest";
 import { callText } from "./emit-client.ts";
-import { makePlan } from "./plan.ts";
+import { makePlan } from "./plan/planner.ts";
 
 test("a precondition is checked with all arguments, before anything is sent", () => {
   const plan = makePlan({ abi: loadAbi(), driver, commands, structs });

@@ -6,7 +6,7 @@
 import type { FunctionVariant, Parameter } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
 import { handleKindName, presenceField } from "./names.ts";
-import { type Entry, isOutput, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
+import { type Entry, isOutput, type Plan, type PlannedArgument, type PlannedCall } from "./plan/plan.ts";
 import { banner, guard, wrapList } from "./text.ts";
 
 const parameterTexts = (parameters: readonly Parameter[]): string[] =>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** `docs/reference/cuda-coverage.md` and `cuda/cuda.json`. */
-import type { Entry, Plan } from "./plan.ts";
+import type { Entry, Plan } from "./plan/plan.ts";
 
 type Treatment = "generated" | "hand" | "local" | "refused" | "older" | "none";
 

@@ -2,7 +2,7 @@
 /** `native/worker/testing/gen/`: a driver between the worker and its own, which checks every address that it receives. */
 import type { FunctionVariant, Parameter } from "@millpond/cuda";
 import { driverSymbols } from "./emit-worker.ts";
-import type { Plan } from "./plan.ts";
+import type { Plan } from "./plan/plan.ts";
 import { banner, wrapList } from "./text.ts";
 
 /** Parameters of the API that point to host memory which the driver reads or writes. */

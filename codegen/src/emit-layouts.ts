@@ -5,7 +5,7 @@
  */
 import type { Command } from "@millpond/cuda";
 import { handleKindName } from "./names.ts";
-import type { Plan, PlannedArgument, PlannedCall } from "./plan.ts";
+import type { Plan, PlannedArgument, PlannedCall } from "./plan/plan.ts";
 import { banner } from "./text.ts";
 import { place } from "./wire.ts";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** `native/protocol/gen/command_left.h`: the state that each command leaves in a worker after it was executed. */
-import type { PlannedCommand } from "./plan.ts";
+import type { PlannedCommand } from "./plan/plan.ts";
 import { banner } from "./text.ts";
 
 const kinds = { handle: "kHandle", context: "kContext", hostMemory: "kHostMemory" } as const;

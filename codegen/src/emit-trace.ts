@@ -6,7 +6,7 @@
 import type { EnumDeclaration, Member, Parameter } from "@millpond/cuda";
 import { exportedSymbols } from "./emit-client.ts";
 import { pointee } from "./layout.ts";
-import type { Entry, Plan } from "./plan.ts";
+import type { Entry, Plan } from "./plan/plan.ts";
 import { banner } from "./text.ts";
 
 /** A `Kind`, with its struct or enum. */

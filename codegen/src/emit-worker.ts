@@ -3,7 +3,7 @@
 import type { Command, Extent, WorkerPart } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
 import { handleKindName, handleTypes, presenceField } from "./names.ts";
-import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
+import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan/plan.ts";
 import { banner, guard, wrapList } from "./text.ts";
 
 /** Symbols that the worker looks up, sorted. Throws when the hand-kept list names one that does not exist. */

@@ -20,7 +20,7 @@ import {
 } from "./emit-worker.ts";
 import { emitNvmlApi, emitNvmlExports } from "./nvml/emit-nvml.ts";
 import { emitNvmlCoverage } from "./nvml/emit-nvml-docs.ts";
-import { makePlan } from "./plan.ts";
+import { makePlan } from "./plan/planner.ts";
 
 export function generate(): ReadonlyMap<string, string> {
   const plan = makePlan({ abi: loadAbi(), driver, commands, structs });

@@ -13,7 +13,7 @@ import { emitResolver } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
 import { emitCommandParts, emitDispatch, emitDriverTable, emitDriverTableHeader } from "./emit-worker.ts";
-import { makePlan } from "./plan.ts";
+import { makePlan } from "./plan/planner.ts";
 
 const plan = makePlan({ abi: sampleAbi, driver: sampleGroups, commands: sampleCommands });
 const stubs = emitStubs(plan).map(([path, content]): [string, string] => [path.replace(/.*\//, ""), content]);

@@ -1,116 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/**
- * From description to plan: the behaviour of each exported symbol, and the wire format of each remoted call. Rejects an
- * inconsistent description, with all problems listed together.
- */
+/** From description to plan. Rejects an inconsistent description, with all problems listed together. */
 import type {
   Abi,
   Argument,
   Command,
   Field,
   FieldType,
-  FunctionVariant,
   Group,
   Left,
   Parameter,
   Remoted,
-  Remoting,
   RequestField,
 } from "@millpond/cuda";
-import { type StructMeanings, strangeMembers, undescribed } from "./crossing.ts";
-import { fieldTypeOf, Layouts, pointee } from "./layout.ts";
-import { commandName, handleTypes, presenceField, stemOf } from "./names.ts";
-
-/** The symbols of one entry point: the plain one and its per-thread twin. */
-export interface Entry {
-  readonly stem: string;
-  readonly base: string;
-  readonly variants: readonly FunctionVariant[];
-  readonly parameters: readonly Parameter[];
-  /** Has a per-thread twin: its implementation receives the flavour. */
-  readonly isFlavoured: boolean;
-  /** Group of the description; absent for an undescribed entry. */
-  readonly group?: string;
-  readonly remoting?: Remoting;
-}
-
-export interface PlannedArgument {
-  readonly parameter: Parameter;
-  readonly argument: Argument;
-}
-
-export interface PlannedCommand extends Command {
-  readonly left: Left;
-}
-
-/** A call whose client and worker sides are both generated. */
-export interface PlannedCall {
-  readonly entry: Entry;
-  readonly remoting: Remoted;
-  readonly arguments: readonly PlannedArgument[];
-  /** The wire command; its fields are the arguments in order, and `implicitStream` at the end. */
-  readonly command: Command;
-  /** The worker's side is written by hand: `command` is one of the hand-written ones. */
-  readonly isWorkerByHand: boolean;
-  readonly driverSymbol: string;
-  /** No stream parameter, but a per-thread twin: the stream of the flavour crosses as a last field. */
-  readonly hasImplicitStream: boolean;
-  /** Field with the function or kernel that cached answers are about. */
-  readonly subject?: string;
-  /** Invalidates cached answers about its subject. */
-  readonly forgets: boolean;
-}
-
-export interface Plan {
-  readonly abi: Abi;
-  readonly layouts: Layouts;
-  readonly groupNames: readonly string[];
-  readonly entries: readonly Entry[];
-  readonly calls: readonly PlannedCall[];
-  /**
-   * Hand-written commands and those of generated calls, by name: the number of a command is its place here, from 1, so the
-   * file and the order of its description make no difference.
-   */
-  readonly commands: readonly PlannedCommand[];
-  /** The hand-written ones among them. */
-  readonly handCommands: ReadonlySet<Command>;
-  /** The meaning of the members of structs that cross from a client. */
-  readonly structs: StructMeanings;
-}
-
-export interface Description {
-  readonly abi: Abi;
-  readonly driver: { readonly [group: string]: Group };
-  readonly commands: readonly Command[];
-  readonly structs?: StructMeanings;
-}
-
-/** All errors of a description. */
-export class DescriptionError extends Error {
-  readonly problems: readonly string[];
-  constructor(problems: readonly string[]) {
-    super(`the description cannot work:\n${problems.map((p) => `  ${p}`).join("\n")}`);
-    this.problems = problems;
-  }
-}
-
-export function collectEntries(abi: Abi): Entry[] {
-  const byStem = new Map<string, FunctionVariant[]>();
-  for (const variant of abi.functions) {
-    const stem = stemOf(variant.symbol);
-    byStem.set(stem, [...(byStem.get(stem) ?? []), variant]);
-  }
-  return [...byStem].map(([stem, variants]) => ({
-    stem,
-    base: variants[0]?.base ?? "",
-    variants,
-    parameters: variants[0]?.parameters ?? [],
-    isFlavoured: variants.some((v) => v.flavour !== "none"),
-  }));
-}
-
-/** An argument that the call writes, which crosses in the reply. */
-export const isOutput = (argument: Argument): boolean => argument.kind === "out" || argument.kind === "finds";
+import { strangeMembers, undescribed } from "../crossing.ts";
+import { fieldTypeOf, Layouts, pointee } from "../layout.ts";
+import { commandName, handleTypes, presenceField, stemOf } from "../names.ts";
+import {
+  type Entry,
+  type PlannedArgument,
+  type PlannedCommand,
+  type PlannedCall,
+  type Plan,
+  type Description,
+  DescriptionError,
+  collectEntries,
+  isOutput,
+} from "./plan.ts";
 
 /** Names that generated functions use themselves. */
 const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "result", "flavour"]);

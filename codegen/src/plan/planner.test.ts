@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import { commands, driver, loadAbi, structs, type Command, type Group } from "@millpond/cuda";
 import { describe, expect, test } from "vitest";
-import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
-import { DescriptionError, makePlan } from "./plan.ts";
+import { sampleAbi, sampleCommands, sampleGroups } from "../../test/sample.ts";
+import { DescriptionError } from "./plan.ts";
+import { makePlan } from "./planner.ts";
 
 /** The problems of a description of the sample API; empty when it is valid. */
 function problemsOf(group: Group, handCommands: readonly Command[] = sampleCommands): readonly string[] {
