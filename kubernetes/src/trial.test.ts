@@ -228,11 +228,13 @@ describe.skipIf(missing !== undefined)(
     });
 
     test("a session outlives the upgrade of its agent, and the end of its agent's pod", async () => {
-      await start("upgraded", "/usr/bin/vectoradd", "1000", "--repeat", "6000");
-      await cluster.until("it computes", async () => {
+      // It does not end by itself before the test does.
+      await start("upgraded", "/usr/bin/vectoradd", "1000", "--repeat", "1000000");
+      const computed = async () => {
         const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name: "upgraded" });
-        return log.includes("vectoradd: OK");
-      });
+        return log.split("vectoradd: OK").length - 1;
+      };
+      await cluster.until("it computes", async () => (await computed()) > 0);
       const before = agent();
       const kept = (await podOf("millpond-workers"))?.metadata?.uid;
       const path = "/spec/template/spec/containers/0/args/-";
@@ -247,9 +249,15 @@ describe.skipIf(missing !== undefined)(
         async () => (await podOf("millpond-agent"))?.metadata?.name !== published,
       );
       await rolledOut();
-      const now = await cluster.pod("upgraded");
-      expect(now?.status?.phase).toBe("Running");
-      expect(await finish("upgraded")).toEqual(isOk);
+      const soFar = await computed();
+      await cluster.until("it goes on", async () => (await computed()) > soFar + 10);
+      const session = (await cluster.pod("upgraded"))?.status;
+      expect([session?.phase, session?.containerStatuses?.[0]?.restartCount]).toEqual(["Running", 0]);
+      await cluster.core.deleteNamespacedPod({
+        namespace: "default",
+        name: "upgraded",
+        gracePeriodSeconds: 0,
+      });
       expect((await podOf("millpond-workers"))?.metadata?.uid).toBe(kept);
       await start("after", "/usr/bin/vectoradd");
       expect(await finish("after")).toEqual(isOk);
