@@ -16,12 +16,15 @@ export interface Doing {
 
 export function Action({
   label,
+  accessibleName,
   title,
   command,
   children,
   onDo,
 }: {
   readonly label: string;
+  /** What a screen reader says, where a page has several buttons with this label. It begins with the label. */
+  readonly accessibleName?: string;
   /** What is asked. */
   readonly title: string;
   readonly command: string;
@@ -60,7 +63,11 @@ export function Action({
   };
   return (
     <>
-      <button type="button" onClick={open}>
+      <button
+        type="button"
+        onClick={open}
+        {...(accessibleName === undefined ? {} : { "aria-label": accessibleName })}
+      >
         {label}
       </button>
       <dialog ref={dialog} aria-label={title} onClose={() => setOpen(false)}>

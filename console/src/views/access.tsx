@@ -50,6 +50,7 @@ export function AccessView({ me }: { readonly me: Me }) {
           // Rows take turns in showing tokens.
           key={name}
           label={t.actions.revoke}
+          accessibleName={`${t.actions.revoke}: ${name}`}
           title={`${t.actions.revoke}: ${name}`}
           command={`millpond token revoke ${name}`}
           onDo={async ({ headers }) => {

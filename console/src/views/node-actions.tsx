@@ -50,6 +50,7 @@ export function GpuAction({ gpu, onDone }: { readonly gpu: Gpu; readonly onDone:
   return (
     <Action
       label={t.actions[word]}
+      accessibleName={`${t.actions[word]}: ${name}`}
       title={`${t.actions[word]}: ${name}`}
       command={`millpond ${word} ${name}`}
       onDo={async ({ reason, headers }) => {
