@@ -21,7 +21,12 @@ Level levelOf(const Gpu& a, const Gpu& b) {
 }  // namespace
 
 Return deviceGetP2PStatus(const Gpu& device, const Gpu& other, unsigned capability, unsigned& status) {
-  if (capability > kPci || device.index == other.index) return kInvalidArgument;
+  if (capability > kPci) return kInvalidArgument;
+  // NCCL asks for every pair, of a device and itself too, and gives up where that is refused.
+  if (device.index == other.index) {
+    status = kReached;
+    return kSuccess;
+  }
   const bool areLinked = areSame(device.nvlinkDomain, other.nvlinkDomain);
   if (capability == kPci) {
     status = kNotKnown;

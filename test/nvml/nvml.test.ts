@@ -246,6 +246,7 @@ describe("callers of NVML", () => {
         temperature: 3,
         fields: [0, [3, 3]],
         ecc: 3,
+        p2pWithItself: [0, 0],
         set: 3,
         child: [0, 1],
         threads: [1600, [1]],

@@ -116,6 +116,11 @@ if answers["init"] == [0, 0]:
     fields = (Field * 2)(Field(field=185), Field(field=1))
     answers["fields"] = [nvml.nvmlDeviceGetFieldValues(device, 2, fields), [f.result for f in fields]]
     answers["ecc"] = nvml.nvmlDeviceGetEccMode(device, ctypes.byref(number()), ctypes.byref(number()))
+    reached = ctypes.c_uint(99)
+    answers["p2pWithItself"] = [
+        nvml.nvmlDeviceGetP2PStatus(device, device, ctypes.c_uint(0), ctypes.byref(reached)),
+        reached.value,
+    ]
     answers["set"] = nvml.nvmlDeviceSetPersistenceMode(device, ctypes.c_uint(0))
     answers["child"] = in_child()
     of_threads = []
