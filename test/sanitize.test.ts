@@ -133,13 +133,45 @@ it("a program of which nothing was checked has not passed", async () => {
   const machineCode = await sanitize("--", programs, "bug-unreadable");
   expect(machineCode).toMatchObject({ status: 1, stdout: "bug-unreadable: OK\n" });
   expect(machineCode.stderr).toMatch(
-    /1 finding; nothing was checked[^]*1\. an image could not be loaded, .*: /,
+    /2 findings; nothing was checked[^]*1\. an image could not be loaded, .*: [^]*2\. cuModuleLoadData returned /,
   );
+});
+
+it("unwritten memory, divided barriers, failed calls and copies out of bounds are found with the program's calls", async () => {
+  const log = join(folder, "calls.json");
+  const bugs = ["bug-unwritten", "bug-barrier", "bug-twice", "bug-copy"];
+  const script = bugs.map((bug) => `"$0" ${bug}`).join(" && ");
+  const options = ["--tool", "memcheck,initcheck,synccheck", "--log", log, "-o", "json"];
+  const { status } = await sanitize(...options, "--", "sh", "-c", script, programs);
+  expect(status).toBe(1);
+  const { findings } = JSON.parse(readFileSync(log, "utf8")) as {
+    readonly findings: readonly {
+      readonly kind: string;
+      readonly launchedBy?: { readonly text: string; readonly stack: readonly string[] };
+      readonly calledBy?: { readonly text: string };
+      readonly nearest?: { readonly allocatedBy?: { readonly text: string } };
+    }[];
+  };
+  const of = (kind: string) => findings.filter((each) => each.kind === kind);
+  // The last eight words, once: the second launch reads what the first has written.
+  const unwritten = of("uninitialised");
+  expect(unwritten).toMatchObject([{ kernel: "summing", count: 8, by: { fileLine: 30 } }]);
+  expect(unwritten[0]?.launchedBy?.text).toMatch(/^cuLaunchKernel\(.*"summing"/);
+  expect(unwritten[0]?.launchedBy?.stack.length).toBeGreaterThan(1);
+  expect(unwritten[0]?.nearest?.allocatedBy?.text).toMatch(/^cuMemAlloc_v2\(/);
+  expect(of("barrier")).toMatchObject([
+    { kernel: "parting", what: "threads wait at one barrier at different places" },
+  ]);
+  expect(of("call")).toMatchObject([
+    { what: "cuMemFree_v2", result: "CUDA_ERROR_INVALID_VALUE" },
+    { what: "cuMemcpyHtoD_v2", result: "CUDA_ERROR_INVALID_VALUE" },
+  ]);
+  expect(of("call")[1]?.calledBy?.text).toMatch(/^cuMemcpyHtoD_v2\(.*ByteCount=260\)/);
 });
 
 it("a program that is not there, and a check that there is not, are told at once", async () => {
   expect((await sanitize("--", "./no-such-program")).status).toBe(127);
-  const { status, stderr } = await sanitize("--tool", "synccheck", "--", "true");
+  const { status, stderr } = await sanitize("--tool", "leakcheck", "--", "true");
   expect(status).toBe(125);
-  expect(stderr).toContain('--tool: "synccheck" is none of memcheck, racecheck');
+  expect(stderr).toContain('--tool: "leakcheck" is none of memcheck, racecheck, initcheck, synccheck');
 });

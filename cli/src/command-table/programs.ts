@@ -247,8 +247,10 @@ copied, by direction; the launches, by kernel; the calls that failed; and the ti
   },
   sanitize: {
     summary: "Run a program on a software GPU that checks every access of its kernels",
-    description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones (memcheck),
-and accesses of shared memory that no barrier orders (racecheck). Needs neither a GPU nor a pool: it starts a software GPU
+    description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones, copies
+and fills out of bounds, and calls that fail (memcheck); accesses of shared memory that no barrier orders (racecheck); reads of
+memory that nothing has written (initcheck); and barriers that not all threads of a warp or block come to (synccheck). Findings
+name the calls that allocated the memory and launched the kernel, with their stacks. Needs neither a GPU nor a pool: it starts a software GPU
 of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does by default
 (\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
 
@@ -257,7 +259,7 @@ findings. The exit status is the program's, or that of --error-exitcode when the
 loaded, or no kernel was launched at all; 125 when millpond failed, 126 when the program cannot be run, 127 when it
 is not found.`,
     examples: [
-      { command: "millpond sanitize -- ./program", what: "both checks" },
+      { command: "millpond sanitize -- ./program", what: "memory and races" },
       {
         command: "millpond sanitize --tool memcheck --leak-check -- ./program 1000",
         what: "memory only, and what is not freed",
@@ -272,7 +274,7 @@ is not found.`,
       tool: {
         flags: "--tool <names>",
         type: "list",
-        description: "What to check: memcheck, racecheck",
+        description: "What to check: memcheck, racecheck, initcheck, synccheck",
         defaultText: "memcheck,racecheck",
       },
       leakCheck: {

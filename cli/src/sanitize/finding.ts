@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { existsSync, readFileSync } from "node:fs";
+import type { CallPlace, CallRecord, RecordedCall } from "./call-record.ts";
+import type { Symbols } from "./symbols.ts";
 
 type Place = readonly [x: number, y: number, z: number];
 
@@ -25,11 +27,31 @@ export interface Allocation {
   readonly number: number;
   readonly by?: string;
   readonly freedBy?: string;
+  readonly call?: CallPlace;
+  /** The call of the program that allocated it. */
+  readonly allocatedBy?: HostCall;
+}
+
+/** A call of the program, and from where it was made: a text for each frame, innermost first. */
+export interface HostCall {
+  readonly text: string;
+  readonly stack: readonly string[];
 }
 
 /** One kind of error at one place of the code. */
 export interface Finding {
-  readonly kind: "access" | "race" | "fault" | "leak" | "unchecked";
+  readonly kind:
+    | "access"
+    | "race"
+    | "fault"
+    | "leak"
+    | "unchecked"
+    | "uninitialised"
+    | "barrier"
+    /** A copy or fill that the program asks for touches memory that it does not own. */
+    | "transfer"
+    /** A call failed. */
+    | "call";
   readonly what: string;
   /** Number of times it was found. */
   readonly count: number;
@@ -49,6 +71,17 @@ export interface Finding {
   readonly offset?: number;
   readonly nearest?: Allocation;
   readonly detail?: string;
+  /** How a transfer uses the memory. */
+  readonly access?: "read" | "write";
+  /** How many threads have missed a barrier. */
+  readonly threads?: number;
+  /** The result of a call. */
+  readonly result?: string | number;
+  /** The call that launched the kernel, or that is the finding. */
+  readonly launch?: CallPlace;
+  readonly call?: CallPlace;
+  readonly launchedBy?: HostCall;
+  readonly calledBy?: HostCall;
 }
 
 /** Checked launches of a kernel, with a count like that of a finding. */
@@ -103,6 +136,56 @@ export function readOutcome(path: string): Outcome {
   };
 }
 
+/** Results of every call of a context in which a kernel has failed: consequences of a finding, and none. */
+const lasting: ReadonlySet<unknown> = new Set([700, 702, 709, 710, 714, 715, 716, 717, 718, 719]);
+
+/** The places of all calls that an outcome refers to. */
+export function placesOf({ findings }: Outcome): CallPlace[] {
+  return findings
+    .flatMap(({ launch, call, nearest }) => [launch, call, nearest?.call])
+    .filter((place) => place !== undefined);
+}
+
+function withoutCall({ address, bytes, number, by, freedBy }: Allocation): Allocation {
+  return {
+    address,
+    bytes,
+    number,
+    ...(by !== undefined && { by }),
+    ...(freedBy !== undefined && { freedBy }),
+  };
+}
+
+/** Returns the outcome with the calls of the program in the place of their positions, and with the calls that failed. */
+export function withCalls(outcome: Outcome, record: CallRecord, symbols: Symbols): Outcome {
+  const hostCall = ({ text, stack }: RecordedCall): HostCall => ({ text, stack: symbols.describe(stack) });
+  const at = (place: CallPlace | undefined): HostCall | undefined => {
+    const found = place && record.at(place);
+    return found && hostCall(found);
+  };
+  const resolved = outcome.findings
+    .filter(({ kind, result }) => kind !== "call" || !lasting.has(result))
+    .map(({ launch, call, nearest, ...finding }): Finding => {
+      const [launchedBy, calledBy, allocatedBy] = [at(launch), at(call), at(nearest?.call)];
+      return {
+        ...finding,
+        ...(nearest && { nearest: { ...withoutCall(nearest), ...(allocatedBy && { allocatedBy }) } }),
+        ...(launchedBy && { launchedBy }),
+        ...(calledBy && { calledBy }),
+      };
+    });
+  const failed = record.failed.map(
+    ({ call, count }): Finding => ({
+      kind: "call",
+      what: call.text.replace(/\(.*/, ""),
+      count,
+      result: call.result,
+      calledBy: hostCall(call),
+    }),
+  );
+  return { ...outcome, findings: [...resolved, ...failed] };
+}
+
 /** Names the kind of an illegal address by the allocation at or near it. */
 function nameOf(finding: Finding): string {
   const { what, nearest, address } = finding;
@@ -119,8 +202,8 @@ function merged(findings: readonly Finding[]): Finding[] {
   for (const finding of findings) {
     const { kind, what, kernel, by, against, nearest, detail } = finding;
     const place = JSON.stringify(
-      kind === "leak"
-        ? [kind, nearest]
+      kind === "leak" || kind === "transfer" || kind === "call"
+        ? [kind, what, nearest, finding.call]
         : kind === "unchecked"
           ? [kind, detail]
           : [kind, what, kernel, by?.function, by?.line, against?.function, against?.line],

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Access, Allocation, Finding, Outcome } from "./finding.ts";
+import type { Access, Allocation, Finding, HostCall, Outcome } from "./finding.ts";
+
+/** Characters of a call that are shown. */
+const mostCallLength = 160;
 
 /** Renders the report for people: a summary line, then every finding in a few lines. */
 export function renderReport({ findings, launches, kernels }: Outcome): string {
@@ -31,6 +34,14 @@ function headline(finding: Finding): string {
     case "unchecked":
     case "fault":
       return `${what}${finding.detail === undefined || finding.detail === "" ? "" : `: ${finding.detail}`}${times}`;
+    case "uninitialised":
+      return `uninitialised memory: read of ${counted(finding.bytes ?? 0, "byte")} at ${finding.address}, which nothing has written${times}`;
+    case "barrier":
+      return `${what}${finding.threads === undefined ? "" : `: ${counted(finding.threads, "thread")} of it`}${times}`;
+    case "transfer":
+      return `${what}: a copy or fill would ${finding.access} ${counted(finding.bytes ?? 0, "byte")} at ${finding.address}${times}`;
+    case "call":
+      return `${what} returned ${finding.result}${times}`;
     case "race":
       return `race in shared memory, ${what}: ${counted(finding.bytes ?? 0, "byte")} at ${placeInShared(finding)}${times}`;
     case "access":
@@ -43,20 +54,39 @@ function placeInShared({ variable, offset, address }: Finding): string {
 }
 
 function details(finding: Finding): string[] {
-  const { kernel, block, by, against } = finding;
-  if (kernel === undefined || by === undefined) return [];
-  const where = `in ${kernel}, block (${block?.join(", ")})`;
-  if (against !== undefined) return [where, describeAccess(by), `${describeAccess(against)}, before it`];
-  const lines = [where, describeAccess(by)];
-  const distance = distanceOf(finding);
+  const { kernel, block, by, against, kind, nearest } = finding;
+  const lines: string[] = [];
+  if (kernel !== undefined && by !== undefined) {
+    const describe = kind === "barrier" ? describePlace : describeAccess;
+    lines.push(`in ${kernel}, block (${block?.join(", ")})`, describe(by));
+    if (against !== undefined) lines.push(`${describe(against)}${kind === "race" ? ", before it" : ""}`);
+  }
+  const distance = kind === "leak" ? "" : distanceOf(finding);
   if (distance !== "") lines.push(distance);
-  if (finding.isFatal === false) lines.push("a real GPU would not report this access");
-  return lines;
+  else if (kind === "access" && nearest === undefined && finding.space === "global")
+    lines.push("no device memory is near it: it may be an address of the host, or not initialised");
+  if (finding.isFatal === false && kind === "access") lines.push("a real GPU would not report this access");
+  return [
+    ...lines,
+    ...describeCall(finding.calledBy, "called"),
+    ...describeCall(finding.launchedBy, "launched"),
+    ...describeCall(nearest?.allocatedBy, "allocated"),
+  ];
 }
 
-function describeAccess({ access, thread, function: name, line, file, fileLine }: Access): string {
+function describeCall(call: HostCall | undefined, what: string): string[] {
+  if (call === undefined) return [];
+  const text = call.text.length > mostCallLength ? `${call.text.slice(0, mostCallLength)}…` : call.text;
+  return [`${what} by ${text}`, ...call.stack.map((frame) => `  ${frame}`)];
+}
+
+function describeAccess(access: Access): string {
+  return `${access.access === undefined ? "" : `${access.access} by `}${describePlace(access)}`;
+}
+
+function describePlace({ thread, function: name, line, file, fileLine }: Access): string {
   const source = file === undefined ? "" : `${file}:${fileLine}, `;
-  return `${access === undefined ? "" : `${access} by `}thread (${thread.join(", ")}) at ${source}PTX line ${line} of ${name}`;
+  return `thread (${thread.join(", ")}) at ${source}PTX line ${line} of ${name}`;
 }
 
 function describeAllocation(allocation: Allocation | undefined): string {

@@ -47,11 +47,42 @@ export interface Call {
   readonly result: string;
   readonly waits: number;
   readonly isEarlierFailure: boolean;
+  /** The commands of the session that it made, of a trace with stacks. */
+  readonly commands?: Commands;
+  /** Number of its stack in its process, of a trace with stacks. */
+  readonly stack?: number;
+}
+
+/** Commands in the stream of a session: from offset `begin` on to before `end`, those of one thread. */
+export interface Commands {
+  /** The session's own number of the thread. */
+  readonly thread: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** A return address of a stack, as a place in the file of a module. */
+export interface Frame {
+  /** Empty where no module is there, as for code made at run time. */
+  readonly file: string;
+  readonly offset: string;
+  /** The exported name before it. */
+  readonly symbol?: string;
+}
+
+export interface Stack {
+  readonly process: number;
+  readonly number: number;
+  /** Innermost first. */
+  readonly frames: readonly Frame[];
 }
 
 const headerForm = /^# millpond trace (\d+), process (\d+), started (\S+), program (.*)$/;
 const callForm = /^ *(\d+)\.(\d{3}) \+(\d+)\.(\d{3}) (\d+)\/(\d+) (cu\w+)\(/;
-const resultForm = /^\) = ([A-Z]\w*|-?\d+)(?:; waits (\d+))?(; of an earlier call)?$/;
+const resultForm =
+  /^\) = ([A-Z]\w*|-?\d+)(?:; waits (\d+))?(; of an earlier call)?(?:; commands (\d+)\/(\d+)-(\d+))?(?:; stack (\d+))?$/;
+const stackForm = /^# stack (\d+)\/(\d+)(( "(?:[^"\\]|\\["\\])*"\+0x[0-9a-f]+(?::"(?:[^"\\]|\\["\\])*")?)+)$/;
+const frameForm = / "((?:[^"\\]|\\["\\])*)"\+(0x[0-9a-f]+)(?::"((?:[^"\\]|\\["\\])*)")?/g;
 
 export const formVersion = 1;
 
@@ -61,6 +92,21 @@ export function parseHeader(line: string): (Header & { readonly version: number 
   if (match === null) return undefined;
   const [, version, process, started = "", program = ""] = match;
   return { version: Number(version), process: Number(process), started, program };
+}
+
+/** The stack in a line; undefined when it is none. */
+export function parseStack(line: string): Stack | undefined {
+  const match = stackForm.exec(line);
+  if (match === null) return undefined;
+  const unescaped = (text: string): string => text.replaceAll(/\\(.)/g, "$1");
+  const frames = [...(match[3] ?? "").matchAll(frameForm)].map(
+    ([, file = "", offset = "", symbol]): Frame => ({
+      file: unescaped(file),
+      offset,
+      ...(symbol !== undefined && { symbol: unescaped(symbol) }),
+    }),
+  );
+  return { process: Number(match[1]), number: Number(match[2]), frames };
 }
 
 /** The call in a line; undefined when it is none. */
@@ -84,6 +130,10 @@ export function parseCall(line: string): Call | undefined {
     result: tail[1] ?? "",
     waits: Number(tail[2] ?? 0),
     isEarlierFailure: tail[3] !== undefined,
+    ...(tail[4] !== undefined && {
+      commands: { thread: Number(tail[4]), begin: Number(tail[5]), end: Number(tail[6]) },
+    }),
+    ...(tail[7] !== undefined && { stack: Number(tail[7]) }),
   };
 }
 

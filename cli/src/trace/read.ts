@@ -2,7 +2,15 @@
 
 import { createReadStream } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
-import { type Call, formVersion, type Header, parseCall, parseHeader } from "./line.ts";
+import {
+  type Call,
+  formVersion,
+  type Header,
+  parseCall,
+  parseHeader,
+  parseStack,
+  type Stack,
+} from "./line.ts";
 
 /** The longest line that is read: those of the client library are below 2 KiB. */
 const mostLength = 65_536;
@@ -11,6 +19,7 @@ const mostLength = 65_536;
 export type Entry =
   | { readonly kind: "header"; readonly line: number; readonly header: Header }
   | { readonly kind: "call"; readonly line: number; readonly call: Call; readonly text: string }
+  | { readonly kind: "stack"; readonly line: number; readonly stack: Stack }
   /** The last line has no end: it was being written when the program was killed, or is now. */
   | { readonly kind: "cut"; readonly line: number };
 
@@ -26,6 +35,10 @@ export async function* readTraceFile(path: string): AsyncGenerator<Entry> {
     line++;
     if (!isWhole) {
       yield { kind: "cut", line };
+    } else if (text.startsWith("# stack ")) {
+      const stack = parseStack(text);
+      if (stack === undefined) throw badLine(path, line, text);
+      yield { kind: "stack", line, stack };
     } else if (text.startsWith("#")) {
       const header = parseHeader(text);
       if (header === undefined) throw badLine(path, line, text);

@@ -147,7 +147,7 @@ export class Summarizer {
         for (const [number, thread] of threads) if (thread.process === total.process) threads.delete(number);
       } else if (entry.kind === "cut") {
         isCut = true;
-      } else {
+      } else if (entry.kind === "call") {
         calls++;
         const process = processes.get(entry.call.process);
         if (process !== undefined) process.calls++;

@@ -23,7 +23,9 @@
 #include "base/thread_owned.h"
 #include "client/session/client.h"
 #include "client/session/remote.h"
+#include "client/trace/stacks.h"
 #include "client/trace/trace_line.h"
+#include "protocol/client/session_client.h"
 
 namespace millpond::client::trace {
 namespace {
@@ -37,6 +39,7 @@ struct File {
   pid_t process = 0;
   int64_t start = 0;
   bool isOfProfile = false;
+  bool hasStacks = false;
 };
 File file;
 
@@ -152,6 +155,7 @@ void afterForkInChild() {
   if (was == State::kOff) return;
   if (was == State::kOn) ::close(file.fd);
   kept.store(nullptr, std::memory_order_relaxed);
+  if (file.hasStacks) forgetStacks();
   state.store(State::kUnread, std::memory_order_relaxed);
 }
 
@@ -176,6 +180,8 @@ bool open() noexcept {
   file.isOfProfile = profile && *profile;
   // Never deleted: threads write until the process ends.
   if (file.isOfProfile) kept.store(std::make_unique<Kept>().release(), std::memory_order_release);
+  const char* stacks = std::getenv("MILLPOND_TRACE_STACKS");
+  file.hasStacks = stacks && std::strcmp(stacks, "1") == 0;
   if (append(header())) return true;
   log(LogLevel::Error, "no trace: cannot write %s: %s", name.c_str(), std::strerror(errno));
   return false;
@@ -187,6 +193,30 @@ const FunctionInfo* function(uint64_t handle) {
   if (kind != HandleKind::kFunction && kind != HandleKind::kKernel) return nullptr;
   const HandleTable::Slot* slot = Remote::instance().handles.find(handle);
   return slot ? slot->function.get() : nullptr;
+}
+
+/// Offset behind all commands of the process; 0 before it has a session.
+uint64_t endOfStream() {
+  return Client::check() == CUDA_SUCCESS ? Client::instance().session().appended() : 0;
+}
+
+/// Which commands of the session a call has made, and from where it was called.
+std::string callerNotes(uint64_t streamBegin) {
+  std::array<char, 120> text;
+  std::string notes;
+  const uint64_t end = endOfStream();
+  if (end > streamBegin) {
+    std::snprintf(text.data(), text.size(), "; commands %u/%llu-%llu", threadNumber(),
+                  static_cast<unsigned long long>(streamBegin), static_cast<unsigned long long>(end));
+    notes += text.data();
+  }
+  const KnownStack stack = currentStack();
+  if (!stack.line.empty()) append(stack.line);
+  if (stack.number != 0) {
+    std::snprintf(text.data(), text.size(), "; stack %u", stack.number);
+    notes += text.data();
+  }
+  return notes;
 }
 
 }  // namespace
@@ -209,6 +239,7 @@ int64_t begin() noexcept {
     now = state.load(std::memory_order_acquire);
   }
   notes() = {};
+  if (file.hasStacks) notes().streamBegin = endOfStream();
   return clockNs(CLOCK_MONOTONIC);
 }
 
@@ -229,12 +260,15 @@ void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint
   line.putSigned(threadId());
   line.put(' ');
   line.putCall({symbol, result, words, file.isOfProfile}, &function);
-  std::array<char, 80> tail;
+  std::array<char, 200> tail;
   int length = 0;
   if (told.waits > 0) length = std::snprintf(tail.data(), tail.size(), "; waits %u", told.waits);
   if (told.isEarlierFailure && result != CUDA_SUCCESS)
     length += std::snprintf(&tail[static_cast<size_t>(length)], tail.size() - static_cast<size_t>(length),
                             "; of an earlier call");
+  if (file.hasStacks)
+    length += std::snprintf(&tail[static_cast<size_t>(length)], tail.size() - static_cast<size_t>(length), "%s",
+                            callerNotes(told.streamBegin).c_str());
   if (!put(line.end({tail.data(), static_cast<size_t>(length)}))) endHere();
   errno = saved;
 }

@@ -26,6 +26,7 @@ struct Notes {
   uint32_t waits = 0;            ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
   bool hasWorked = false;         ///< it has given the worker something to do, or asked it
+  uint64_t streamBegin = 0;       ///< with stacks: offset in the session's stream behind all that was before it
 };
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;

@@ -116,6 +116,12 @@ class Session {
     return await(waiter, request);
   }
 
+  /// Offset in the stream behind all commands that were appended.
+  uint64_t appended() {
+    std::lock_guard lock(appendMutex_);
+    return endOfStream();
+  }
+
   /// The first failure of a command that nobody waited for and that nobody was told yet; 0 = none.
   int32_t failure() const { return wire::failureCode(control().failure.load(std::memory_order_relaxed)); }
   /// Takes it, so that the next one can be told. `context`: receives the number of the context that it happened in.

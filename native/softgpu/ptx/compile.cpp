@@ -40,7 +40,7 @@ class Compiler {
     symbols_.constants.finish(sharedOffsets_, *program_);
     uint32_t constBytes = countConstBytes();
     for (KernelInfo& info : program_->kernels) info.constBytes = constBytes;
-    if (program_->checks.memory || program_->checks.races) rememberPlaces();
+    if (program_->checks.any()) rememberPlaces();
     return std::move(program_);
   }
 

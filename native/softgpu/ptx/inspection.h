@@ -13,7 +13,15 @@ namespace millpond::softgpu::ptx {
 struct Checks {
   bool memory = false;  // every access is of memory that the program may use
   bool races = false;   // accesses of shared memory are ordered by barriers
+  bool initialisation = false;  // memory that is read was written before
+  bool barriers = false;        // threads meet at barriers as the program's text promises
+
+  bool any() const { return memory || races || initialisation || barriers; }
+  /// Whether loads and stores are looked at.
+  bool accesses() const { return memory || races || initialisation; }
 };
+
+class WrittenBytes;
 
 /// One thread's access, as the program's text has it. What the views refer to lives as long as the program.
 struct AccessPlace {
@@ -38,6 +46,10 @@ struct Finding {
     kReadAfterWrite,  // of shared memory: `access` does not wait for `other`
     kWriteAfterRead,
     kWriteAfterWrite,
+    kUninitialised,      // a read of memory that was allocated and never written
+    kDivergentBarrier,   // threads wait at one barrier at different places: `access` and `other`
+    kMissedBarrier,      // threads have ended that a barrier of the whole block should have met
+    kNotAMember,         // a thread synchronises its warp and does not name itself
   };
   Kind kind = Kind::kAccess;
   FaultKind fault = FaultKind::kIllegalAddress;
@@ -51,6 +63,9 @@ struct Finding {
   uint32_t bytes = 0;
   std::string_view variable;  // of shared memory, where it is one with a name
   uint64_t variableOffset = 0;
+  uint32_t threads = 0;  // of kMissedBarrier: how many have ended
+
+  bool isRace() const { return kind == Kind::kReadAfterWrite || kind == Kind::kWriteAfterRead || kind == Kind::kWriteAfterWrite; }
 };
 
 /// Receives the findings of a launch. Called from many threads at once.
@@ -60,6 +75,8 @@ class Inspector {
     uint64_t begin = 0;
     uint64_t end = 0;  // begin == end: nothing
     bool writable = false;
+    /// Which of its bytes were written, from `begin` on; null: all count as written.
+    WrittenBytes* written = nullptr;
   };
   virtual ~Inspector() = default;
   /// The memory around `address` that the launch may use, to the byte: never more than the memory map has. It stays as

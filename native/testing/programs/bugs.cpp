@@ -68,6 +68,36 @@ constexpr char kKernels[] = R"(
   st.global.u32 [%d3], %r5;
   ret;
 }
+.visible .entry summing(.param .u64 p)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %d<4>;
+  ld.param.u64 %d1, [p];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %d2, %r1, 4;
+  add.s64 %d3, %d1, %d2;
+  .loc 1 30 3
+  ld.global.u32 %r2, [%d3];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%d3], %r2;
+  ret;
+}
+.visible .entry parting(.param .u64 p)
+{
+  .reg .b32 %r<4>;
+  .reg .pred %q;
+  mov.u32 %r1, %tid.x;
+  setp.lt.u32 %q, %r1, 48;
+  @%q bra FEW;
+  .loc 1 41 5
+  bar.sync 0;
+  bra END;
+FEW:
+  .loc 1 43 5
+  bar.sync 0;
+END:
+  ret;
+}
 .file 1 "bugs.cu"
 )";
 
@@ -127,6 +157,46 @@ void bugFreed() {
 void bugNull() {
   useDevice();
   EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, run("_Z4fillPj", 0));
+}
+
+void bugUnwritten() {
+  useDevice();
+  const CUdeviceptr p = words(kThreads);
+  const CUdeviceptr copy = words(kThreads);
+  // All but the last eight words.
+  OK(cuMemsetD32_v2(p, 1, kThreads - 8));
+  // A copy is as written as its source.
+  OK(cuMemcpyDtoD_v2(copy, p, kThreads * sizeof(uint32_t)));
+  OK(run("summing", copy));
+  // Stores of a kernel count.
+  OK(run("summing", copy));
+  OK(cuMemFree_v2(copy));
+  OK(cuMemFree_v2(p));
+}
+
+void bugBarrier() {
+  useDevice();
+  const CUdeviceptr p = words(kThreads);
+  OK(run("parting", p));
+  OK(cuMemFree_v2(p));
+}
+
+void bugTwice() {
+  useDevice();
+  const CUdeviceptr p = words(kThreads);
+  OK(run("_Z4fillPj", p));
+  OK(cuMemFree_v2(p));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
+}
+
+void bugCopy() {
+  useDevice();
+  const CUdeviceptr p = words(kThreads);
+  OK(run("_Z4fillPj", p));
+  uint32_t host[kThreads + 1] = {};
+  // One word more than there is: a card may do it, as it rounds sizes up, or refuse it.
+  cuMemcpyHtoD_v2(p, host, sizeof(host));
+  OK(cuMemFree_v2(p));
 }
 
 void bugRace() {

@@ -4,16 +4,18 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "cuda/program_calls_table.h"
 #include "worker/session/executor.h"
 
 namespace millpond::worker {
 CUresult Executor::onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& command) {
   if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   const uint16_t context = contexts_.bound();
-  const auto attempt = [this, context, bytes = command.fixed.bytes]() -> CUresult {
+  const char* const call = command.fixed.flags == kManagedMemory ? kManagedCall : "cuMemAlloc";
+  const auto attempt = [this, context, bytes = command.fixed.bytes, call]() -> CUresult {
     CUdeviceptr address = 0;
     if (CUresult rc = memory_.allocate(contexts_.deviceOf(context), bytes, address)) return rc;
-    session_.sanitizer().allocated(address, bytes, "cuMemAlloc");
+    session_.sanitizer().allocated(address, bytes, call);
     reply(cmd::MemAllocReply{address});
     return CUDA_SUCCESS;
   };

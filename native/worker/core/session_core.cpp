@@ -2,6 +2,7 @@
 #include "worker/core/session_core.h"
 
 #include "base/log.h"
+#include "worker/device/program_calls.h"
 
 namespace millpond::worker {
 namespace {
@@ -51,6 +52,9 @@ void SessionCore::begin(const Request& request, uint64_t start) {
   counters_.commands.store(position_, std::memory_order_relaxed);
   current_ = request;
   frameStart_ = start;
+  // Only a driver that checks programs gives out this second table.
+  if (sanitizer_.isThere()) [[unlikely]]
+    if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->command(request.thread, start);
   replyBody_.clear();
   isStale_ = false;
 }
@@ -147,6 +151,8 @@ void SessionCore::forward(wire::OutputStream stream) {
 void SessionCore::latch(const Request& request, CUresult result) {
   log(LogLevel::Info, "%s (command %llu) failed with %d", cmd::opName(static_cast<cmd::Op>(request.op)),
       static_cast<unsigned long long>(position_), static_cast<int>(result));
+  if (const ProgramCallsTable* calls = sanitizer_.isThere() ? programCallsOf(driver_) : nullptr)
+    calls->failed(cmd::opName(static_cast<cmd::Op>(request.op)), static_cast<int32_t>(result));
   forward(wire::OutputStream::kError);
   auto& failure = link_.memory().control().failure;
   int32_t none = 0;

@@ -14,6 +14,7 @@
 #include "protocol/gen/api_hash.h"
 #include "protocol/transport/socket.h"
 #include "protocol/transport/tls_library.h"
+#include "worker/device/program_calls.h"
 
 namespace millpond::worker {
 namespace {
@@ -301,6 +302,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                                          &imageCache_, &output_, options_.gates, sharing_.get(),
                                          Parking{parkAfterNs, guest.hello.isParked},
                                          ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
+  if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(guest.hello.pid);
   executor_->setProfilerLibraries(options_.driver, options_.cupti);
   thread_ = std::thread([this] {
     end_ = executor_->run();

@@ -19,7 +19,7 @@ export const importRules: ImportRules = {
       job: ["command-table", "command-line", "host", "connection", "claim", "output"],
       trace: ["output"],
       profile: ["trace"],
-      sanitize: [],
+      sanitize: ["trace"],
       top: ["command-line", "connection", "output"],
       doctor: ["command-table", "command-line", "host", "connection", "output"],
       commands: [

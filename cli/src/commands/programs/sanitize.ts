@@ -15,11 +15,17 @@ import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
 import { renderObject } from "../../output/resources.ts";
 import { PoolDirectory } from "../../node/pool-directory.ts";
 import { findProgram, runProgram, SignalRelay } from "../../claim/program.ts";
-import { type Outcome, readOutcome } from "../../sanitize/finding.ts";
+import { readCalls } from "../../sanitize/call-record.ts";
+import { type Outcome, placesOf, readOutcome, withCalls } from "../../sanitize/finding.ts";
 import { renderReport } from "../../sanitize/report.ts";
+import { Symbols } from "../../sanitize/symbols.ts";
 import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 
-const tools = ["memcheck", "racecheck"] as const;
+/** In the order of reports. */
+const tools = ["memcheck", "racecheck", "initcheck", "synccheck"] as const;
+
+/** Those of a program that breaks no rule of CUDA on any device have no finding in it. */
+const defaultTools: readonly string[] = ["memcheck", "racecheck"];
 
 export async function run(
   values: Values<"sanitize">,
@@ -36,8 +42,9 @@ export async function run(
     checks: { tools: chosen, findings },
   });
   if (values.log !== undefined) writeReport("", values.log);
-  const status = await runChecked(program, { native, soft, state: join(place.path, "pool") });
-  const outcome = readOutcome(findings);
+  const calls = join(place.path, "calls");
+  const status = await runChecked(program, { native, soft, state: join(place.path, "pool"), calls });
+  const outcome = await outcomeOf({ findings, calls }, chosen);
   const shown = outcome.findings.filter(({ kind }) => kind !== "leak" || values.leakCheck);
   report(
     values,
@@ -57,7 +64,17 @@ function chooseTools(asked: readonly string[] | undefined): readonly string[] {
       throw millpondError("MILLPOND_E_INVALID", `--tool: ${quote(tool)} is none of ${tools.join(", ")}`);
     }
   }
-  return asked ?? tools;
+  return asked === undefined ? defaultTools : tools.filter((tool) => asked.includes(tool));
+}
+
+/** Reads the findings of the checks and joins them with the calls of the program. Failed calls belong to memcheck. */
+async function outcomeOf(
+  files: { readonly findings: string; readonly calls: string },
+  chosen: readonly string[],
+): Promise<Outcome> {
+  const found = readOutcome(files.findings);
+  const record = await readCalls(files.calls, placesOf(found));
+  return withCalls(found, chosen.includes("memcheck") ? record : { ...record, failed: [] }, new Symbols());
 }
 
 class TemporaryFolder implements Disposable {
@@ -76,7 +93,12 @@ interface Program {
 /** Runs the program in a pool of its own. When this resolves, the pool has ended, and with it all writers of findings. */
 async function runChecked(
   program: Program,
-  options: { readonly native: NativeFiles; readonly soft: SoftDevices; readonly state: string },
+  options: {
+    readonly native: NativeFiles;
+    readonly soft: SoftDevices;
+    readonly state: string;
+    readonly calls: string;
+  },
 ): Promise<number> {
   const { native, soft } = options;
   using signals = new SignalRelay();
@@ -95,7 +117,12 @@ async function runChecked(
       onEvent: (text) => process.stderr.write(`millpond: ${text}\n`),
       signal: signals.cancelled,
     });
-    return await runInPool(program, pool.connect(), { native, gpus: soft.count, signals });
+    return await runInPool(program, pool.connect(), {
+      native,
+      gpus: soft.count,
+      signals,
+      calls: options.calls,
+    });
   } catch (error) {
     if (!signals.cancelled.aborted) throw error;
     throw new ExitError(signals.cancelStatus);
@@ -105,7 +132,12 @@ async function runChecked(
 async function runInPool(
   program: Program,
   connection: Connection,
-  options: { readonly native: NativeFiles; readonly gpus: number; readonly signals: SignalRelay },
+  options: {
+    readonly native: NativeFiles;
+    readonly gpus: number;
+    readonly signals: SignalRelay;
+    readonly calls: string;
+  },
 ): Promise<number> {
   const { native, gpus, signals } = options;
   const waiting = { timeoutSeconds: 0, signal: signals.cancelled, onWaiting: () => undefined };
@@ -122,6 +154,7 @@ async function runInPool(
       name: program.name,
       environment: {
         ...environmentFor(connection, holder.claim.name, native),
+        ...tracedTo(options.calls),
         MILLPOND_TOKEN: await holder.programToken(signals.cancelled),
       },
       signals,
@@ -134,6 +167,12 @@ async function runInPool(
     done.abort();
     await holder.release();
   }
+}
+
+/** Makes the program write its calls, with their stacks, and as many messages as it would without. */
+function tracedTo(file: string): NodeJS.ProcessEnv {
+  const [level] = /^(?:off|error|warn|info|debug|trace)(?=,|$)/.exec(process.env["MILLPOND_LOG"] ?? "") ?? [];
+  return { MILLPOND_LOG: level === undefined ? file : `${level},${file}`, MILLPOND_TRACE_STACKS: "1" };
 }
 
 /** The environment without variables that lead to another pool. */

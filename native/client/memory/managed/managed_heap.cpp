@@ -8,6 +8,7 @@
 #include "client/call/call.h"
 #include "client/memory/map_flags.h"
 #include "client/memory/mirror/traced_pages.h"
+#include "cuda/program_calls_table.h"
 
 namespace millpond::client {
 namespace {
@@ -65,6 +66,7 @@ CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdevicep
   for (int i = 0; i < kPlacesTried; ++i) {
     cmd::MemAlloc wire{};
     wire.bytes = std::max<uint64_t>(bytes, kOwnPages);
+    wire.flags = kManagedMemory;
     cmd::MemAllocReply reply{};
     result = call.wait(wire, reply);
     if (result != CUDA_SUCCESS) break;

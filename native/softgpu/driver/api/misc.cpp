@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cuda/known_error.h"
+#include "cuda/program_calls_table.h"
 #include "cuda/sanitizer_table.h"
 #include "softgpu/driver/api/api.h"
 #include "softgpu/driver/program/symbol_resolver.h"
@@ -36,10 +37,17 @@ constexpr millpond::SanitizerTable kSanitizerTable{
     .redzone = kAllocationAlignment,
     .manage = [](uint64_t address, uint64_t bytes) { sanitizer().allocations().manage(address, bytes); },
     .allocated = [](uint64_t address, uint64_t bytes,
-                    const char* by) { sanitizer().allocations().allocated(address, bytes, by); },
+                    const char* by) { sanitizer().allocated(address, bytes, by); },
     .freed = [](uint64_t address, const char* by) { sanitizer().allocations().freed(address, by); },
     .left = [](uint64_t address) { sanitizer().left(address); },
     .ended = [] { sanitizer().end(); },
+};
+
+constexpr millpond::ProgramCallsTable kProgramCallsTable{
+    .bytes = sizeof(millpond::ProgramCallsTable),
+    .client = [](uint32_t pid) { sanitizer().client(pid); },
+    .command = [](uint32_t thread, uint64_t offset) { sanitizer().command({static_cast<uint16_t>(thread), offset}); },
+    .failed = [](const char* name, int32_t result) { sanitizer().failed(name, result); },
 };
 
 }  // namespace
@@ -73,15 +81,19 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   return getProcAddress(symbol, pfn, cudaVersion, symbolStatus);
 }
 
-// The runtime talks to Millpond's client library, which has its tables. There is one for that library's worker.
+// The runtime talks to Millpond's client library, which has its tables. There are two for that library's worker.
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (!ppExportTable) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;
   if (!pExportTableId || !Driver::instance().sanitizer()) return CUDA_ERROR_INVALID_VALUE;
-  if (std::memcmp(pExportTableId->bytes, millpond::kSanitizerTableId, sizeof(pExportTableId->bytes)) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  *ppExportTable = &kSanitizerTable;
-  return CUDA_SUCCESS;
+  const auto is = [pExportTableId](const char* id) {
+    return std::memcmp(pExportTableId->bytes, id, sizeof(pExportTableId->bytes)) == 0;
+  };
+  if (is(millpond::kSanitizerTableId))
+    *ppExportTable = &kSanitizerTable;
+  else if (is(millpond::kProgramCallsTableId))
+    *ppExportTable = &kProgramCallsTable;
+  return *ppExportTable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuProfilerStart(void) {

@@ -106,6 +106,7 @@ struct Surroundings {
   std::shared_ptr<KernelHeap> heap;
   std::shared_ptr<ptx::Conditions> conditions;
   uint64_t madeAt = 0;  ///< of the launch, on the sanitizer's clock
+  Call call;            ///< of the program, that made the launch
 };
 
 void runGrid(Context& context, const PreparedLaunch& prepared, const Surroundings& with) {
@@ -137,7 +138,8 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
   std::optional<LaunchInspector> inspector;
   if (sanitizer) sanitizer->launched(function.info().name);
   if (sanitizer)
-    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), with.madeAt);
+    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()),
+                                         with.madeAt, with.call);
   const bool isNoted = Activities::instance().notes(cupti::Kind::kConcurrentKernel);
   const uint64_t start = isNoted ? Activities::now() : 0;
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
@@ -153,7 +155,7 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
     case ptx::LaunchResult::Status::kCancelled:
       return;
     case ptx::LaunchResult::Status::kFault:
-      if (sanitizer && !result.fault.isReported) sanitizer->faulted(function.info().name, result.fault);
+      if (sanitizer && !result.fault.isReported) sanitizer->faulted(function.info().name, result.fault, with.call);
       context.fail(faultCode(result.fault.kind), kernel + ptx::describe(result.fault));
       return;
     case ptx::LaunchResult::Status::kNoMemory:
@@ -213,7 +215,10 @@ std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch
   context->limit(CU_LIMIT_STACK_SIZE, &with.stackBytes);
   if (launch.function->info().usesHeap) with.heap = context->kernelHeap();
   with.conditions = std::move(conditions);
-  if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) with.madeAt = sanitizer->allocations().now();
+  if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) {
+    with.madeAt = sanitizer->allocations().now();
+    with.call = sanitizer->currentCall();
+  }
   return [context, launch, with = std::move(with)] { runGrid(*context, launch, with); };
 }
 

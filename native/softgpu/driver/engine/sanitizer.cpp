@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
@@ -48,17 +49,10 @@ Json::Object describe(const ptx::AccessPlace& access) {
   return out;
 }
 
-Json::Object describe(const Allocation& allocation) {
-  Json::Object out{{"address", hex(allocation.base)}, {"bytes", allocation.bytes}, {"number", allocation.number}};
-  if (*allocation.by) out.push_back({"by", allocation.by});
-  if (allocation.until != 0) out.push_back({"freedBy", allocation.freedBy});
-  return out;
-}
-
 Allocation asAllocation(const Region& region) {
   static constexpr const char* kNames[] = {"the driver", "a module's variable", "cuMemMap", "cuMemHostAlloc",
                                            "cuMemHostRegister", "malloc() in kernels"};
-  return {region.base, region.bytes, 0, 0, 0, kNames[static_cast<size_t>(region.kind)], ""};
+  return {region.base, region.bytes, 0, 0, 0, kNames[static_cast<size_t>(region.kind)], "", {}, nullptr};
 }
 
 /// What lies at the address or nearest to it.
@@ -69,21 +63,44 @@ std::optional<Allocation> neighbourOf(uint64_t address, const Allocations& alloc
   return asAllocation(*region);
 }
 
-const char* raceName(ptx::Finding::Kind kind) {
-  switch (kind) {
+const char* kindName(const ptx::Finding& finding) {
+  if (finding.isRace()) return "race";
+  switch (finding.kind) {
+    case ptx::Finding::Kind::kAccess:
+      return "access";
+    case ptx::Finding::Kind::kUninitialised:
+      return "uninitialised";
+    default:
+      return "barrier";
+  }
+}
+
+std::string whatName(const ptx::Finding& finding) {
+  switch (finding.kind) {
+    case ptx::Finding::Kind::kAccess:
+      return std::string(ptx::faultName(finding.fault));
     case ptx::Finding::Kind::kReadAfterWrite:
       return "read after write";
     case ptx::Finding::Kind::kWriteAfterRead:
       return "write after read";
-    default:
+    case ptx::Finding::Kind::kWriteAfterWrite:
       return "write after write";
+    case ptx::Finding::Kind::kUninitialised:
+      return "uninitialised memory";
+    case ptx::Finding::Kind::kDivergentBarrier:
+      return "threads wait at one barrier at different places";
+    case ptx::Finding::Kind::kMissedBarrier:
+      return "threads of the block have ended without coming to the barrier";
+    case ptx::Finding::Kind::kNotAMember:
+      return "a thread synchronises lanes of its warp without being one of them";
   }
+  return "";
 }
 
 }  // namespace
 
 std::unique_ptr<Sanitizer> Sanitizer::make(const Configuration& configuration) {
-  if (!configuration.checks.memory && !configuration.checks.races) return nullptr;
+  if (!configuration.checks.any()) return nullptr;
   const int file = ::open(configuration.findings.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0)
     log(LogLevel::error, "cannot write findings to " + configuration.findings + ": " + std::strerror(errno));
@@ -92,6 +109,37 @@ std::unique_ptr<Sanitizer> Sanitizer::make(const Configuration& configuration) {
 
 Sanitizer::~Sanitizer() {
   if (file_ >= 0) ::close(file_);
+}
+
+void Sanitizer::client(uint32_t pid) { client_.store(pid, std::memory_order_relaxed); }
+
+void Sanitizer::command(Call call) {
+  std::lock_guard lock(callMutex_);
+  call_ = call;
+}
+
+Call Sanitizer::currentCall() const {
+  std::lock_guard lock(callMutex_);
+  return call_;
+}
+
+void Sanitizer::allocated(uint64_t address, uint64_t bytes, const char* by) {
+  // Nothing is known of what other processes have written, and mirrored memory is zero at first.
+  const std::string_view call(by);
+  const bool isOwn = call == "cuMemAlloc" || call == "cuMemAllocAsync";
+  allocations_.allocated(address, bytes, by, currentCall(), isOwn && checks_.initialisation);
+}
+
+Json::Object Sanitizer::describe(Call call) const {
+  return {{"process", client_.load(std::memory_order_relaxed)}, {"thread", call.thread}, {"offset", call.offset}};
+}
+
+Json::Object Sanitizer::describe(const Allocation& allocation) const {
+  Json::Object out{{"address", hex(allocation.base)}, {"bytes", allocation.bytes}, {"number", allocation.number}};
+  if (*allocation.by) out.push_back({"by", allocation.by});
+  if (allocation.until != 0) out.push_back({"freedBy", allocation.freedBy});
+  if (allocation.number != 0) out.push_back({"call", describe(allocation.call)});
+  return out;
 }
 
 // One write, so that lines of several processes do not mix.
@@ -120,31 +168,47 @@ void Sanitizer::count(const Key& key, Describe describe) {
   }
 }
 
-void Sanitizer::found(const ptx::Finding& finding, const AddressSpace& space) {
-  const bool isRace = finding.kind != ptx::Finding::Kind::kAccess;
-  if (isRace ? !checks_.races : !checks_.memory) return;
-  const auto kind = static_cast<uint32_t>(finding.kind) * 64 + (isRace ? 0 : static_cast<uint32_t>(finding.fault));
+bool Sanitizer::isChecked(const ptx::Finding& finding) const {
+  switch (finding.kind) {
+    case ptx::Finding::Kind::kAccess:
+      return checks_.memory;
+    case ptx::Finding::Kind::kReadAfterWrite:
+    case ptx::Finding::Kind::kWriteAfterRead:
+    case ptx::Finding::Kind::kWriteAfterWrite:
+      return checks_.races;
+    case ptx::Finding::Kind::kUninitialised:
+      return checks_.initialisation;
+    default:
+      return checks_.barriers;
+  }
+}
+
+void Sanitizer::found(const ptx::Finding& finding, const AddressSpace& space, Call launch) {
+  if (!isChecked(finding)) return;
+  const bool isAccess = finding.kind == ptx::Finding::Kind::kAccess;
+  const auto kind = static_cast<uint32_t>(finding.kind) * 64 + (isAccess ? static_cast<uint32_t>(finding.fault) : 0);
   const Key key{finding.kernel, finding.access.function, finding.access.line, kind, finding.other.function,
                 finding.other.line};
   count(key, [&] {
-    Json::Object line{{"kind", isRace ? "race" : "access"},
+    Json::Object line{{"kind", kindName(finding)},
+                      {"what", whatName(finding)},
                       {"kernel", demangled(finding.kernel)},
                       {"block", place(finding.block)},
-                      {"address", hex(finding.address)},
-                      {"bytes", finding.bytes},
-                      {"by", describe(finding.access)}};
-    if (isRace) {
-      line.push_back({"what", raceName(finding.kind)});
-      line.push_back({"space", "shared"});
-      line.push_back({"against", describe(finding.other)});
-      if (!finding.variable.empty()) {
-        line.push_back({"variable", demangled(finding.variable)});
-        line.push_back({"offset", finding.variableOffset});
-      }
-      return line;
-    }
-    line.push_back({"what", ptx::faultName(finding.fault)});
+                      {"launch", describe(launch)},
+                      {"by", softgpu::describe(finding.access)}};
+    if (finding.kind == ptx::Finding::Kind::kMissedBarrier) line.push_back({"threads", finding.threads});
+    if (finding.isRace() || finding.kind == ptx::Finding::Kind::kDivergentBarrier)
+      line.push_back({"against", softgpu::describe(finding.other)});
+    const bool isOfMemory = isAccess || finding.isRace() || finding.kind == ptx::Finding::Kind::kUninitialised;
+    if (!isOfMemory) return line;
+    line.push_back({"address", hex(finding.address)});
+    line.push_back({"bytes", finding.bytes});
     line.push_back({"space", finding.space});
+    if (!finding.variable.empty()) {
+      line.push_back({"variable", demangled(finding.variable)});
+      line.push_back({"offset", finding.variableOffset});
+    }
+    if (finding.isRace()) return line;
     line.push_back({"isFatal", finding.isFatal});
     const bool isOfDevice = finding.space == ptx::kGlobalName || finding.space == ptx::kConstName;
     if (const auto near = isOfDevice ? neighbourOf(finding.address, allocations_, space) : std::nullopt)
@@ -153,18 +217,48 @@ void Sanitizer::found(const ptx::Finding& finding, const AddressSpace& space) {
   });
 }
 
-void Sanitizer::faulted(std::string_view kernel, const ptx::Fault& fault) {
-  if (!checks_.memory) return;
+void Sanitizer::faulted(std::string_view kernel, const ptx::Fault& fault, Call launch) {
+  const bool isOfBarrier = fault.kind == ptx::FaultKind::kDeadlock;
+  if (!checks_.memory && !(isOfBarrier && checks_.barriers)) return;
   const Key key{kernel, fault.function, fault.line, 32 + static_cast<uint32_t>(fault.kind), "", 0};
   count(key, [&] {
     return Json::Object{{"kind", "fault"},
                         {"what", ptx::faultName(fault.kind)},
                         {"kernel", demangled(kernel)},
                         {"block", place(fault.block)},
+                        {"launch", describe(launch)},
                         {"by", Json::Object{{"thread", place(fault.thread)},
                                             {"function", demangled(fault.function)},
                                             {"line", fault.line}}},
                         {"detail", fault.detail}};
+  });
+}
+
+void Sanitizer::checkTransfer(uint64_t address, uint64_t bytes, bool isWrite) {
+  // What is not cut into allocations the driver itself checks.
+  if (!checks_.memory || bytes == 0 || !allocations_.isManaged(address)) return;
+  const auto found = allocations_.find(address, allocations_.now());
+  if (found && found->end() - address >= bytes) return;
+  const auto near = allocations_.nearest(address, kNearby);
+  const uint64_t number = near ? near->number : 0;
+  count(Key{std::to_string(number), "", isWrite, 1027, "", 0}, [&] {
+    Json::Object line{{"kind", "transfer"},
+                      {"what", "illegal address"},
+                      {"access", isWrite ? "write" : "read"},
+                      {"address", hex(address)},
+                      {"bytes", bytes},
+                      {"space", ptx::kGlobalName},
+                      {"call", describe(currentCall())}};
+    if (near) line.push_back({"nearest", describe(*near)});
+    return line;
+  });
+}
+
+void Sanitizer::failed(const char* name, int32_t result) {
+  if (!checks_.memory) return;
+  const Call call = currentCall();
+  count(Key{name, "", static_cast<uint32_t>(result), 1026, "", 0}, [&] {
+    return Json::Object{{"kind", "call"}, {"what", name}, {"result", result}, {"call", describe(call)}};
   });
 }
 
@@ -208,7 +302,13 @@ void Sanitizer::writeLeak(const Allocation& allocation) {
 }
 
 ptx::Inspector::Range LaunchInspector::find(uint64_t address) const {
-  if (const auto found = sanitizer_.allocations().find(address, time_)) return {found->base, found->end(), true};
+  if (const auto found = sanitizer_.allocations().find(address, time_)) {
+    if (found->written) {
+      std::lock_guard lock(mutex_);
+      if (std::find(held_.begin(), held_.end(), found->written) == held_.end()) held_.push_back(found->written);
+    }
+    return {found->base, found->end(), true, found->written.get()};
+  }
   if (sanitizer_.allocations().isManaged(address)) return {};
   const ptx::MemoryMap::Range range = space_.findExactly(address, device_);
   return {range.begin, range.end, range.writable};

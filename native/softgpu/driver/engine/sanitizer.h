@@ -3,12 +3,14 @@
 // line, where the environment says. Without that nothing of this exists.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/json.h"
 #include "cuda/sanitizer_table.h"
@@ -32,10 +34,28 @@ class Sanitizer {
   const ptx::Checks& checks() const { return checks_; }
   Allocations& allocations() { return allocations_; }
 
+  /// The process that the following is about: without it, findings cannot be joined with its calls.
+  void client(uint32_t pid);
+  /// What the driver does from now on it does for this call.
+  void command(Call call);
+  Call currentCall() const;
+  void allocated(uint64_t address, uint64_t bytes, const char* by);
+  /// A command has failed for which no thread of the program waits.
+  void failed(const char* name, int32_t result);
+  /// Bytes were moved or filled by a copy or a fill.
+  void copied(uint64_t to, uint64_t from, uint64_t bytes) {
+    if (checks_.initialisation) allocations_.copied(to, from, bytes);
+  }
+  /// A copy or a fill that the program asks for will touch this.
+  void checkTransfer(uint64_t address, uint64_t bytes, bool isWrite);
+  void filled(uint64_t address, uint64_t bytes) {
+    if (checks_.initialisation) allocations_.written(address, bytes);
+  }
+
   /// Findings of one instruction and kind are written once, and how many they were now and then.
-  void found(const ptx::Finding& finding, const AddressSpace& space);
+  void found(const ptx::Finding& finding, const AddressSpace& space, Call launch);
   /// A fault that no check has told before it.
-  void faulted(std::string_view kernel, const ptx::Fault& fault);
+  void faulted(std::string_view kernel, const ptx::Fault& fault, Call launch);
   /// A kernel was launched with the checks in it.
   void launched(std::string_view kernel);
   /// An image could not be loaded, so that nothing of it is checked.
@@ -57,6 +77,10 @@ class Sanitizer {
   template <typename Describe>
   void count(const Key& key, Describe describe);
   void write(Json::Object line);
+  /// A call, as a finding refers to it.
+  Json::Object describe(Call call) const;
+  Json::Object describe(const Allocation& allocation) const;
+  bool isChecked(const ptx::Finding& finding) const;
   void writeLeak(const Allocation& allocation);
 
   const ptx::Checks checks_;
@@ -65,21 +89,28 @@ class Sanitizer {
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
   bool hasEnded_ = false;
+  std::atomic<uint32_t> client_{0};
+  mutable std::mutex callMutex_;
+  Call call_;
 };
 
 /// One launch: it may use what was there when it was made.
 class LaunchInspector final : public ptx::Inspector {
  public:
-  LaunchInspector(Sanitizer& sanitizer, const AddressSpace& space, int device, uint64_t time)
-      : sanitizer_(sanitizer), space_(space), device_(device), time_(time) {}
+  LaunchInspector(Sanitizer& sanitizer, const AddressSpace& space, int device, uint64_t time, Call launch)
+      : sanitizer_(sanitizer), space_(space), device_(device), time_(time), launch_(launch) {}
   Range find(uint64_t address) const override;
-  void found(const ptx::Finding& finding) override { sanitizer_.found(finding, space_); }
+  void found(const ptx::Finding& finding) override { sanitizer_.found(finding, space_, launch_); }
 
  private:
   Sanitizer& sanitizer_;
   const AddressSpace& space_;
   const int device_;
   const uint64_t time_;
+  const Call launch_;
+  mutable std::mutex mutex_;
+  /// The bits that the launch uses: allocations may go while it runs.
+  mutable std::vector<std::shared_ptr<ptx::WrittenBytes>> held_;
 };
 
 }  // namespace millpond::softgpu

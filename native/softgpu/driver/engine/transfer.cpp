@@ -83,12 +83,13 @@ void noteCopy(uint64_t start, const Copy& copy) {
 }
 
 void moveRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
+  Sanitizer* const sanitizer = Driver::instance().sanitizer();
   for (uint64_t slice = 0; slice < extent.depth; ++slice) {
     for (uint64_t row = 0; row < extent.height; ++row) {
-      std::memmove(
-          reinterpret_cast<void*>(to.address + slice * to.sliceStride + row * to.rowStride),
-          reinterpret_cast<const void*>(from.address + slice * from.sliceStride + row * from.rowStride),
-          extent.width);
+      const uint64_t target = to.address + slice * to.sliceStride + row * to.rowStride;
+      const uint64_t source = from.address + slice * from.sliceStride + row * from.rowStride;
+      if (sanitizer) sanitizer->copied(target, source, extent.width);
+      std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), extent.width);
     }
   }
 }
@@ -164,6 +165,8 @@ void fillRow(uint64_t address, T value, uint64_t count) {
 void setRows(const Fill& fill) {
   for (uint64_t row = 0; row < fill.height; ++row) {
     const uint64_t address = fill.address + row * fill.rowStride;
+    if (Sanitizer* const sanitizer = Driver::instance().sanitizer())
+      sanitizer->filled(address, fill.width * fill.elementBytes);
     switch (fill.elementBytes) {
       case 1:
         std::memset(reinterpret_cast<void*>(address), static_cast<int>(fill.value & 0xFF), fill.width);
@@ -206,6 +209,10 @@ struct CheckedCopy {
 CUresult check(const Copy& copy, CheckedCopy* checkedCopy) {
   const std::optional<uint64_t> fromBytes = spanOf(copy.from, copy.extent);
   const std::optional<uint64_t> toBytes = spanOf(copy.to, copy.extent);
+  if (Sanitizer* const sanitizer = Driver::instance().sanitizer(); sanitizer && fromBytes && toBytes) {
+    sanitizer->checkTransfer(copy.from.address, *fromBytes, false);
+    sanitizer->checkTransfer(copy.to.address, *toBytes, true);
+  }
   if (!fromBytes || !toBytes || !classify(copy.from, *fromBytes, Access::read, &checkedCopy->from) ||
       !classify(copy.to, *toBytes, Access::write, &checkedCopy->to)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -225,6 +232,8 @@ CUresult check(const Fill& fill, uint64_t* bytes, std::optional<CheckedRange>* r
   }
   const CopyEnd end{Place::device, fill.address, fill.rowStride, 0};
   const std::optional<uint64_t> span = spanOf(end, {width, fill.height, 1});
+  if (Sanitizer* const sanitizer = Driver::instance().sanitizer(); sanitizer && span)
+    sanitizer->checkTransfer(fill.address, *span, true);
   if (!span || !classify(end, *span, Access::write, range)) return CUDA_ERROR_INVALID_VALUE;
   *bytes = *span;
   return CUDA_SUCCESS;
@@ -340,6 +349,7 @@ CUresult enqueueWrite(const StreamTarget& stream, const Word& word) {
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::write, &range)) return result;
   auto body = checked(stream.context, "write", {range}, [word] {
+    if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) sanitizer->filled(word.address, word.bytes);
     if (word.bytes == 4)
       __atomic_store_n(reinterpret_cast<uint32_t*>(word.address), static_cast<uint32_t>(word.value), __ATOMIC_SEQ_CST);
     else

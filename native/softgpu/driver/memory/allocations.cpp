@@ -3,6 +3,7 @@
 
 #include <iterator>
 #include <mutex>
+#include <utility>
 
 namespace millpond::softgpu {
 
@@ -28,12 +29,38 @@ Allocations::ByBase::const_iterator Allocations::atOrBefore(uint64_t address) co
   return next == all_.begin() ? all_.end() : std::prev(next);
 }
 
-void Allocations::allocated(uint64_t address, uint64_t bytes, const char* by) {
+void Allocations::allocated(uint64_t address, uint64_t bytes, const char* by, Call call, bool keepsWritten) {
   std::unique_lock lock(mutex_);
   auto old = all_.lower_bound(address);
   if (old != all_.begin() && std::prev(old)->second.end() > address) --old;
   while (old != all_.end() && old->first < address + bytes) old = all_.erase(old);
-  all_[address] = {address, bytes, ++count_, ++time_, 0, by, ""};
+  auto written = keepsWritten && !isShared_ ? std::make_shared<ptx::WrittenBytes>(bytes) : nullptr;
+  all_[address] = {address, bytes, ++count_, ++time_, 0, by, "", call, std::move(written)};
+}
+
+void Allocations::share() {
+  std::unique_lock lock(mutex_);
+  isShared_ = true;
+  for (const auto& [base, allocation] : all_)
+    if (allocation.written) allocation.written->mark(0, allocation.bytes);
+}
+
+void Allocations::written(uint64_t address, uint64_t bytes) {
+  std::shared_lock lock(mutex_);
+  const auto found = atOrBefore(address);
+  if (found == all_.end() || address >= found->second.end() || !found->second.written) return;
+  found->second.written->mark(address - found->first, bytes);
+}
+
+void Allocations::copied(uint64_t to, uint64_t from, uint64_t bytes) {
+  std::shared_lock lock(mutex_);
+  const auto target = atOrBefore(to), source = atOrBefore(from);
+  if (target == all_.end() || to >= target->second.end() || !target->second.written) return;
+  const uint64_t offset = to - target->first;
+  if (source == all_.end() || from >= source->second.end() || !source->second.written)
+    target->second.written->mark(offset, bytes);
+  else
+    target->second.written->copy(offset, *source->second.written, from - source->first, bytes);
 }
 
 void Allocations::freed(uint64_t address, const char* by) {

@@ -4,11 +4,20 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
 
+#include "softgpu/ptx/written_bytes.h"
+
 namespace millpond::softgpu {
+
+/// A call of the program, as far as the worker knows it: a thread of the client, and the offset of a command in its stream.
+struct Call {
+  uint16_t thread = 0;
+  uint64_t offset = 0;
+};
 
 struct Allocation {
   uint64_t base = 0;
@@ -18,6 +27,8 @@ struct Allocation {
   uint64_t until = 0;         // and freed; 0: it is there
   const char* by = "";        // the call that allocated it
   const char* freedBy = "";   // and freed it
+  Call call;                  // of the program, that allocated it
+  std::shared_ptr<ptx::WrittenBytes> written;  // null: what was written is not kept, or any process may write
 
   uint64_t end() const { return base + bytes; }
   bool isThere(uint64_t time) const { return since <= time && (until == 0 || time < until); }
@@ -31,7 +42,14 @@ class Allocations {
   void manage(uint64_t address, uint64_t bytes);
   bool isManaged(uint64_t address) const;
 
-  void allocated(uint64_t address, uint64_t bytes, const char* by);
+  /// `keepsWritten`: which of its bytes are written is kept.
+  void allocated(uint64_t address, uint64_t bytes, const char* by, Call call = {}, bool keepsWritten = false);
+  /// Other processes may write: from now on all memory counts as written.
+  void share();
+  /// Notes that bytes were written, by something else than a kernel.
+  void written(uint64_t address, uint64_t bytes);
+  /// Notes that bytes were copied: they are as written as their source.
+  void copied(uint64_t to, uint64_t from, uint64_t bytes);
   void freed(uint64_t address, const char* by);
 
   /// The allocation that `address` lies in and that was there at that time.
@@ -48,6 +66,7 @@ class Allocations {
   mutable std::shared_mutex mutex_;
   uint64_t time_ = 0;
   uint64_t count_ = 0;
+  bool isShared_ = false;
   ByBase all_;  // freed ones until something else lies there
   std::map<uint64_t, uint64_t> managed_;  // base to length
 };

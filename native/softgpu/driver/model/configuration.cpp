@@ -37,6 +37,10 @@ std::optional<ptx::Checks> parseChecks(std::string_view text) {
       checks.memory = true;
     else if (name == "racecheck")
       checks.races = true;
+    else if (name == "initcheck")
+      checks.initialisation = true;
+    else if (name == "synccheck")
+      checks.barriers = true;
     else
       return std::nullopt;
     if (comma == text.size()) return checks;
@@ -102,7 +106,7 @@ Result<Configuration> readConfiguration() {
     std::optional<ptx::Checks> checks = parseChecks(*tools);
     std::optional<std::string> findings = variable("MILLPOND_SOFTGPU_FINDINGS");
     if (!checks)
-      return Error{"MILLPOND_SOFTGPU_SANITIZE is \"" + *tools + "\"; set it to memcheck, racecheck or memcheck,racecheck"};
+      return Error{"MILLPOND_SOFTGPU_SANITIZE is \"" + *tools + "\"; set it to names of memcheck, racecheck, initcheck and synccheck, with a comma between"};
     if (!findings) return Error{"MILLPOND_SOFTGPU_SANITIZE is set, and MILLPOND_SOFTGPU_FINDINGS names no file"};
     configuration.checks = *checks;
     configuration.findings = *findings;

@@ -19,8 +19,8 @@ namespace millpond::softgpu {
 /// - MILLPOND_SOFTGPU_STATE: directory of the files in which processes share the use of memory; by default
 ///   $XDG_RUNTIME_DIR/millpond-softgpu, without that variable /tmp/millpond-softgpu-<uid>. A device of which there is a
 ///   file `<UUID without dashes>.lost` there has fallen off its bus, for as long as the file is there.
-/// - MILLPOND_SOFTGPU_SANITIZE: what programs are checked for, of memcheck and racecheck, with a comma between; nothing by
-///   default.
+/// - MILLPOND_SOFTGPU_SANITIZE: what programs are checked for, of memcheck, racecheck, initcheck and synccheck, with a
+///   comma between; nothing by default.
 /// - MILLPOND_SOFTGPU_FINDINGS: file that gets what the checks find, a line of JSON for each; needed with them.
 /// - MILLPOND_SOFTGPU_QUEUE: how many launches, copies and fills a stream takes before a call for the next one waits, from 1
 ///   on; 1021 by default, as on an H200.

@@ -45,6 +45,38 @@ TEST("the nearest allocation is told, on either side, and none that is far") {
   CHECK(!all.nearest(0x8000, 0x100));
 }
 
+TEST("what was written of an allocation is kept where that is asked for, and goes with copies") {
+  Allocations all;
+  all.allocated(0x1000, 100, "one", {}, true);
+  all.allocated(0x2000, 100, "two", {}, true);
+  all.allocated(0x3000, 100, "three");
+  const auto hole = [&all](uint64_t base) { return all.nearest(base, 0)->written->firstUnwritten(0, 100); };
+  all.written(0x1000, 50);
+  all.written(0x1033, 100);  // more than there is
+  CHECK_EQ(*hole(0x1000), uint64_t{50});
+  all.copied(0x2000, 0x1000, 60);
+  CHECK_EQ(*hole(0x2000), uint64_t{50});
+  CHECK_EQ(*all.nearest(0x2000, 0)->written->firstUnwritten(51, 49), uint64_t{60});
+  // A copy of unwritten bytes makes its target unwritten.
+  all.written(0x1000, 100);
+  CHECK(!hole(0x1000));
+  all.copied(0x1000, 0x2000, 51);
+  CHECK_EQ(*hole(0x1000), uint64_t{50});
+  // From memory of which nothing is kept, everything is written.
+  all.copied(0x2000, 0x3000, 100);
+  CHECK(!hole(0x2000));
+  CHECK(all.nearest(0x3000, 0)->written == nullptr);
+  // Memory that is given out again was not written.
+  all.freed(0x1000, "free");
+  all.allocated(0x1000, 100, "four", {}, true);
+  CHECK_EQ(*hole(0x1000), uint64_t{0});
+  // Other processes may write what is shared.
+  all.share();
+  CHECK(!hole(0x1000));
+  all.allocated(0x4000, 100, "five", {}, true);
+  CHECK(all.nearest(0x4000, 0)->written == nullptr);
+}
+
 TEST("managed memory is what was given to be managed") {
   Allocations all;
   all.manage(0x10000, 0x1000);

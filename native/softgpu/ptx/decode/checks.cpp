@@ -14,9 +14,8 @@ constexpr uint32_t kMembersOperand = 5;
 
 void FunctionDecoder::checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes,
                                   uint32_t count, const uint32_t* stored) {
-  const Checks& checks = module_.checks;
   // Accesses at fixed places of the frame or of the parameters were checked when the program was read.
-  if ((!checks.memory && !checks.races) || address.isKernelParameter || address.operand == kNoOperand) return;
+  if (!module_.checks.accesses() || address.isKernelParameter || address.operand == kNoOperand) return;
   form.space = address.space;
   form.isWide = address.width == 64;
   Draft& draft = emit(node, &checkAccess);
@@ -28,7 +27,15 @@ void FunctionDecoder::checkMemory(Node node, const Address& address, CheckForm f
   draft.instruction.form = form.pack();
 }
 
+void FunctionDecoder::checkBarrier(Node node, uint32_t id, uint32_t threads) {
+  if (!module_.checks.barriers) return;
+  Draft& draft = emitUnguarded(node, &noteBarrier);
+  draft.instruction.op[1] = id;
+  draft.instruction.op[2] = threads;
+}
+
 Draft& FunctionDecoder::emitCollective(Node node, Handler handler, uint32_t members) {
+  if (module_.checks.barriers) emitUnguarded(node, &checkMembers).instruction.op[kMembersOperand] = members;
   if (!module_.checks.races) {
     Draft& draft = emitUnguarded(node, handler);
     draft.instruction.op[kMembersOperand] = members;

@@ -155,7 +155,8 @@ void FunctionDecoder::barrier(Node node) {
     });
   }
   modifiers.take(".cta");
-  modifiers.take(".aligned");
+  // `bar` is short for `barrier.aligned`.
+  const bool isAligned = modifiers.take(".aligned") || node.opcode == "bar";
   BarrierKind kind = BarrierKind::kSync;
   if (modifiers.take(".arrive")) {
     kind = BarrierKind::kArrive;
@@ -179,6 +180,7 @@ void FunctionDecoder::barrier(Node node) {
     uint32_t id = source(node.operands[first], Type::kU32);
     uint32_t threads = hasThreads ? source(node.operands[first + 1], Type::kU32) : kNoOperand;
     uint32_t predicate = reduces ? predicateSource(node.operands.back()) : kNoOperand;
+    if (isAligned) checkBarrier(node, id, threads);
     Draft& draft = emitUnguarded(node, select_.barrier(kind));
     if (reduces) {
       draft.instruction.op[0] = destination(node.operands[0], kind == BarrierKind::kReduceCount ? 32 : 1);

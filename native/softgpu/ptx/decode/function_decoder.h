@@ -138,6 +138,8 @@ class FunctionDecoder {
   /// Before an access; `access` is as it will be in its instruction.
   void checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes, uint32_t count,
                    const uint32_t* stored = nullptr);
+  /// Before a barrier to which the lanes of a warp come together. `threads`: kNoOperand where it has no count.
+  void checkBarrier(Node node, uint32_t id, uint32_t threads);
   /// Emits an instruction at which lanes wait for one another, unguarded.
   Draft& emitCollective(Node node, Handler handler, uint32_t members);
 

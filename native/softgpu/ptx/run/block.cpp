@@ -92,6 +92,7 @@ Block::Block(GridState& grid) : grid_(grid), frames_(grid.module->code()) {
   for (Barrier& barrier : barriers_) barrier.lanes.assign(warps, 0);
   if (grid.launch.inspector && grid.module->code().checks.races && grid.sharedBytes > 0)
     races_ = std::make_unique<RaceDetector>(threads, grid.sharedBytes);
+  if (grid.launch.inspector && grid.module->code().checks.barriers) barrierWatch_ = std::make_unique<BarrierWatch>();
 }
 
 void Block::begin(uint64_t index) {
@@ -100,8 +101,9 @@ void Block::begin(uint64_t index) {
   position_[1] = static_cast<uint32_t>(index / shape.x % shape.y);
   position_[2] = static_cast<uint32_t>(index / shape.x / shape.y);
   ranges_.fill({0, 0, false});
-  inspectedRanges_.fill({0, 0, false});
+  inspectedRanges_.fill({});
   if (races_) races_->begin();
+  if (barrierWatch_) barrierWatch_->begin();
   for (Barrier& barrier : barriers_) {
     if (!barrier.isInUse) continue;
     barrier.isInUse = false;
@@ -177,6 +179,7 @@ bool Block::completeIfDone(uint32_t id) {
   barrier.isInUse = false;
   std::fill(barrier.lanes.begin(), barrier.lanes.end(), 0);
   if (races_) races_->completeBarrier(id, liveThreads_);
+  if (barrierWatch_) reportBarrier(*this, barrierWatch_->complete(id, endedThreads() > 0));
   for (auto& warp : warps_) {
     if (warp->alive()) warp->wakeFromBarrier(id, countTrue, areAllTrue);
   }
@@ -213,21 +216,25 @@ void Block::lanesEnded(uint32_t count) {
 
 namespace {
 
-bool fits(const AccessRange& range, uint64_t address, uint32_t bytes, bool isWrite) {
+bool isWritable(const AccessRange& range) { return range.isWritable; }
+bool isWritable(const Inspector::Range& range) { return range.writable; }
+
+template <typename Range>
+bool fits(const Range& range, uint64_t address, uint32_t bytes, bool isWrite) {
   return address >= range.begin && address < range.end && range.end - address >= bytes &&
-         (range.isWritable || !isWrite);
+         (isWritable(range) || !isWrite);
 }
 
 /// The range among those kept that fits comes first from now on; else the one that `look` finds, if it fits.
-template <typename F>
-bool findIn(std::array<AccessRange, kCachedRanges>& ranges, uint64_t address, uint32_t bytes, bool isWrite, F look) {
+template <typename Range, typename F>
+bool findIn(std::array<Range, kCachedRanges>& ranges, uint64_t address, uint32_t bytes, bool isWrite, F look) {
   for (size_t k = 0; k < ranges.size(); ++k) {
     if (!fits(ranges[k], address, bytes, isWrite)) continue;
     std::rotate(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(k),
                 ranges.begin() + static_cast<std::ptrdiff_t>(k) + 1);
     return true;
   }
-  const AccessRange found = look();
+  const Range found = look();
   if (!fits(found, address, bytes, isWrite)) return false;
   std::rotate(ranges.begin(), ranges.end() - 1, ranges.end());
   ranges[0] = found;
@@ -250,13 +257,13 @@ bool Block::findRange(uint64_t address, uint32_t bytes, bool isWrite) {
   });
 }
 
-bool Block::mayUse(uint64_t address, uint32_t bytes, bool isWrite) {
-  return findIn(inspectedRanges_, address, bytes, isWrite, [&]() -> AccessRange {
+const Inspector::Range* Block::inspected(uint64_t address, uint32_t bytes, bool isWrite) {
+  const bool isFound = findIn(inspectedRanges_, address, bytes, isWrite, [&]() -> Inspector::Range {
     const AccessRange parameters = parameterRange();
-    if (address >= parameters.begin && address < parameters.end) return parameters;
-    const Inspector::Range range = grid_.launch.inspector->find(address);
-    return {range.begin, range.end, range.writable};
+    if (address >= parameters.begin && address < parameters.end) return {parameters.begin, parameters.end, false};
+    return grid_.launch.inspector->find(address);
   });
+  return isFound ? &inspectedRanges_.front() : nullptr;
 }
 
 }  // namespace millpond::softgpu::ptx

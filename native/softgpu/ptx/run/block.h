@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "softgpu/ptx/module_impl.h"
+#include "softgpu/ptx/run/barrier_watch.h"
 #include "softgpu/ptx/run/race.h"
 #include "softgpu/ptx/run/warp.h"
 
@@ -77,10 +78,13 @@ class Block {
   void lanesEnded(uint32_t count);
   bool findRange(uint64_t address, uint32_t bytes, bool isWrite);
 
-  /// For programs with checks: whether the launch may use the memory, to the byte.
-  bool mayUse(uint64_t address, uint32_t bytes, bool isWrite);
+  /// For programs with checks: the memory that the launch may use, to the byte; null: it may not.
+  const Inspector::Range* inspected(uint64_t address, uint32_t bytes, bool isWrite);
   /// Null where races are not looked for.
   RaceDetector* races() { return races_.get(); }
+  /// Null where barriers are not checked.
+  BarrierWatch* barriers() { return barrierWatch_.get(); }
+  uint32_t endedThreads() const { return static_cast<uint32_t>(grid_.launch.block.count()) - liveThreads_; }
 
  private:
   struct Barrier {
@@ -105,8 +109,9 @@ class Block {
   std::vector<std::byte> local_;
   std::array<Barrier, kBarriers> barriers_;
   std::array<AccessRange, kCachedRanges> ranges_{};
-  std::array<AccessRange, kCachedRanges> inspectedRanges_{};
+  std::array<Inspector::Range, kCachedRanges> inspectedRanges_{};
   std::unique_ptr<RaceDetector> races_;
+  std::unique_ptr<BarrierWatch> barrierWatch_;
   uint32_t position_[3] = {0, 0, 0};
   uint32_t liveThreads_ = 0;
   uint32_t liveWarps_ = 0;

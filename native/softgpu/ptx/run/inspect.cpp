@@ -5,10 +5,13 @@
 
 #include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/run/lane_set.h"
+#include "softgpu/ptx/written_bytes.h"
 
 namespace millpond::softgpu::ptx {
 namespace {
 
+constexpr uint32_t kBarrierOperand = 1;
+constexpr uint32_t kThreadsOperand = 2;
 constexpr uint32_t kAddressOperand = 4;
 constexpr uint32_t kMembersOperand = 5;
 constexpr uint32_t kMostBytes = 32;
@@ -23,6 +26,38 @@ uint32_t activeLanes(const Instruction* i, const Context& context) {
   uint32_t guard = 0;
   std::memcpy(&guard, slotOf(context, i->guard & ~kNegatedGuard, 0, 4), sizeof(guard));
   return context.mask & (i->guard & kNegatedGuard ? ~guard : guard);
+}
+
+AccessPlace placeIn(Block& block, uint32_t thread, const Instruction* instruction, const FunctionCode& function) {
+  AccessPlace out;
+  const Dim3& shape = block.grid().launch.block;
+  out.thread[0] = thread % shape.x;
+  out.thread[1] = thread / shape.x % shape.y;
+  out.thread[2] = thread / shape.x / shape.y;
+  out.line = instruction->line;
+  out.function = function.name;
+  if (const SourceMark* mark = block.grid().module->code().sourceOf(instruction->line)) {
+    out.file = mark->file;
+    out.fileLine = mark->fileLine;
+  }
+  return out;
+}
+
+Finding findingIn(Block& block, Finding::Kind kind, AccessPlace place) {
+  Finding out;
+  out.kind = kind;
+  out.kernel = block.grid().info->name;
+  std::memcpy(out.block, block.position(), sizeof(out.block));
+  out.access = place;
+  return out;
+}
+
+uint32_t firstThread(const BarrierWatch::Arrival& arrival) {
+  return arrival.warp * kWarpSize + static_cast<uint32_t>(__builtin_ctz(arrival.lanes));
+}
+
+AccessPlace placeOf(Block& block, const BarrierWatch::Arrival& arrival) {
+  return placeIn(block, firstThread(arrival), arrival.at, *arrival.function);
 }
 
 /// One instruction's accesses, lane by lane.
@@ -86,14 +121,28 @@ class AccessCheck {
   bool checkDevice(uint32_t lane, uint64_t address) {
     const bool isConst = at_->access.flags & kIsConstAccess;
     const std::string_view space = isConst ? kConstName : kGlobalName;
-    if (!block_.mayUse(address, bytes_, form_.isWrite)) {
+    const Inspector::Range* range = block_.inspected(address, bytes_, form_.isWrite);
+    if (!range) {
       const bool isFatal = !block_.findRange(address, bytes_, form_.isWrite);
       const FaultKind kind = isConst ? FaultKind::kConstOutOfRange : FaultKind::kIllegalAddress;
       if (!report(lane, space, address, kind, isFatal)) return false;
     }
     if (isMisaligned(address)) return report(lane, space, address, FaultKind::kMisalignedAddress, true);
+    if (range && range->written) checkWritten(*range->written, lane, address, address - range->begin);
     if (RaceDetector* races = block_.races()) order(*races, lane, address);
     return true;
+  }
+
+  void checkWritten(WrittenBytes& written, uint32_t lane, uint64_t address, uint64_t offset) {
+    if (form_.isRead) {
+      if (const auto hole = written.firstUnwritten(offset, bytes_)) {
+        Finding finding = findingOf(lane, Finding::Kind::kUninitialised);
+        finding.space = kGlobalName;
+        finding.address = address + (*hole - offset);
+        block_.grid().launch.inspector->found(finding);
+      }
+    }
+    if (form_.isWrite) written.mark(offset, bytes_);
   }
 
   bool isMisaligned(uint64_t address) const { return address & (bytes_ - 1); }
@@ -124,26 +173,8 @@ class AccessCheck {
       std::memcpy(out + k * element, slotOf(context_, at_->op[k], lane, form_.registerBytes), element);
   }
 
-  AccessPlace placeOf(uint32_t thread, const Instruction* instruction, const FunctionCode& function) const {
-    AccessPlace out;
-    const Dim3& shape = block_.grid().launch.block;
-    out.thread[0] = thread % shape.x;
-    out.thread[1] = thread / shape.x % shape.y;
-    out.thread[2] = thread / shape.x / shape.y;
-    out.line = instruction->line;
-    out.function = function.name;
-    if (const SourceMark* mark = block_.grid().module->code().sourceOf(instruction->line)) {
-      out.file = mark->file;
-      out.fileLine = mark->fileLine;
-    }
-    return out;
-  }
-
-  Finding findingOf(uint32_t lane) const {
-    Finding out;
-    out.kernel = block_.grid().info->name;
-    std::memcpy(out.block, block_.position(), sizeof(out.block));
-    out.access = placeOf(threadOf(lane), at_, context_.warp->function());
+  Finding findingOf(uint32_t lane, Finding::Kind kind = Finding::Kind::kAccess) const {
+    Finding out = findingIn(block_, kind, placeIn(block_, threadOf(lane), at_, context_.warp->function()));
     out.access.isWrite = form_.isWrite;
     out.access.isAtomic = form_.isAtomic;
     out.bytes = bytes_;
@@ -179,7 +210,7 @@ class AccessCheck {
                    : race.isWrite ? Finding::Kind::kWriteAfterWrite
                                   : Finding::Kind::kWriteAfterRead;
     finding.address = race.offset;
-    finding.other = placeOf(race.thread, race.site.instruction, *race.site.function);
+    finding.other = placeIn(block_, race.thread, race.site.instruction, *race.site.function);
     finding.other.isWrite = race.isWrite;
     finding.other.isAtomic = race.isAtomic;
     if (const SharedPlace* place = block_.grid().module->code().sharedAt(*block_.grid().kernel, race.offset)) {
@@ -222,6 +253,43 @@ const Instruction* noteFence(const Instruction* at, Context& context) {
   const uint32_t lanes = activeLanes(at, context);
   if (RaceDetector* races = context.block->races(); races && lanes) races->fence(context.warp->index(), lanes);
   return at + 1;
+}
+
+const Instruction* noteBarrier(const Instruction* at, Context& context) {
+  BarrierWatch* watch = context.block->barriers();
+  if (!watch) return at + 1;
+  uint32_t id[kWarpSize];
+  std::memcpy(id, slotOf(context, at->op[kBarrierOperand], 0, 4), sizeof(id));
+  const bool isOfBlock = at->op[kThreadsOperand] == kNoOperand;
+  watch->arrive(id[__builtin_ctz(context.mask)],
+                {context.warp->index(), context.mask, at, &context.warp->function(), isOfBlock});
+  return at + 1;
+}
+
+const Instruction* checkMembers(const Instruction* at, Context& context) {
+  if (!context.block->barriers()) return at + 1;
+  uint32_t members[kWarpSize];
+  std::memcpy(members, slotOf(context, at->op[kMembersOperand], 0, 4), sizeof(members));
+  Block& block = *context.block;
+  forLanes(context.mask, [&](uint32_t l) {
+    if (members[l] >> l & 1) return;
+    const AccessPlace place = placeIn(block, context.warp->index() * kWarpSize + l, at, context.warp->function());
+    block.grid().launch.inspector->found(findingIn(block, Finding::Kind::kNotAMember, place));
+  });
+  return at + 1;
+}
+
+void reportBarrier(Block& block, const BarrierWatch::Outcome& outcome) {
+  if (outcome.divergence) {
+    Finding finding = findingIn(block, Finding::Kind::kDivergentBarrier, placeOf(block, outcome.divergence->second));
+    finding.other = placeOf(block, outcome.divergence->first);
+    block.grid().launch.inspector->found(finding);
+  }
+  if (outcome.missed) {
+    Finding finding = findingIn(block, Finding::Kind::kMissedBarrier, placeOf(block, *outcome.missed));
+    finding.threads = block.endedThreads();
+    block.grid().launch.inspector->found(finding);
+  }
 }
 
 }  // namespace millpond::softgpu::ptx

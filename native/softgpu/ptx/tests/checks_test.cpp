@@ -3,6 +3,7 @@
 #include <set>
 
 #include "softgpu/ptx/tests/fixture.h"
+#include "softgpu/ptx/written_bytes.h"
 
 namespace millpond::softgpu::ptx::testing {
 namespace {
@@ -32,7 +33,7 @@ class Recorder final : public Inspector {
   Range find(uint64_t address) const override {
     const MemoryMap::Range range = memory_.find(address);
     // The last bytes of an allocation that ends within a piece of 32 bytes are the device's, not the program's.
-    return {range.begin, range.end - slack, range.writable};
+    return {range.begin, range.end - slack, range.writable, written};
   }
   void found(const Finding& f) override {
     std::lock_guard lock(mutex_);
@@ -42,6 +43,7 @@ class Recorder final : public Inspector {
   }
   std::vector<Found> all;
   uint64_t slack = 0;
+  WrittenBytes* written = nullptr;  // of any memory
 
  private:
   const TestMemory& memory_;
@@ -51,7 +53,7 @@ class Recorder final : public Inspector {
 /// A program under checks.
 class Checked {
  public:
-  explicit Checked(const std::string& text, Checks checks = {true, true}) : recorder(memory) {
+  explicit Checked(const std::string& text, Checks checks = {.memory = true, .races = true}) : recorder(memory) {
     Compiled compiled = compile(text, checks);
     if (!compiled) ::millpond::testing::fail(__FILE__, __LINE__, compiled.error.message);
     auto module = Module::create(compiled.program, memory);
@@ -249,9 +251,68 @@ TEST("a fence, an atomic and a fence order what is around them") {
   CHECK(!racesOf(message("membar.cta;\n", "")).empty());
 }
 
+TEST("reads of what nothing has written are found, byte by byte") {
+  const auto of = [](const std::string& body) {
+    Checked checked(kernelAround("mul.wide.u32 %rd1, %tid0, 4;\nadd.u64 %rd2, %out, %rd1;\n" + body),
+                    {.memory = false, .races = false, .initialisation = true, .barriers = false});
+    WrittenBytes written(128);
+    checked.recorder.written = &written;
+    Array<uint32_t> out(checked.memory, 32);
+    CHECK(checked.run({1, 1, 1}, {8, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status == LaunchResult::Status::kDone);
+    std::vector<uint64_t> offsets;
+    for (const Found& found : checked.recorder.all) {
+      CHECK(found.kind == Finding::Kind::kUninitialised);
+      offsets.push_back(found.address - out.address());
+    }
+    return offsets;
+  };
+  CHECK_EQ(of("ld.global.u32 %r1, [%rd2];\n").size(), size_t{8});
+  CHECK(of("st.global.u32 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").empty());
+  // Half of a word.
+  CHECK_EQ(of("st.global.u16 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").at(1), uint64_t{6});
+  CHECK(of("st.global.u16 [%rd2], 1;\nld.global.u16 %r1, [%rd2];\n").empty());
+  // An atomic reads, and writes; a write that its guard forbids is none.
+  CHECK_EQ(of("red.global.add.u32 [%out], 1;\n").size(), size_t{1});
+  CHECK_EQ(of("setp.lt.u32 %p1, %tid0, 4;\n@%p1 st.global.u32 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").size(), size_t{4});
+}
+
+/// Kinds of the findings of a kernel whose barriers are checked.
+std::vector<Finding::Kind> barriersOf(const std::string& body, uint32_t threads = 64) {
+  Checked checked(kernelAround(body), {.memory = false, .races = false, .initialisation = false, .barriers = true});
+  Array<uint32_t> out(checked.memory, 4);
+  CHECK(checked.run({1, 1, 1}, {threads, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status == LaunchResult::Status::kDone);
+  std::vector<Finding::Kind> kinds;
+  for (const Found& found : checked.recorder.all) kinds.push_back(found.kind);
+  return kinds;
+}
+
+TEST("threads have to come to a barrier of the block at one place, and all of them") {
+  using Kinds = std::vector<Finding::Kind>;
+  const auto branches = [](const std::string& condition, const std::string& one, const std::string& other) {
+    return "setp.lt.u32 %p1, %tid0, " + condition + ";\n@%p1 bra ONE;\n" + other + "bra END;\nONE:\n" + one + "END:\n";
+  };
+  CHECK(barriersOf("bar.sync 0;\nbar.sync 0;\n").empty());
+  // Within a warp, and between warps.
+  CHECK(barriersOf(branches("16", "bar.sync 0;\n", "bar.sync 0;\n"), 32) == Kinds{Finding::Kind::kDivergentBarrier});
+  CHECK(barriersOf(branches("32", "bar.sync 0;\n", "bar.sync 0;\n")) == Kinds{Finding::Kind::kDivergentBarrier});
+  CHECK(barriersOf(branches("32", "bar.sync 0;\n", "")) == Kinds{Finding::Kind::kMissedBarrier});
+  // A barrier with a count may be several places, one for each warp.
+  CHECK(barriersOf(branches("32", "bar.sync 1, 64;\n", "bar.arrive 1, 64;\n")).empty());
+  CHECK(barriersOf(branches("16", "bar.sync 1, 64;\n", "bar.sync 1, 64;\n")).size() == 1);
+  // One that is not aligned promises nothing.
+  CHECK(barriersOf(branches("16", "barrier.sync 0;\n", "barrier.sync 0;\n")).empty());
+}
+
+TEST("a thread that synchronises its warp has to be among those that it names") {
+  CHECK(barriersOf("bar.warp.sync 0xffffffff;\n").empty());
+  const auto kinds = barriersOf("setp.lt.u32 %p1, %tid0, 4;\n@%p1 bar.warp.sync 3;\n", 32);
+  CHECK_EQ(kinds.size(), size_t{2});
+  CHECK(kinds.at(0) == Finding::Kind::kNotAMember);
+}
+
 TEST("without checks nothing is told") {
   Checked checked(kernelAround("mov.u32 %r1, area;\nst.shared.u32 [%r1], %tid0;\nst.global.u32 [%out+64], 1;\n", kShared),
-                  {false, false});
+                  Checks{});
   Array<uint32_t> out(checked.memory, 1);
   const LaunchResult result = checked.run({1, 1, 1}, {64, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);

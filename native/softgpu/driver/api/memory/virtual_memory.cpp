@@ -66,6 +66,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   return withDriver([&](Driver& driver) -> CUresult {
     if (!shareableHandle || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Sanitizer* const sanitizer = driver.sanitizer()) sanitizer->allocations().share();
     return driver.virtualMemory().share(handle, static_cast<int*>(shareableHandle));
   });
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/trace/stacks.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace millpond::client::trace {
+namespace {
+
+constexpr int kMostFrames = 64;
+constexpr size_t kMostStacks = 65536;
+
+/// Never taken down: programs call the driver in their last moments.
+struct Stacks {
+  std::mutex mutex;
+  std::map<std::vector<void*>, uint32_t> numbers;
+};
+Stacks& stacks() {
+  static Stacks& all = *new Stacks();
+  return all;
+}
+
+/// The file of a module and the distance by which it was moved; none where no module has the address.
+bool moduleOf(void* address, std::string& file, uintptr_t& moved, std::string& symbol) {
+  Dl_info info{};
+  link_map* map = nullptr;
+  if (::dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || !map) return false;
+  file = info.dli_fname ? info.dli_fname : "";
+  moved = map->l_addr;
+  symbol = info.dli_sname ? info.dli_sname : "";
+  if (map->l_name && *map->l_name) return true;
+  // The program itself is known by the name that started it, which may be relative.
+  std::array<char, PATH_MAX> path{};
+  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  if (length > 0) file.assign(path.data(), static_cast<size_t>(length));
+  return true;
+}
+
+void putQuoted(std::string& out, const std::string& text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) out += c;
+  }
+  out += '"';
+}
+
+std::string describe(uint32_t number, const std::vector<void*>& frames) {
+  std::array<char, 48> text;
+  std::snprintf(text.data(), text.size(), "# stack %d/%u", ::getpid(), number);
+  std::string out = text.data();
+  for (void* frame : frames) {
+    // The call instruction lies before the return address.
+    void* const at = static_cast<char*>(frame) - 1;
+    std::string file, symbol;
+    uintptr_t moved = 0;
+    out += ' ';
+    putQuoted(out, moduleOf(at, file, moved, symbol) ? file : "");
+    std::snprintf(text.data(), text.size(), "+0x%llx", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(at) - moved));
+    out += text.data();
+    if (symbol.empty()) continue;
+    out += ':';
+    putQuoted(out, symbol);
+  }
+  out += '\n';
+  return out;
+}
+
+/// Whether an address lies in this library.
+bool isOwn(void* address) {
+  Dl_info own{}, info{};
+  static int here;
+  return ::dladdr(&here, &own) != 0 && ::dladdr(address, &info) != 0 && own.dli_fbase == info.dli_fbase;
+}
+
+}  // namespace
+
+KnownStack currentStack() {
+  std::array<void*, kMostFrames> all;
+  const int count = ::backtrace(all.data(), kMostFrames);
+  int first = 0;
+  while (first < count && isOwn(all[static_cast<size_t>(first)])) ++first;
+  if (first == count) return {};
+  std::vector<void*> frames(all.begin() + first, all.begin() + count);
+  Stacks& known = stacks();
+  std::lock_guard lock(known.mutex);
+  const auto found = known.numbers.find(frames);
+  if (found != known.numbers.end()) return {found->second, ""};
+  if (known.numbers.size() == kMostStacks) return {};
+  const auto number = static_cast<uint32_t>(known.numbers.size()) + 1;
+  std::string line = describe(number, frames);
+  known.numbers.emplace(std::move(frames), number);
+  return {number, std::move(line)};
+}
+
+// In the child of a fork, where no other thread is: one of the parent's may have held the mutex.
+void forgetStacks() noexcept {
+  Stacks& known = stacks();
+  new (&known.mutex) std::mutex();
+  known.numbers.clear();
+}
+
+}  // namespace millpond::client::trace
