@@ -80,6 +80,7 @@ export const streams = {
   cuStreamBatchMemOp_v2: {
     style: "async",
     left: "books",
+    precondition: "words",
     consequence: "batchesWords",
     arguments: {
       stream,

@@ -66,6 +66,19 @@ CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
 
 CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes) {
   if (at % bytes != 0 || !call.remote().memory.find(at, bytes)) call.waitForResult();
+  return call.remote().mapped.reachAt(call, at);
+}
+
+CUresult words(Call& call, CUstream, unsigned count, const CUstreamBatchMemOpParams* operations, unsigned) {
+  return reachWords(call, {operations, operations ? count : 0});
+}
+
+CUresult reachWords(Call& call, std::span<const CUstreamBatchMemOpParams> operations) {
+  for (const CUstreamBatchMemOpParams& each : operations) {
+    // All operations but flushes and barriers begin with the address; the worker refuses unknown ones.
+    if (each.operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES || each.operation == CU_STREAM_MEM_OP_BARRIER) continue;
+    if (const CUresult r = call.remote().mapped.reachAt(call, each.waitValue.address); r != CUDA_SUCCESS) return r;
+  }
   return CUDA_SUCCESS;
 }
 

@@ -33,6 +33,9 @@ CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
 CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
+/// Lets the worker reach the program's memory in which operations of a batch have their words.
+CUresult reachWords(Call& call, std::span<const CUstreamBatchMemOpParams> operations);
+CUresult words(Call& call, CUstream, unsigned count, const CUstreamBatchMemOpParams* operations, unsigned);
 /// A fill without a stream is done when the call returns, if the program can read it without a copy.
 void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);

@@ -215,6 +215,8 @@ CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const 
 CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
   if (!Mirror::exists() || !call.remote().memory.hasLocal()) [[likely]]
     return CUDA_SUCCESS;
+  // A recorded kernel runs with the launches of its graph, which look for themselves.
+  if (!call.isDoneNow(stream)) return CUDA_SUCCESS;
   for (;;) {
     { const MirrorTurn turn(call.context(), stream); }
     std::vector<uint64_t> found = Mirror::instance().takeNamed();

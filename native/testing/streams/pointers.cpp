@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that find addresses of pinned and registered memory where no parameter says them: in device memory, in parameters
 // passed by value, and in memory of the program that leads further.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -221,6 +222,83 @@ TEST("a list of addresses in pinned memory, given as a parameter") {
   CHECK_EQ(sum(reinterpret_cast<CUdeviceptr>(list), 2), 10);
   OK(CU(cuMemFreeHost)(list));
   OK(CU(cuMemFreeHost)(words));
+}
+
+TEST("streams wait for words of memory whose address nothing has asked for, and write them") {
+  const auto at = [](int* word) { return reinterpret_cast<CUdeviceptr>(word); };
+  CUstream s = stream();
+  int* words = pinned(kPage);
+  OK(CU(cuStreamWaitValue32_v2)(s, at(words), 7, CU_STREAM_WAIT_VALUE_GEQ));
+  OK(CU(cuStreamWriteValue32_v2)(s, at(words + 1), 42, 0));
+  FAILS(CUDA_ERROR_NOT_READY, CU(cuStreamQuery)(s));
+  std::atomic_ref<int>(words[0]).store(9);
+  OK(CU(cuStreamSynchronize)(s));
+  CHECK_EQ(words[1], 42);
+
+  int* more = pinned(kPage);
+  CUstreamBatchMemOpParams both[2]{};
+  both[0].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, at(more), {5}, CU_STREAM_WAIT_VALUE_EQ, 0};
+  both[1].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, at(more + 9), {43}, 0, 0};
+  OK(CU(cuStreamBatchMemOp_v2)(s, 2, both, 0));
+  std::atomic_ref<int>(more[0]).store(5);
+  OK(CU(cuStreamSynchronize)(s));
+  CHECK_EQ(more[9], 43);
+
+  int* filled = pinned(kPage);
+  CUgraph graph = nullptr;
+  OK(CU(cuGraphCreate)(&graph, 0));
+  CUgraphNode fill = nullptr;
+  const CUDA_MEMSET_NODE_PARAMS sevens{at(filled), 0, 7, 4, 16, 1};
+  OK(CU(cuGraphAddMemsetNode)(&fill, graph, nullptr, 0, &sevens, context()));
+  CUgraphExec exec = nullptr;
+  OK(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  OK(CU(cuGraphLaunch)(exec, s));
+  OK(CU(cuStreamSynchronize)(s));
+  CHECK_EQ(filled[15], 7);
+  CHECK_EQ(filled[16], 0);
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuGraphDestroy)(graph));
+  OK(CU(cuStreamDestroy_v2)(s));
+  for (int* each : {words, more, filled}) OK(CU(cuMemFreeHost)(each));
+}
+
+TEST("a kernel is recorded while the program has written what kernels reach, and memory is there that none has reached") {
+  context();
+  std::vector<int*> registered(kPage);
+  int** list = registered.data();
+  OK(CU(cuMemHostRegister_v2)(list, kPage * sizeof(int*), 0));
+  int* words = pinned(kPage);
+  // An address before or behind it means the memory beside it, too.
+  int* between = pinned(kPage);
+  int* others = pinned(kPage);
+  list[0] = words;
+  words[0] = 1;
+  CHECK_EQ(sum(reinterpret_cast<CUdeviceptr>(list), 1), 1);
+  CUstream s = stream();
+  CUdeviceptr first = reinterpret_cast<CUdeviceptr>(list), out = allocate(sizeof(int));
+  unsigned count = 2;
+  void* arguments[] = {&first, &count, &out};
+  const CUfunction summing = function("sum");
+  others[3] = 20;
+  list[1] = others + 3;
+  CUgraph graph = nullptr;
+  OK(CU(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(CU(cuLaunchKernel)(summing, 1, 1, 1, 1, 1, 1, 0, s, arguments, nullptr));
+  OK(CU(cuStreamEndCapture)(s, &graph));
+  CUgraphExec exec = nullptr;
+  OK(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  for (int round = 0; round < 3; ++round) {
+    words[0] = round;
+    OK(CU(cuGraphLaunch)(exec, s));
+    OK(CU(cuStreamSynchronize)(s));
+    CHECK_EQ(read(out, 1)[0], 20 + round);
+  }
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuGraphDestroy)(graph));
+  OK(CU(cuStreamDestroy_v2)(s));
+  OK(CU(cuMemFree_v2)(out));
+  OK(CU(cuMemHostUnregister)(list));
+  for (int* each : {words, between, others}) OK(CU(cuMemFreeHost)(each));
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

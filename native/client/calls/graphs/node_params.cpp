@@ -2,6 +2,7 @@
 #include "client/calls/graphs/node_params.h"
 
 #include "client/call/launch_parameters.h"
+#include "client/call/preconditions.h"
 #include "client/calls/graphs/graph_call.h"
 #include "client/gen/api.h"
 
@@ -76,7 +77,7 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
 CUresult packFill(Call& call, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, PackedNode& out) {
   if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
   out.record.fill = params;
-  return CUDA_SUCCESS;
+  return call.remote().mapped.reachAt(call, params.dst);
 }
 
 CUresult packEvent(Call& call, CUevent event, PackedNode& out) {
@@ -123,7 +124,7 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
       if (params.memOp.count && !params.memOp.paramArray) return CUDA_ERROR_INVALID_VALUE;
       out.record.operationFlags = params.memOp.flags;
       out.follow(params.memOp.paramArray, params.memOp.count);
-      return CUDA_SUCCESS;
+      return precondition::reachWords(call, {params.memOp.paramArray, params.memOp.count});
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       if (const CUresult r = useContext(call, params.conditional.ctx); r != CUDA_SUCCESS) return r;
       out.record.conditional = {params.conditional.handle, static_cast<uint32_t>(params.conditional.type),
