@@ -268,6 +268,48 @@ TEST("graphs in graphs, clones, and what they bring along") {
   OK(CU(cuMemFree_v2)(memory));
 }
 
+TEST("a graph that is moved into another one belongs to it") {
+  context();
+  const CUdeviceptr memory = allocate(kBytes);
+  std::vector<int> to(kCount);
+  static std::atomic<int> calls;
+  calls = 0;
+  CUgraph inner = graph();
+  FillNode fill(memory, 13);
+  CUgraphNode first = fill.add(inner), out = nullptr, host = nullptr;
+  const auto back = copy(CU_MEMORYTYPE_DEVICE, memory, CU_MEMORYTYPE_HOST, address(to.data()), kBytes);
+  OK(CU(cuGraphAddMemcpyNode)(&out, inner, &first, 1, &back, context()));
+  CUgraph middle = graph(), outer = graph();
+  CUgraphNodeParams child{};
+  child.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  child.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  child.graph.graph = inner;
+  CUgraphNode node = nullptr, top = nullptr;
+  OK(CU(cuGraphAddNode_v2)(&node, middle, nullptr, nullptr, 0, &child));
+  // It is moved once, and never into itself.
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode_v2)(&top, outer, nullptr, nullptr, 0, &child));
+  child.graph.graph = middle;
+  OK(CU(cuGraphAddNode_v2)(&top, outer, nullptr, nullptr, 0, &child));
+  CUgraph embedded = nullptr;
+  OK(CU(cuGraphChildGraphNodeGetGraph)(top, &embedded));
+  CHECK(embedded == middle);
+  OK(CU(cuGraphChildGraphNodeGetGraph)(node, &embedded));
+  CHECK(embedded == inner);
+  const CUDA_HOST_NODE_PARAMS function{[](void* at) { calls += *static_cast<int*>(at); }, to.data()};
+  OK(CU(cuGraphAddHostNode)(&host, outer, &top, 1, &function));
+  CUgraphExec exec = instantiate(outer);
+  launch(exec);
+  // The parameters of a node in it can be changed as before.
+  fill.value = 100;
+  OK(CU(cuGraphExecKernelNodeSetParams_v2)(exec, first, &fill.params));
+  launch(exec);
+  CHECK_EQ(to[kCount - 1], 100);
+  CHECK_EQ(calls.load(), 113);
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuGraphDestroy)(outer));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
 TEST("events are recorded and waited for by graphs") {
   context();
   const CUdeviceptr memory = allocate(kBytes);

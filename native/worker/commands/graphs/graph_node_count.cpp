@@ -65,6 +65,10 @@ void GraphNodeCount::give(uint64_t owner) {
 
 void GraphNodeCount::drop() { give(kNodesInTheMaking); }
 
+void GraphNodeCount::move(uint64_t from, uint64_t to) {
+  if (const auto moved = nodes_.extract(from)) nodes_[to] += moved.mapped();
+}
+
 bool GraphNodeCount::admitCaptured(cmd::Op op, std::span<const std::byte> body) {
   if (!becomesNode(op)) return true;
   uint64_t nodes = 1;

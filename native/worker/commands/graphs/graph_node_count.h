@@ -26,6 +26,9 @@ class GraphNodeCount {
   /// That graph is gone.
   void give(uint64_t owner);
 
+  /// Attributes the nodes of one graph to another.
+  void move(uint64_t from, uint64_t to);
+
   /// Counts the nodes that a command adds to the open captures, as far as they are known; `body`: of the command. False where
   /// the claim would have too many.
   bool admitCaptured(cmd::Op op, std::span<const std::byte> body);

@@ -10,6 +10,11 @@ namespace {
 
 constexpr uint32_t kMaxAccess = 64;
 
+/// Whether the node takes a graph over, instead of having a clone of it.
+bool movesGraph(const CUgraphNodeParams& node) {
+  return node.type == CU_GRAPH_NODE_TYPE_GRAPH && node.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+}
+
 }  // namespace
 
 CUresult Executor::readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out) {
@@ -97,11 +102,19 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH: {
       const GraphTable::Graph* child = graphs_.graph(record.child.graph);
-      // A graph that is moved would have to leave this table's books as one that ends by itself.
       if (!child) return CUDA_ERROR_INVALID_VALUE;
-      if (record.child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_NOT_SUPPORTED;
+      switch (record.child.ownership) {
+        case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE:
+          break;
+        case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE:
+          // One that is part of another graph cannot be moved out of it.
+          if (child->root != record.child.graph) return CUDA_ERROR_INVALID_VALUE;
+          break;
+        default:
+          return CUDA_ERROR_INVALID_VALUE;
+      }
       out.params.graph.graph = child->handle;
-      out.params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+      out.params.graph.ownership = static_cast<CUgraphChildGraphNodeOwnership>(record.child.ownership);
       return CUDA_SUCCESS;
     }
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -168,8 +181,11 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   if (CUresult rc = readNode(record, node)) return rc;
   uint64_t childNumber = 0;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) childNumber = graphs_.numberOf(node.params.graph.graph);
-  // A child is cloned, with all that is in it.
-  if (!nodeCount_.take(1 + (childNumber ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool isMoved = movesGraph(node.params);
+  // A graph does not become part of itself.
+  if (isMoved && graph->root == childNumber) return CUDA_ERROR_INVALID_VALUE;
+  // A clone has all that is in the child; a graph that is moved has been counted.
+  if (!nodeCount_.take(1 + (childNumber && !isMoved ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode made = nullptr;
   if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(), edges.empty() ? nullptr : edges.data(),
                                               after.size(), &node.params)) {
@@ -186,7 +202,10 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   adoptAllocation(answer.node, node);
   std::vector<uint64_t> bodies;
   if (node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) answer.value = node.params.alloc.dptr;
-  if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+  if (isMoved) {
+    nodeCount_.move(childNumber, graph->root);
+    graphs_.move(childNumber, answer.node);
+  } else if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph clone = nullptr;
     if (driver_.cuGraphChildGraphNodeGetGraph(made, &clone) == CUDA_SUCCESS) {
       adoptChild(answer.node, clone);
@@ -211,6 +230,8 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   const std::vector<std::byte> record(command.tail[0].begin(), command.tail[0].end());
   NodeParams node;
   if (CUresult rc = readNode(record, node)) return rc;
+  // The graph that is there would have to end, and executable graphs refer to it.
+  if (movesGraph(node.params)) return CUDA_ERROR_NOT_SUPPORTED;
   const CUgraphNode handle = graphs_.node(in.node)->handle;
   const CUresult rc = in.exec ? driver_.cuGraphExecNodeSetParams(exec->second.handle, handle, &node.params)
                               : driver_.cuGraphNodeSetParams(handle, &node.params);

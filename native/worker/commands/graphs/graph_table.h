@@ -92,6 +92,15 @@ class GraphTable {
     const Node& entry = nodes_.at(node);
     graphs_.at(entry.graph).special.insert(node);
   }
+  /// Makes a graph that ends by itself, with all graphs in it, part of a node of another one.
+  void move(uint64_t graph, uint64_t node) {
+    Node& owner = nodes_.at(node);
+    const uint64_t root = graphs_.at(owner.graph).root;
+    for (auto& [number, each] : graphs_)
+      if (each.root == graph) each.root = root;
+    owner.children.push_back(graph);
+    markSpecial(node);
+  }
   bool empty() const { return graphs_.empty(); }
   /// Forgets a graph, its nodes, and the graphs in them.
   void dropGraph(uint64_t number) {
