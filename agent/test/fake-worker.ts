@@ -48,6 +48,7 @@ const { values } = parseArgs({
     "image-cache": { type: "string", default: "" },
     peers: { type: "string", default: "" },
     gates: { type: "string", default: "" },
+    "gate-device": { type: "string", multiple: true },
     claims: { type: "string", default: "" },
     user: { type: "string" },
     "no-containment": { type: "boolean" },

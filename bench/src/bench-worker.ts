@@ -88,6 +88,7 @@ export class BenchWorker implements AsyncDisposable {
       reconnectGraceSeconds: 60,
       imageCachePath: directory,
       gatesPath: options.gatesPath ?? "",
+      gateDevices: [options.uuid],
       claimsPath: "",
       jitCachePath: await makeJitCache(),
     });

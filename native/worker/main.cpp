@@ -24,6 +24,18 @@ int fail(const millpond::Error& error, int status) {
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
+/// Opens the gates of the node's devices, as long as this process may.
+millpond::Result<millpond::worker::gate::Gates> openGates(const millpond::worker::Options& options) {
+  using namespace millpond;
+  worker::gate::Gates gates(options.gates);
+  std::vector<std::string> devices = options.gateDevices;
+  if (options.assignment)
+    for (const worker::DeviceShare& device : options.assignment->devices) devices.push_back(device.uuid);
+  for (const std::string& uuid : devices)
+    if (auto made = gates.prepare(uuid); !made) return made.error();
+  return gates;
+}
+
 /// Gives up what a worker does not need, before the driver is initialised. Logs what this host does not offer.
 millpond::Status giveUp(const millpond::worker::Options& options, const millpond::worker::DriverLibrary& library) {
   using namespace millpond;
@@ -32,8 +44,7 @@ millpond::Status giveUp(const millpond::worker::Options& options, const millpond
   worker::FileAccess files = worker::systemFiles(options.driver);
   for (const std::string& path : {options.controlPath, options.dataPath, options.peersPath})
     if (!path.empty()) files.write.push_back(folderOf(path));
-  for (const std::string& path : {options.gates, options.imageCache})
-    if (!path.empty()) files.write.push_back(path);
+  if (!options.imageCache.empty()) files.write.push_back(options.imageCache);
   if (!options.cupti.empty()) files.read.push_back(folderOf(options.cupti));
   if (!options.claims.empty()) files.unlisted.push_back(options.claims);
   if (options.assignment && !options.assignment->claimDirectory.empty())
@@ -61,6 +72,8 @@ int main(int argc, char** argv) {
   if (const char* cupti = std::getenv("MILLPOND_CUPTI")) options->cupti = cupti;
   auto library = worker::openDriver(options->driver);
   if (!library) return fail(library.error(), 1);
+  auto gates = openGates(*options);
+  if (!gates) return fail(gates.error(), 1);
   if (options->isContained)
     if (auto given = giveUp(*options, *library); !given) return fail(given.error(), 1);
   options->countsDriverMemory = !library->stateDirectory;
@@ -80,7 +93,7 @@ int main(int argc, char** argv) {
   const bool isContained = options->isContained;
   auto output = worker::DeviceOutput::capture();
   if (!output) return fail(output.error(), 1);
-  worker::Supervisor supervisor(driver, std::move(*options), *output);
+  worker::Supervisor supervisor(driver, std::move(*options), *output, std::move(*gates));
   if (auto ready = supervisor.prepare(); !ready) return fail(ready.error(), 1);
   if (isContained)
     if (auto sealed = worker::seal(); !sealed) return fail(sealed.error(), 1);

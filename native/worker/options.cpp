@@ -192,6 +192,10 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.imageCache = value;
     } else if (name == "--gates") {
       out.gates = value;
+    } else if (name == "--gate-device") {
+      // It becomes part of a path.
+      if (value.empty() || value.find('/') != std::string::npos) return Error{"--gate-device " + value + ": expected the UUID of a device"};
+      out.gateDevices.push_back(value);
     } else if (name == "--claims") {
       out.claims = value;
     } else if (name == "--image-cache-bytes") {

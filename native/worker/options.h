@@ -61,6 +61,7 @@ struct Options {
   std::string imageCache;
   std::string cupti;  ///< library; empty: where CUDA toolkits put it. From MILLPOND_CUPTI
   std::string gates;   ///< directory
+  std::vector<std::string> gateDevices;  ///< UUIDs of the devices whose gates a session may need
   std::string claims;  ///< directory of those that assignments name
   uint64_t imageCacheBytes = uint64_t{8} << 30;
   /// User and group id to go on as; only root can change.

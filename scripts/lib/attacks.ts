@@ -136,7 +136,12 @@ export const attacks: readonly Attack[] = [
     number: 10,
     name: "taken-over-worker",
     gain: "reach the agent's secrets, other workers or the network with code inside a worker",
-    native: [{ program: "worker_tests", file: "containment_test" }],
+    native: [
+      { program: "worker_tests", file: "containment_test" },
+      { program: "worker_tests", file: "hostile_table_test" },
+      { program: "worker_tests", file: "gate_lock_test" },
+      { program: "worker_tests", file: "peer_sharing_test", only: ["ask nothing"] },
+    ],
     scripts: [{ file: "containment.test.ts" }],
   },
   {

@@ -133,9 +133,13 @@ export class RunDirectory implements Disposable {
     return join(this.path, "claims", bootId());
   }
 
-  /** Directory of the gates by which the node's workers take turns on each device. A reboot makes them useless. */
+  /**
+   * Directory of the gates by which the node's workers take turns on each device; a reboot makes them useless. Workers open
+   * them before they give up the agent's rights to them. The number in the name is that of the files' layout: workers of an
+   * earlier release keep the files that they have mapped.
+   */
   get gatesPath(): string {
-    return join(this.path, "gates", bootId());
+    return join(this.path, "gates", gatesName());
   }
 
   private constructor(path: string, database: DatabaseSync) {
@@ -177,8 +181,8 @@ export class RunDirectory implements Disposable {
            CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
         ),
       );
-      prepareOfThisBoot(join(absolute, "gates"));
-      prepareOfThisBoot(join(absolute, "claims"));
+      prepareOfThisBoot(join(absolute, "gates"), gatesName());
+      prepareOfThisBoot(join(absolute, "claims"), bootId());
       return run;
     } catch (cause) {
       if (!(cause instanceof LockHeldError)) throw cause;
@@ -194,11 +198,7 @@ export class RunDirectory implements Disposable {
     this.#workerUser = user;
     // Without the right to list a folder, a process finds a claim's folder only if it knows the name, as the claim's
     // workers do.
-    for (const folder of [join(this.path, "gates"), join(this.path, "claims"), this.claimsPath])
-      chmodSync(folder, 0o711);
-    chownSync(this.gatesPath, user, user);
-    // Workers that an earlier agent started as another user may have left files here.
-    for (const name of readdirSync(this.gatesPath)) chownSync(join(this.gatesPath, name), user, user);
+    for (const folder of [join(this.path, "claims"), this.claimsPath]) chmodSync(folder, 0o711);
     this.#images.shareWith(user);
   }
 
@@ -407,11 +407,15 @@ export class RunDirectory implements Disposable {
 }
 
 /** Creates the folder of this boot of the machine, and removes those of other boots. */
-function prepareOfThisBoot(path: string): void {
-  makeFolders(join(path, bootId()), 0o700);
+function prepareOfThisBoot(path: string, kept: string): void {
+  makeFolders(join(path, kept), 0o700);
   for (const name of readdirSync(path)) {
-    if (name !== bootId()) rmSync(join(path, name), { recursive: true, force: true });
+    if (name !== kept) rmSync(join(path, name), { recursive: true, force: true });
   }
+}
+
+function gatesName(): string {
+  return `${bootId()}-3`;
 }
 
 /** Returns the node's key, which its first agent creates. */

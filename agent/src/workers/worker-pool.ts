@@ -302,6 +302,9 @@ export class WorkerPool {
       reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
       imageCachePath: this.#options.run.imageCachePath,
       gatesPath: this.#options.run.gatesPath,
+      gateDevices: this.#options.devices
+        .filter(({ driver }) => driver === device.driver)
+        .map(({ uuid }) => uuid),
       claimsPath: this.#options.run.claimsPath,
       jitCachePath: directory.jitCachePath,
       containment: this.#options.containment,

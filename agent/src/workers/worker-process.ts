@@ -292,6 +292,8 @@ export interface WorkerSpawn {
   readonly imageCachePath: string;
   /** Directory of the gates by which the node's workers take turns on each device; empty: there are none. */
   readonly gatesPath: string;
+  /** UUIDs of the devices whose gates it opens before it gives up its rights: those that a session of its may have. */
+  readonly gateDevices: readonly string[];
   /** Parent of the directories that assignments name as `claimDirectory`; empty: there are none. */
   readonly claimsPath: string;
   /** Directory of the code that its driver has compiled. */
@@ -331,6 +333,7 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         "--image-cache",
         options.imageCachePath,
         ...(options.gatesPath === "" ? [] : ["--gates", options.gatesPath]),
+        ...options.gateDevices.flatMap((uuid) => ["--gate-device", uuid]),
         ...(options.claimsPath === "" ? [] : ["--claims", options.claimsPath]),
         ...containmentArguments(options.containment),
       ],

@@ -14,11 +14,11 @@
 
 namespace millpond::worker {
 
-Result<void*> mapSharedFile(const std::string& path, const std::string& what, SharedFileHeader layout,
-                            const std::function<bool(void*)>& make) {
+Result<void*> mapSharedBytes(const std::string& path, const std::string& what, uint64_t bytes,
+                             const std::function<bool(void*)>& make) {
   const auto problem = [&](const char* how) { return Error{what + " " + path + " " + how + ": " + std::strerror(errno)}; };
   const auto map = [&](int file) {
-    void* place = ::mmap(nullptr, layout.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return place == MAP_FAILED ? nullptr : place;
   };
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -27,11 +27,10 @@ Result<void*> mapSharedFile(const std::string& path, const std::string& what, Sh
     std::string draft = path + ".XXXXXX";
     const UniqueFd made(::mkostemp(draft.data(), O_CLOEXEC));
     if (!made) return problem("cannot be made");
-    bool whole = ::ftruncate(made.get(), static_cast<off_t>(layout.bytes)) == 0;
+    bool whole = ::ftruncate(made.get(), static_cast<off_t>(bytes)) == 0;
     if (void* place = whole ? map(made.get()) : nullptr) {
       whole = make(place);
-      *static_cast<SharedFileHeader*>(place) = layout;
-      ::munmap(place, layout.bytes);
+      ::munmap(place, bytes);
     } else {
       whole = false;
     }
@@ -45,14 +44,24 @@ Result<void*> mapSharedFile(const std::string& path, const std::string& what, Sh
   if (!file) return problem("cannot be opened");
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return problem("cannot be looked at");
-  if (static_cast<uint64_t>(info.st_size) != layout.bytes)
-    return Error{what + " " + path + " has " + std::to_string(info.st_size) + " bytes, not " +
-                 std::to_string(layout.bytes) + ": it is another release's"};
+  if (static_cast<uint64_t>(info.st_size) != bytes)
+    return Error{what + " " + path + " has " + std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes) +
+                 ": it is another release's"};
   void* place = map(file.get());
   if (!place) return problem("cannot be mapped");
-  const auto& header = *static_cast<const SharedFileHeader*>(place);
+  return place;
+}
+
+Result<void*> mapSharedFile(const std::string& path, const std::string& what, SharedFileHeader layout,
+                            const std::function<bool(void*)>& make) {
+  auto place = mapSharedBytes(path, what, layout.bytes, [&](void* zeros) {
+    *static_cast<SharedFileHeader*>(zeros) = layout;
+    return make(zeros);
+  });
+  if (!place) return place;
+  const auto& header = *static_cast<const SharedFileHeader*>(*place);
   if (header.magic == layout.magic && header.bytes == layout.bytes) return place;
-  ::munmap(place, layout.bytes);
+  ::munmap(*place, layout.bytes);
   return Error{what + " " + path + " is of another release"};
 }
 

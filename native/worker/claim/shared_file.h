@@ -24,6 +24,10 @@ struct SharedFileHeader {
 Result<void*> mapSharedFile(const std::string& path, const std::string& what, SharedFileHeader layout,
                             const std::function<bool(void*)>& make);
 
+/// The same of a file of so many bytes that has no header, because its users are not trusted to leave one alone.
+Result<void*> mapSharedBytes(const std::string& path, const std::string& what, uint64_t bytes,
+                             const std::function<bool(void*)>& make);
+
 /// Makes a mutex between processes that outlives whoever holds it. False where the system cannot.
 bool makeRobustMutex(pthread_mutex_t& mutex);
 

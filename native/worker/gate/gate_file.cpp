@@ -3,85 +3,106 @@
 
 #include <sys/mman.h>
 
-#include <atomic>
 #include <new>
 
+#include "base/log.h"
 #include "worker/claim/shared_file.h"
 
 namespace millpond::worker::gate {
 namespace {
 
-/// "gate", and the layout of what follows.
-constexpr uint64_t kMagic = 0x6761746500000002;
+std::atomic_ref<uint32_t> atomic(const uint32_t& word) { return std::atomic_ref(const_cast<uint32_t&>(word)); }
 
 }  // namespace
 
+/// All zeros but for the table, when it is new.
 struct GateFile::Content {
-  SharedFileHeader header;
-  pthread_mutex_t mutex;         ///< of the table
-  pthread_mutex_t lives[kSeats];  ///< held by whoever sits there
+  std::atomic<uint32_t> lock;
+  uint32_t owners[kSeats];  ///< by which their lock knows those who sit there
   Table table;
 };
 
-Result<std::unique_ptr<GateFile>> GateFile::open(const std::string& path) {
-  auto place = mapSharedFile(path, "the gate", {kMagic, sizeof(Content)}, [](void* zeros) {
-    auto* content = static_cast<Content*>(zeros);
-    new (&content->table) Table;
-    bool made = makeRobustMutex(content->mutex);
-    for (pthread_mutex_t& life : content->lives) made = made && makeRobustMutex(life);
-    return made;
+Result<std::unique_ptr<GateFile>> GateFile::open(const std::string& path, int64_t patienceNs) {
+  auto lock = GateLock::open(path + ".lock", patienceNs);
+  if (!lock) return lock.error();
+  // Nothing in it says what it is: any of the workers could change that, and keep all others out. The size has to do.
+  auto place = mapSharedBytes(path, "the gate", sizeof(Content), [](void* zeros) {
+    new (&static_cast<Content*>(zeros)->table) Table;
+    return true;
   });
   if (!place) return place.error();
-  return std::unique_ptr<GateFile>(new GateFile(static_cast<Content*>(*place)));
+  return std::unique_ptr<GateFile>(new GateFile(static_cast<Content*>(*place), std::move(*lock)));
 }
 
 GateFile::~GateFile() { ::munmap(content_, sizeof(Content)); }
 
-// Each number in the table is good by itself, so what a dead worker had half done is at most some time not charged.
-void GateFile::lock() { lockRobust(content_->mutex); }
+Table& GateFile::table() { return own_ ? *own_ : content_->table; }
+const Table& GateFile::table() const { return own_ ? *own_ : content_->table; }
 
-GateFile::Locked::Locked(GateFile& file) : turns(file.content_->table), file_(file) { file_.lock(); }
-GateFile::Locked::~Locked() { ::pthread_mutex_unlock(&file_.content_->mutex); }
+// Each number in the table is good by itself, so what a dead worker had half done is at most some time not charged.
+Table& GateFile::lock() {
+  isLocked_ = !own_ && lock_.lock(content_->lock);
+  if (!isLocked_ && !own_) leaveTable();
+  return table();
+}
+
+void GateFile::unlock() {
+  if (isLocked_) lock_.unlock(content_->lock);
+  isLocked_ = false;
+}
+
+/// The seats and shares are as this process knows them, not as the table has them by now.
+void GateFile::leaveTable() {
+  log(LogLevel::Error,
+      "a process that uses the same device does not let go of its time slices: this session goes on without them, within its share");
+  own_ = std::make_unique<Table>();
+  for (const auto& [seat, held] : held_) Turns(*own_).sitAt(seat, held.claim, held.share, 0);
+}
+
+GateFile::Locked::Locked(GateFile& file) : turns(file.lock()), file_(file) {}
+GateFile::Locked::~Locked() { file_.unlock(); }
 
 std::optional<uint32_t> GateFile::sit(uint64_t claim, Share share, int64_t now) {
-  const Locked locked(*this);
-  sweepLocked(now);
-  auto turns = Turns(content_->table);
-  const auto seat = turns.sit(claim, share, now);
-  if (!seat) return std::nullopt;
-  if (tryLockRobust(content_->lives[*seat])) return seat;
-  // Somebody holds it who does not sit there: not a worker of ours.
-  turns.leave(*seat, now);
-  return std::nullopt;
+  Locked locked(*this);
+  if (!own_) sweepLocked(now);
+  const auto seat = locked.turns.sit(claim, share, now);
+  if (!seat) return seat;
+  held_[*seat] = {claim, share};
+  if (!own_) atomic(content_->owners[*seat]).store(lock_.id(), std::memory_order_relaxed);
+  return seat;
+}
+
+void GateFile::setShare(uint32_t seat, Share share, int64_t now) {
+  Locked locked(*this);
+  held_[seat].share = share;
+  locked.turns.setShare(seat, share, now);
 }
 
 void GateFile::leave(uint32_t seat, int64_t now) {
-  const Locked locked(*this);
-  Turns(content_->table).leave(seat, now);
-  ::pthread_mutex_unlock(&content_->lives[seat]);
+  Locked locked(*this);
+  held_.erase(seat);
+  locked.turns.leave(seat, now);
+  if (!own_) atomic(content_->owners[seat]).store(0, std::memory_order_relaxed);
 }
 
 void GateFile::sweep(int64_t now) {
   const Locked locked(*this);
-  sweepLocked(now);
+  if (!own_) sweepLocked(now);
 }
 
 void GateFile::sweepLocked(int64_t now) {
   for (uint32_t seat = 0; seat < kSeats; ++seat) {
     if (content_->table.seats[seat].state == Seat::State::kFree) continue;
-    if (!tryLockRobust(content_->lives[seat])) continue;
-    Turns(content_->table).leave(seat, now);
-    ::pthread_mutex_unlock(&content_->lives[seat]);
+    if (!lock_.isAlive(atomic(content_->owners[seat]).load(std::memory_order_relaxed))) Turns(content_->table).leave(seat, now);
   }
 }
 
 bool GateFile::mayGoOn(uint32_t seat) const {
-  Table& table = content_->table;
-  return std::atomic_ref(table.holder).load(std::memory_order_relaxed) == seat &&
-         std::atomic_ref(table.seats[seat].mustYield).load(std::memory_order_relaxed) == 0;
+  return atomic(table().holder).load(std::memory_order_relaxed) == seat &&
+         atomic(table().seats[seat % kSeats].mustYield).load(std::memory_order_relaxed) == 0;
 }
 
-uint32_t GateFile::taken() const { return std::atomic_ref(content_->table.taken).load(std::memory_order_relaxed); }
-uint32_t GateFile::claims() const { return std::atomic_ref(content_->table.claims).load(std::memory_order_relaxed); }
+uint32_t GateFile::taken() const { return atomic(table().taken).load(std::memory_order_relaxed); }
+uint32_t GateFile::claims() const { return atomic(table().claims).load(std::memory_order_relaxed); }
 
 }  // namespace millpond::worker::gate

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of one GPU in a file that all of its workers map. Whoever dies leaves nothing locked: the kernel marks what
-// a dead thread held, and the next one to come tidies up.
+// The table of one GPU in a file that all of its workers map. A worker that dies leaves nothing locked: the next one that
+// comes takes over its lock and empties its seats. A worker that was taken over can write anything into the table. The others
+// read it with that in mind (turns.h), and where they cannot lock it they leave it: each goes on with a table of its own, in
+// which its share is kept as if it were alone.
 #pragma once
 
-#include <pthread.h>
-
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "worker/gate/gate_lock.h"
 #include "worker/gate/turns.h"
 
 namespace millpond::worker::gate {
 
 class GateFile {
  public:
-  /// Makes the file where it is missing.
-  static Result<std::unique_ptr<GateFile>> open(const std::string& path);
-  /// Whoever sat down through it and lives has left.
+  /// Makes the file where it is missing, and one for the lock beside it. What sits through it counts as there until it is
+  /// closed, or the process ends.
+  static Result<std::unique_ptr<GateFile>> open(const std::string& path, int64_t patienceNs = GateLock::kPatienceNs);
   ~GateFile();
   GateFile(const GateFile&) = delete;
   GateFile& operator=(const GateFile&) = delete;
@@ -36,12 +40,12 @@ class GateFile {
     GateFile& file_;
   };
 
-  /// Takes a seat of that claim for the calling thread: when that ends, in whatever way, others find it empty. None where
-  /// all are taken.
+  /// Takes a seat of that claim. None where all are taken.
   std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
-  /// By the thread that sat down.
   void leave(uint32_t seat, int64_t now);
-  /// Empties the seats of the dead.
+  /// Of the claim that sits there.
+  void setShare(uint32_t seat, Share share, int64_t now);
+  /// Empties the seats of processes that have ended.
   void sweep(int64_t now);
 
   /// Without the lock: whether that session has the turn and nobody presses it.
@@ -49,14 +53,28 @@ class GateFile {
   /// Seats, and claims that have some. Without the lock.
   uint32_t taken() const;
   uint32_t claims() const;
+  /// Whether the table was left, because it could not be locked.
+  bool isAlone() const { return own_ != nullptr; }
 
  private:
   struct Content;
-  explicit GateFile(Content* content) : content_(content) {}
-  void lock();
+  GateFile(Content* content, GateLock lock) : content_(content), lock_(std::move(lock)) {}
+  Table& lock();
+  void unlock();
+  Table& table();
+  const Table& table() const;
+  void leaveTable();
   void sweepLocked(int64_t now);
 
   Content* content_;
+  GateLock lock_;
+  bool isLocked_ = false;
+  struct Held {
+    uint64_t claim = 0;
+    Share share;
+  };
+  std::map<uint32_t, Held> held_;  ///< by seat
+  std::unique_ptr<Table> own_;  ///< null: the one of all
 };
 
 }  // namespace millpond::worker::gate

@@ -11,15 +11,13 @@ constexpr int64_t kAskNs = 10'000;
 
 }  // namespace
 
-Result<std::unique_ptr<SessionGate>> SessionGate::open(const std::string& path, uint64_t claim, Share share, int64_t now) {
-  auto file = GateFile::open(path);
-  if (!file) return file.error();
-  const auto seat = (*file)->sit(claim, share, now);
+Result<std::unique_ptr<SessionGate>> SessionGate::open(std::unique_ptr<GateFile> file, uint64_t claim, Share share, int64_t now) {
+  const auto seat = file->sit(claim, share, now);
   if (!seat)
-    return Error{"the gate " + path + " has no seat left: " + std::to_string((*file)->taken()) + " sessions of " +
-                 std::to_string((*file)->claims()) + " claims use the device; there is room for " + std::to_string(kSeats) +
-                 " of " + std::to_string(kAccounts)};
-  return std::unique_ptr<SessionGate>(new SessionGate(std::move(*file), *seat, share));
+    return Error{"the gate of the device has no seat left: " + std::to_string(file->taken()) + " sessions of " +
+                 std::to_string(file->claims()) + " claims use it; there is room for " + std::to_string(kSeats) + " of " +
+                 std::to_string(kAccounts)};
+  return std::unique_ptr<SessionGate>(new SessionGate(std::move(file), *seat, share));
 }
 
 SessionGate::~SessionGate() { file_->leave(seat_, lastNow_); }
@@ -32,9 +30,10 @@ int64_t SessionGate::flightLimit() const {
 
 void SessionGate::look(int64_t now, bool hasWork) {
   lastNow_ = now;
+  if (file_->isAlone() != isAlone_) startAlone(now);
   if (const uint64_t wanted = wanted_.load(std::memory_order_relaxed); wanted != pack(share_)) {
     share_ = unpack(wanted);
-    GateFile::Locked(*file_).turns.setShare(seat_, share_, now);
+    file_->setShare(seat_, share_, now);
     dropTurn();
   }
   isOn_ = share_.isCapped() || file_->claims() > 1;
@@ -47,6 +46,16 @@ void SessionGate::look(int64_t now, bool hasWork) {
   GateFile::Locked(*file_).turns.pass(seat_, now);
   dropTurn();
   isWaiting_ = false;
+}
+
+/// What is in flight is measured against the clock of the table that holds from here on.
+void SessionGate::startAlone(int64_t now) {
+  isAlone_ = true;
+  dropTurn();
+  isWaiting_ = false;
+  GateFile::Locked locked(*file_);
+  sharedUsed_ = openFrom_ = locked.turns.sharedTime(now);
+  for (Flight& flight : flights_) flight.sharedFrom = sharedUsed_;
 }
 
 void SessionGate::dropTurn() {
@@ -119,6 +128,7 @@ void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
   if (openNs_ == 0) {
     GateFile::Locked locked(*file_);
     openFrom_ = locked.turns.sharedTime(now);
+    openedAt_ = now;
     if (flights_.empty()) locked.turns.takeOff(seat_, now);
   }
   openNs_ += ns;
@@ -128,7 +138,7 @@ void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
 
 uint64_t SessionGate::close(int64_t now) {
   const int64_t before = flights_.empty() ? now : std::max(now, flights_.back().dueAt);
-  flights_.push_back({++lastBatch_, openNs_, openFrom_, before + 2 * openNs_ + kOverdueNs});
+  flights_.push_back({++lastBatch_, openNs_, openFrom_, openedAt_, before + 2 * openNs_ + kOverdueNs});
   openNs_ = 0;
   return lastBatch_;
 }
@@ -138,7 +148,7 @@ void SessionGate::abandon(uint64_t batch, int64_t now) {
   if (flight == flights_.end()) return;
   GateFile::Locked locked(*file_);
   const int64_t shared = locked.turns.sharedTime(now);
-  const int64_t used = std::max<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0);
+  const int64_t used = std::clamp<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0, std::max<int64_t>(now - flight->openedAt, 0));
   sharedUsed_ = std::max(sharedUsed_, shared);
   locked.turns.charge(seat_, used, now);
   usedNs_ += used;
@@ -152,7 +162,7 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   const int64_t shared = locked.turns.sharedTime(now);
   // Beside others in flight the GPU's clock runs on while they have their slices.
   sharedUsed_ = std::max(sharedUsed_, flight->sharedFrom);
-  const int64_t most = std::max<int64_t>(shared - sharedUsed_, 0);
+  const int64_t most = std::clamp<int64_t>(shared - sharedUsed_, 0, std::max<int64_t>(now - flight->openedAt, 0));
   const int64_t used = std::min(measuredNs.value_or(most), most);
   sharedUsed_ += used;
   // A turn is not used up by what was only thought to take so long.

@@ -26,10 +26,8 @@ inline constexpr int64_t kOverdueNs = 2'000'000;
 
 class SessionGate {
  public:
-  /// `path`: of the GPU's gate. `claim`: the same for all sessions that have the share together; not 0, and its upper half is
-  /// the tenant's (`tenantOf`). To be destroyed by
-  /// the thread that calls this.
-  static Result<std::unique_ptr<SessionGate>> open(const std::string& path, uint64_t claim, Share share, int64_t now);
+  /// `claim`: the same for all sessions that have the share together; not 0, and its upper half is the tenant's (`tenantOf`).
+  static Result<std::unique_ptr<SessionGate>> open(std::unique_ptr<GateFile> file, uint64_t claim, Share share, int64_t now);
   ~SessionGate();
   SessionGate(const SessionGate&) = delete;
   SessionGate& operator=(const SessionGate&) = delete;
@@ -75,6 +73,7 @@ class SessionGate {
     uint64_t number;
     int64_t expectedNs;
     int64_t sharedFrom;  ///< what it has used is at most what the shared time grows by from here
+    int64_t openedAt;    ///< and no more than the time that has passed since
     int64_t dueAt;
     bool isOverdue = false;
   };
@@ -93,10 +92,12 @@ class SessionGate {
   bool ask(int64_t now);
   void finish(int64_t now);
   void dropTurn();
+  void startAlone(int64_t now);
   void markOverdue(int64_t now);
 
   std::unique_ptr<GateFile> file_;
   const uint32_t seat_;
+  bool isAlone_ = false;  ///< the file's table was left
   Share share_;
   std::atomic<uint64_t> wanted_;
   bool isOn_ = false;
@@ -109,6 +110,7 @@ class SessionGate {
   int64_t flightNs_ = 0;  ///< expected of what is in flight and not overdue, with the open batch
   int64_t openNs_ = 0;
   int64_t openFrom_ = 0;  ///< shared time at the begin of the open batch
+  int64_t openedAt_ = 0;
   int64_t askAgainAt_ = 0;
   int64_t emptySince_ = 0;
   int64_t sharedUsed_ = 0;  ///< how far the shared time was used up by what has landed

@@ -58,11 +58,11 @@ struct Tenant {
 class Gpu {
  public:
   Gpu() : path_((std::filesystem::temp_directory_path() / ("millpond-gate-" + std::to_string(::getpid()))).string()) {
-    ::unlink(path_.c_str());
+    remove();
   }
   ~Gpu() {
     tenants_.clear();
-    ::unlink(path_.c_str());
+    remove();
   }
 
   /// `claim`: whose session it is; 0: it is a claim of its own.
@@ -82,8 +82,13 @@ class Gpu {
   int64_t busyNs() const { return busyNs_; }
 
  private:
+  void remove() const {
+    for (const std::string& path : {path_, path_ + ".lock"}) ::unlink(path.c_str());
+  }
   void open(Tenant& tenant) {
-    auto gate = SessionGate::open(path_, tenant.claim, tenant.share, now_);
+    auto file = GateFile::open(path_);
+    CHECK(bool(file));
+    auto gate = SessionGate::open(std::move(*file), tenant.claim, tenant.share, now_);
     CHECK(bool(gate));
     tenant.gate = std::move(*gate);
   }

@@ -15,6 +15,12 @@ constexpr int64_t kLookNs = 100'000;
 /// These two words are read by the session that has the turn without the lock of the table.
 void publish(uint32_t& word, uint32_t value) { std::atomic_ref(word).store(value, std::memory_order_relaxed); }
 
+/// Reads a word exactly once: what was checked is what is used, whoever writes there meanwhile.
+template <typename T>
+T once(const T& word) {
+  return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_relaxed);
+}
+
 int64_t forShare(int64_t ns, const Share& share) { return ns * 100 / share.percent; }
 
 }  // namespace
@@ -35,16 +41,31 @@ int64_t Turns::debtLimit(const Share& share) const {
   return 0;
 }
 
+Account& Turns::accountOf(const Seat& seat) { return table_.accounts[once(seat.account) % kAccounts]; }
+const Account& Turns::accountOf(const Seat& seat) const { return table_.accounts[once(seat.account) % kAccounts]; }
+
+Share Turns::shareOf(const Account& account) {
+  const uint32_t percent = once(account.share.percent);
+  const ServiceClass named = once(account.share.serviceClass);
+  return {named > ServiceClass::kBestEffort ? ServiceClass::kBestEffort : named, std::clamp<uint32_t>(percent, 1, 100),
+          once(account.share.priority)};
+}
+
+size_t Turns::rankIndex(const Seat& seat) {
+  const Rank rank = once(seat.rank);
+  return rank >= Rank::kNone ? 0 : static_cast<size_t>(rank);
+}
+
 void Turns::shareDebts(uint32_t opened, int64_t now) {
   const Account& account = table_.accounts[opened];
   const uint32_t tenant = tenantOf(account.claim);
-  if (tenant == 0 || account.share.serviceClass != ServiceClass::kGuaranteed) return;
+  if (tenant == 0 || shareOf(account).serviceClass != ServiceClass::kGuaranteed) return;
   double debt = 0;
   double percent = 0;
   const auto owes = [&](uint32_t i) {
     const Account& each = table_.accounts[i];
     return each.claim != 0 && tenantOf(each.claim) == tenant &&
-           each.share.serviceClass == ServiceClass::kGuaranteed && (i == opened || each.credit < 0);
+           shareOf(each).serviceClass == ServiceClass::kGuaranteed && (i == opened || each.credit < 0);
   };
   const auto pays = [&](uint32_t i) { return owes(i) && (i == opened || table_.accounts[i].seats != 0); };
   for (uint32_t i = 0; i < kAccounts; ++i) {
@@ -52,14 +73,14 @@ void Turns::shareDebts(uint32_t opened, int64_t now) {
     refresh(table_.accounts[i], now);
     if (!owes(i)) continue;
     debt -= static_cast<double>(std::min<int64_t>(table_.accounts[i].credit, 0));
-    if (pays(i)) percent += table_.accounts[i].share.percent;
+    if (pays(i)) percent += shareOf(table_.accounts[i]).percent;
   }
   if (debt <= 0) return;
   for (uint32_t i = 0; i < kAccounts; ++i) {
     if (!owes(i)) continue;
     Account& each = table_.accounts[i];
-    const double part = pays(i) ? debt * each.share.percent / percent : 0;
-    each.credit = -std::min(static_cast<int64_t>(std::min(part, 1e18)), debtLimit(each.share));
+    const double part = pays(i) ? debt * shareOf(each).percent / std::max(percent, 1.0) : 0;
+    each.credit = -std::min(static_cast<int64_t>(std::min(part, 1e18)), debtLimit(shareOf(each)));
   }
 }
 
@@ -111,14 +132,21 @@ std::optional<uint32_t> Turns::sit(uint64_t claim, Share share, int64_t now) {
   const auto free = std::find_if(table_.seats.begin(), table_.seats.end(),
                                  [](const Seat& seat) { return seat.state == Seat::State::kFree; });
   if (free == table_.seats.end()) return std::nullopt;
-  const auto account = openAccount(claim, share, now);
-  if (!account) return std::nullopt;
-  *free = Seat{};
-  free->account = *account;
-  free->state = Seat::State::kIdle;
-  free->served = accountOf(*free).inner;
+  const auto seat = static_cast<uint32_t>(free - table_.seats.begin());
+  return sitAt(seat, claim, share, now) ? std::optional(seat) : std::nullopt;
+}
+
+bool Turns::sitAt(uint32_t index, uint64_t claim, Share share, int64_t now) {
   countSeats();
-  return static_cast<uint32_t>(free - table_.seats.begin());
+  const auto account = openAccount(claim, share, now);
+  if (!account) return false;
+  Seat& seat = at(index);
+  seat = Seat{};
+  seat.account = *account;
+  seat.state = Seat::State::kIdle;
+  seat.served = table_.accounts[*account].inner;
+  countSeats();
+  return true;
 }
 
 void Turns::leave(uint32_t seat, int64_t now) {
@@ -142,10 +170,11 @@ int64_t Turns::credit(uint32_t seat, int64_t now) {
 }
 
 void Turns::refresh(Account& account, int64_t now) {
+  const Share share = shareOf(account);
   const int64_t passed = std::clamp<int64_t>(now - account.creditAt, 0, kLongestWaitNs);
-  const int64_t earned = passed * account.share.percent / 100;
+  const int64_t earned = passed * share.percent / 100;
   // Fractions are not lost, however often this is done.
-  account.creditAt = passed == kLongestWaitNs ? now : account.creditAt + forShare(earned, account.share);
+  account.creditAt = passed == kLongestWaitNs ? now : account.creditAt + forShare(earned, share);
   account.credit += earned;
   if (account.credit < kMostCreditNs) return;
   account.credit = kMostCreditNs;
@@ -154,12 +183,13 @@ void Turns::refresh(Account& account, int64_t now) {
 
 Rank Turns::rankOf(const Seat& seat) const {
   const Account& account = accountOf(seat);
-  if (account.share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
+  const Share share = shareOf(account);
+  if (share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
   // Who has the turn goes on as long as anything is left.
-  const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(account.share);
+  const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(share);
   if (account.credit >= needed) return Rank::kWithinShare;
-  if (account.share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;
-  return account.share.isCapped() ? Rank::kNone : Rank::kWithinShare;
+  if (share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;
+  return share.isCapped() ? Rank::kNone : Rank::kWithinShare;
 }
 
 bool Turns::isBefore(const Seat& a, const Seat& b) const {
@@ -167,8 +197,8 @@ bool Turns::isBefore(const Seat& a, const Seat& b) const {
   if (of != rankOf(b)) return of < rankOf(b);
   if (a.account == b.account) return a.served < b.served;
   const Account &ours = accountOf(a), &theirs = accountOf(b);
-  if (ours.share.serviceClass == theirs.share.serviceClass && ours.share.priority != theirs.share.priority)
-    return ours.share.priority > theirs.share.priority;
+  const Share share = shareOf(ours), other = shareOf(theirs);
+  if (share.serviceClass == other.serviceClass && share.priority != other.priority) return share.priority > other.priority;
   const auto index = static_cast<size_t>(of);
   return index < kRanks && ours.served[index] < theirs.served[index];
 }
@@ -193,13 +223,15 @@ void Turns::giveUp(Seat& seat) {
 }
 
 void Turns::settle(int64_t now) {
-  if (table_.holder == kNobody) return;
-  Seat& holder = at(table_.holder);
-  if (now >= holder.until) giveUp(holder);
+  const uint32_t index = once(table_.holder);
+  if (index == kNobody) return;
+  Seat& holder = at(index);
+  const int64_t until = once(holder.until);
+  if (now >= until || until > now + kFarthestEndNs) giveUp(holder);
 }
 
 bool Turns::hasTurn(uint32_t seat) const {
-  return table_.holder == seat && table_.seats[seat].state == Seat::State::kTurn;
+  return once(table_.holder) == seat && at(seat).state == Seat::State::kTurn;
 }
 
 Turns::Answer Turns::begin(uint32_t index, int64_t now) {
@@ -209,12 +241,13 @@ Turns::Answer Turns::begin(uint32_t index, int64_t now) {
   publish(seat.mustYield, 0);
   publish(table_.holder, index);
   Account& account = accountOf(seat);
-  auto& served = table_.served[static_cast<size_t>(seat.rank)];
-  served = std::max(served, account.served[static_cast<size_t>(seat.rank)]);
+  const Share share = shareOf(account);
+  const size_t rank = rankIndex(seat);
+  table_.served[rank] = std::max(table_.served[rank], account.served[rank]);
   account.inner = std::max(account.inner, seat.served);
-  const int64_t turn = turnOf(account.share);
+  const int64_t turn = turnOf(share);
   seat.until = now + turn + kTurnSlackNs;
-  return {true, account.share.isCapped() ? std::min(turn, std::max<int64_t>(account.credit, 1)) : turn, 0};
+  return {true, share.isCapped() ? std::min(turn, std::max<int64_t>(account.credit, 1)) : turn, 0};
 }
 
 void Turns::call(uint32_t index, int64_t now) {
@@ -229,13 +262,12 @@ void Turns::callNext(int64_t now) {
 }
 
 void Turns::press(const Seat& waiting, int64_t now) {
-  Seat& holder = at(table_.holder);
+  Seat& holder = at(once(table_.holder));
   const Rank rank = rankOf(waiting);
   if (holder.state != Seat::State::kTurn || rank > holder.rank) return;
   const Account &ours = accountOf(waiting), &theirs = accountOf(holder);
-  const int64_t ahead = ours.share.serviceClass == theirs.share.serviceClass
-                            ? int64_t{ours.share.priority} - theirs.share.priority
-                            : 0;
+  const Share share = shareOf(ours), other = shareOf(theirs);
+  const int64_t ahead = share.serviceClass == other.serviceClass ? int64_t{share.priority} - other.priority : 0;
   if (rank < holder.rank || ahead > 0) {
     publish(holder.mustYield, 1);
     holder.until = std::min(holder.until, now + kYieldNs);
@@ -245,16 +277,17 @@ void Turns::press(const Seat& waiting, int64_t now) {
   const auto index = static_cast<size_t>(rank);
   const int64_t owed = waiting.account == holder.account
                            ? holder.served - waiting.served
-                           : (theirs.served[index] - ours.served[index]) * ours.share.percent / 100;
+                           : (theirs.served[index] - ours.served[index]) * share.percent / 100;
   if (owed > kWakeNs) publish(holder.mustYield, 1);
 }
 
 int64_t Turns::againAfter(const Seat& seat, int64_t now) const {
   int64_t wait = kLookNs;
+  const Share share = shareOf(accountOf(seat));
   if (rankOf(seat) == Rank::kNone)
-    wait = forShare(least(accountOf(seat).share) - accountOf(seat).credit, accountOf(seat).share);
-  else if (table_.holder != kNobody)
-    wait = std::min(kLookNs, table_.seats[table_.holder].until - now);
+    wait = forShare(least(share) - accountOf(seat).credit, share);
+  else if (const uint32_t holder = once(table_.holder); holder != kNobody)
+    wait = std::min(kLookNs, at(holder).until - now);
   return std::clamp(wait, kShortestNapNs, kLongestNapNs);
 }
 
@@ -303,7 +336,7 @@ void Turns::pass(uint32_t index, int64_t now) {
 
 int64_t Turns::sharedTime(int64_t now) {
   const int64_t passed = std::max<int64_t>(now - table_.sharedAt, 0);
-  table_.shared += passed / std::max<int64_t>(table_.inFlight, 1);
+  table_.shared += passed / std::max<int64_t>(once(table_.inFlight), 1);
   table_.sharedAt = std::max(table_.sharedAt, now);
   return table_.shared;
 }
@@ -328,9 +361,9 @@ void Turns::charge(uint32_t index, int64_t usedNs, int64_t now) {
   refresh(account, now);
   seat.usedNs += usedNs;
   seat.served += usedNs;
-  account.credit = std::max(account.credit - usedNs, -debtLimit(account.share));
-  const size_t rank = seat.rank == Rank::kNone ? 0 : static_cast<size_t>(seat.rank);
-  account.served[rank] += forShare(usedNs, account.share);
+  const Share share = shareOf(account);
+  account.credit = std::max(account.credit - usedNs, -debtLimit(share));
+  account.served[rankIndex(seat)] += forShare(usedNs, share);
 }
 
 bool Turns::isWanting(uint32_t account) const {

@@ -2,6 +2,10 @@
 // Whose turn it is on a GPU that several sessions share: the policy, on a table that all of its workers have in common.
 // It knows no clock, no driver and no lock: times are nanoseconds of whatever clock the callers share.
 //
+// Each of these workers can be compromised and then write anything into the table, at any time. So what is read from it is
+// never trusted: an index is cut to its array where it is used, a share to what shares can be, and every loop is bounded by a
+// constant. Times and sums may be any number (they wrap around): a wrong one can delay sessions, and nothing else.
+//
 // One session at a time has the turn, because work of two contexts that a GPU slices between them cannot be told apart
 // by measuring it. The share and what was used of it belong to the claim, whose sessions have one account. Claims that
 // wait within their share go first, then burstable ones, then best effort; among equals the one of the higher priority,
@@ -18,10 +22,11 @@
 
 namespace millpond::worker::gate {
 
-/// Claims that have sessions at a GPU, or had and are in debt.
-inline constexpr uint32_t kAccounts = 128;
-/// Sessions of a GPU: as many as agents admit for each of so many claims on average, with those that are ending.
+/// Sessions of a GPU: more than its memory has room for contexts.
 inline constexpr uint32_t kSeats = 2048;
+/// Claims that have sessions at a GPU, or had and are in debt. As many as sessions: a tenant with many small claims must not
+/// keep the sessions of others out.
+inline constexpr uint32_t kAccounts = kSeats;
 inline constexpr uint32_t kNobody = UINT32_MAX;
 
 /// Most time that a claim may have saved up for its share, in waiting or in idleness: so far the time of a window can
@@ -44,6 +49,9 @@ inline constexpr int64_t kWakeNs = 1'000'000;
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
 /// Longer than any machine is on: a debt is paid by waiting, however long that takes.
 inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
+
+/// No turn ends later than this from now, whatever the table says.
+inline constexpr int64_t kFarthestEndNs = kLongestTurnNs + kTurnSlackNs;
 
 /// The order in which those who wait are served.
 enum class Rank : uint32_t { kWithinShare, kBurst, kBestEffort, kNone };
@@ -99,6 +107,8 @@ class Turns {
 
   /// A session of that claim, which is not 0; none where all seats are taken, or all accounts by claims with sessions.
   std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
+  /// The same at that seat, which is free. False where all accounts are taken.
+  bool sitAt(uint32_t seat, uint64_t claim, Share share, int64_t now);
   void leave(uint32_t seat, int64_t now);
   /// Of the claim of that session.
   void setShare(uint32_t seat, Share share, int64_t now);
@@ -130,9 +140,13 @@ class Turns {
   static int64_t turnOf(const Share& share);
 
  private:
-  Seat& at(uint32_t seat) { return table_.seats[seat]; }
-  Account& accountOf(const Seat& seat) { return table_.accounts[seat.account]; }
-  const Account& accountOf(const Seat& seat) const { return table_.accounts[seat.account]; }
+  Seat& at(uint32_t seat) { return table_.seats[seat % kSeats]; }
+  const Seat& at(uint32_t seat) const { return table_.seats[seat % kSeats]; }
+  Account& accountOf(const Seat& seat);
+  const Account& accountOf(const Seat& seat) const;
+  static Share shareOf(const Account& account);
+  /// `served` of the rank of a seat's last turn, of which it has had one.
+  static size_t rankIndex(const Seat& seat);
   /// That of the claim, or one that is free, or of a claim without sessions with the least debt; none.
   std::optional<uint32_t> openAccount(uint64_t claim, Share share, int64_t now);
   /// A tenant's debts at this GPU outlive its claims: when an account gets its first session, the debts of those without

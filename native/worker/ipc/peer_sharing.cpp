@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -19,8 +20,10 @@ constexpr uint32_t kMagic = 0x3249706d;
 constexpr size_t kMaxId = 16;
 /// For a worker that is stopped or busy; others answer at once.
 constexpr int kPatienceMs = 5'000;
-/// A worker that asks sends its question with its connection.
-constexpr int kQuestionMs = 1'000;
+/// The answer fits into the buffers of a socket that was just made.
+constexpr int kAnswerMs = 100;
+/// A worker sends its question with its connection: of those that send none the oldest go.
+constexpr size_t kMostCallers = 64;
 /// The block of SHA-256, of which HMAC pads its key to the length.
 constexpr size_t kBlock = 64;
 
@@ -180,17 +183,35 @@ std::optional<Sharing::Refusal> Sharing::open(Kind kind, const Handle& handle, I
   return std::nullopt;
 }
 
-void Sharing::serve() {
-  for (;;) {
-    const UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
-    answer(socket.get());
-  }
+void Sharing::collect(std::vector<int>& sockets) const {
+  sockets.push_back(listener_.get());
+  for (const Caller& caller : callers_) sockets.push_back(caller.socket.get());
 }
 
-void Sharing::answer(int socket) {
+void Sharing::serve() {
+  for (size_t i = 0; i < kMostCallers; ++i) {
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) break;
+    if (callers_.size() == kMostCallers) callers_.pop_front();
+    callers_.push_back({std::move(socket), {}});
+  }
+  std::erase_if(callers_, [this](Caller& caller) { return progress(caller); });
+}
+
+bool Sharing::progress(Caller& caller) {
+  std::byte buffer[sizeof(Question)];
+  const ssize_t n = ::recv(caller.socket.get(), buffer, sizeof(Question) - caller.received.size(), 0);
+  if (n < 0) return errno != EAGAIN && errno != EINTR;
+  if (n == 0) return true;
+  caller.received.insert(caller.received.end(), buffer, buffer + n);
+  if (caller.received.size() < sizeof(Question)) return false;
+  answer(caller.socket.get(), caller.received);
+  return true;
+}
+
+void Sharing::answer(int socket, std::span<const std::byte> received) {
   Question question;
-  if (!receiveExactly(socket, std::as_writable_bytes(std::span(&question, 1)), kQuestionMs)) return;
+  std::memcpy(static_cast<void*>(&question), received.data(), sizeof question);
   const HandleBytes wanted = read(question.handle);
   if (!areEqual(question.proof, proof("open", question.handle)) || idOf(wanted) != id_ ||
       !areEqual(wanted.proof, proof("handle", std::span(question.handle).first(kProven)))) {
@@ -210,8 +231,8 @@ void Sharing::answer(int socket) {
     }
   }
   answer.hasFile = file ? 1 : 0;
-  auto sent = sendAll(socket, bytesOf(answer), kQuestionMs);
-  if (sent && file) sent = sendFile(socket, file.get(), kQuestionMs);
+  auto sent = sendAll(socket, bytesOf(answer), kAnswerMs);
+  if (sent && file) sent = sendFile(socket, file.get(), kAnswerMs);
   if (!sent) log(LogLevel::Info, "another worker did not take what it asked for: %s", sent.error().message.c_str());
 }
 

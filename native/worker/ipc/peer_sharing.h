@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/sha256.h"
@@ -59,8 +61,9 @@ class Sharing {
   Sharing& operator=(const Sharing&) = delete;
 
   Status listen();
-  int listener() const { return listener_.get(); }
-  /// Answers the workers that ask now. Called by one thread, the others by any.
+  /// The sockets at which `serve` has something to do when one is readable.
+  void collect(std::vector<int>& sockets) const;
+  /// Answers the questions that have arrived, and waits for none. Called by one thread, the others by any.
   void serve();
 
   /// The file of a device's memory of that number, something of which is shared already.
@@ -84,12 +87,20 @@ class Sharing {
   Handle handleOf(Kind kind, uint64_t number) const;
   /// The authentication code of a message with that meaning, which only a holder of the secret can make.
   Sha256 proof(const char* meaning, std::span<const std::byte> of) const;
-  void answer(int socket);
+  /// A process that has connected, and what it has sent of its question.
+  struct Caller {
+    UniqueFd socket;
+    std::vector<std::byte> received;
+  };
+  /// Whether the connection is over: its question was answered, or is none.
+  bool progress(Caller& caller);
+  void answer(int socket, std::span<const std::byte> received);
 
   const std::string path_;
   const std::string id_;
   const Secret secret_;
   UniqueFd listener_;
+  std::deque<Caller> callers_;
   mutable std::mutex mutex_;
   std::map<Key, Shared> shared_;
   uint64_t lastNumber_ = 0;

@@ -65,6 +65,24 @@ TEST("what one worker shares, another of its claim opens, as often as it likes")
   CHECK(!opened.file);
 }
 
+TEST("processes that connect and ask nothing keep no other waiting") {
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
+  SharingWorker b(node, "w-b", kOfClaim);
+  const Sharing::Handle handle = a.sharing.add(Sharing::Kind::kMemory, 7, fileWith("memory"));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 40; ++i) {
+    auto socket = connectUnix(node.socketOf("w-a"));
+    CHECK(bool(socket));
+    // Half of them begin a question.
+    if (i % 2) CHECK(bool(sendAll(socket->get(), std::as_bytes(std::span("what", 4)), 1000)));
+    silent.push_back(std::move(*socket));
+  }
+  Sharing::Item item;
+  CHECK(!b.sharing.open(Sharing::Kind::kMemory, handle, item));
+  CHECK_EQ(textOf(item), "memory");
+}
+
 TEST("memory has one file, however much of it is shared") {
   const SharingNode node;
   SharingWorker a(node, "w-a", kOfClaim);

@@ -31,8 +31,8 @@ std::string hex(uint64_t value) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Driver& driver, Options options, DeviceOutput& output)
-    : driver_(driver), options_(std::move(options)), output_(output), devices_(driver, options_.trustsPageableAccess),
+Supervisor::Supervisor(const Driver& driver, Options options, DeviceOutput& output, gate::Gates gates)
+    : driver_(driver), options_(std::move(options)), output_(output), gates_(std::move(gates)), devices_(driver, options_.trustsPageableAccess),
       imageCache_(options_.imageCache, options_.imageCacheBytes), finished_(::eventfd(0, EFD_CLOEXEC)) {
   if (options_.countsDriverMemory) devices_.countDriverMemory();
 }
@@ -78,7 +78,7 @@ int Supervisor::run() {
     doorman_.collect(sockets);
     control_.collect(sockets);
     sockets.push_back(finished_.get());
-    if (sharing_) sockets.push_back(sharing_->listener());
+    if (sharing_) sharing_->collect(sockets);
     std::vector<pollfd> polled;
     for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
     if (executor_ && !clientGone_)
@@ -299,7 +299,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(driver_, devices_,
                                          ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
-                                         &imageCache_, &output_, options_.gates, sharing_.get(),
+                                         &imageCache_, &output_, std::move(gates_), sharing_.get(),
                                          Parking{parkAfterNs, guest.hello.isParked},
                                          ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
   if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(guest.hello.pid);

@@ -21,8 +21,8 @@ namespace millpond::worker {
 
 class Supervisor {
  public:
-  /// `output`: what kernels print.
-  Supervisor(const Driver& driver, Options options, DeviceOutput& output);
+  /// `output`: what kernels print. `gates`: of the node's devices.
+  Supervisor(const Driver& driver, Options options, DeviceOutput& output, gate::Gates gates);
 
   /// Makes the sockets and warms the device up.
   Status prepare();
@@ -56,6 +56,7 @@ class Supervisor {
   const Driver& driver_;
   Options options_;
   DeviceOutput& output_;
+  gate::Gates gates_;
   ControlChannel control_;
   Doorman doorman_;
   SessionDevices devices_;

@@ -76,7 +76,7 @@ bool holdsStreams(cmd::Op op) {
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output, std::string gateDirectory, Sharing* sharing, Parking parking,
+                   DeviceOutput* output, gate::Gates gates, Sharing* sharing, Parking parking,
                    ClaimPlace claim)
     : SessionOwner(driver, devices, std::move(link), output, parking.isResumed),
       SessionPart(owned_),
@@ -89,7 +89,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       images_(session_, counts_, imageCache),
       virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
-      gateDirectory_(std::move(gateDirectory)),
+      nodeGates_(std::move(gates)),
       eventTimes_(driver) {
   session_.beforeAnswers([this] { progressLandings(); });
   objects_.onEventEnd([this](uint64_t wire) {

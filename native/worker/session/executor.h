@@ -57,6 +57,7 @@
 #include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
 #include "worker/gate/compute_gate.h"
+#include "worker/gate/gates.h"
 #include "worker/session/gen/command_parts.h"
 #include "worker/images/image_cache.h"
 #include "worker/images/image_variables.h"
@@ -103,10 +104,10 @@ class Executor : private SessionOwner, private SessionPart {
   using End = SessionCore::End;
 
   /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
-  /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count. `sharing`: what
+  /// `gates`: of the node's devices; none: shares of compute do not count. `sharing`: what
   /// sessions of the claim share, null where there are no others. `claim`: where they count what they have together.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr, std::string gateDirectory = "", Sharing* sharing = nullptr,
+           DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr,
            Parking parking = {}, ClaimPlace claim = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
@@ -533,7 +534,7 @@ class Executor : private SessionOwner, private SessionPart {
   std::vector<CUdevResource> resources_;
   std::unordered_map<uint64_t, CUdevResourceDesc> descriptors_;
 
-  const std::string gateDirectory_;
+  gate::Gates nodeGates_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
   bool isGated_ = false;                                   ///< the gate of one of them is on
   std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; they stay in the ring

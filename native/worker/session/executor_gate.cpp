@@ -164,10 +164,14 @@ std::optional<StreamWork> workOf(cmd::Op op, std::span<const std::byte> body) {
 }  // namespace
 
 Status Executor::openGates() {
-  if (gateDirectory_.empty()) return Done{};
+  if (nodeGates_.areNone()) return Done{};
   for (const auto& device : devices_.all()) {
-    auto session =
-        gate::SessionGate::open(gateDirectory_ + "/" + device.share.uuid, claim_.key(), device.share.compute(), monotonicNs());
+    auto file = nodeGates_.take(device.share.uuid);
+    if (!file) {
+      gates_.clear();
+      return file.error();
+    }
+    auto session = gate::SessionGate::open(std::move(*file), claim_.key(), device.share.compute(), monotonicNs());
     if (!session) {
       gates_.clear();
       return session.error();

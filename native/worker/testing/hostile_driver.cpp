@@ -14,6 +14,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -49,6 +51,20 @@ std::string option(const std::string& name) {
   return at == std::string::npos ? "" : all.substr(at + key.size(), all.find('\0', at + key.size()) - at - key.size());
 }
 
+/// Fills what this process has mapped of a file, which it shares with the other workers of the device: how many bytes.
+size_t overwrite(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  size_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with(path) || line.find(" rw-s ") == std::string::npos) continue;
+    uintptr_t from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2) continue;
+    std::memset(reinterpret_cast<void*>(from), 0xff, to - from);
+    bytes += to - from;
+  }
+  return bytes;
+}
+
 void attack() {
   const std::string control = option("--control");
   const std::string own = control.substr(0, control.rfind('/'));
@@ -70,6 +86,13 @@ void attack() {
   tell("replace its record", ::rename((own + "/attack.txt").c_str(), record.c_str()) == 0);
   tell("signal the agent", ::kill(::getppid(), SIGUSR2) == 0);
   tell("trace the agent", ::ptrace(PTRACE_ATTACH, ::getppid(), nullptr, nullptr) == 0);
+  const std::string gates = option("--gates");
+  const std::string gate = gates + "/" + option("--gate-device");
+  tellRead(gate);
+  tell("cut the time slicer's table", ::truncate(gate.c_str(), 0) == 0);
+  tell("replace the time slicer's table", ::rename((own + "/attack.txt").c_str(), gate.c_str()) == 0);
+  tell("list the time slicer's tables", ::opendir(gates.c_str()) != nullptr);
+  report << "overwrote " << overwrite(gate) << " bytes\n" << std::flush;
   char* none[] = {nullptr};
   char shell[] = "/bin/sh";
   char* arguments[] = {shell, nullptr};

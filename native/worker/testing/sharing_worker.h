@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "testing/check.h"
 #include "worker/ipc/peer_sharing.h"
@@ -44,8 +45,11 @@ class SharingWorker {
     CHECK(bool(sharing.listen()));
     thread_ = std::thread([this] {
       while (!isOver_.load()) {
-        pollfd look{sharing.listener(), POLLIN, 0};
-        ::poll(&look, 1, 10);
+        std::vector<int> sockets;
+        sharing.collect(sockets);
+        std::vector<pollfd> looks;
+        for (const int socket : sockets) looks.push_back({socket, POLLIN, 0});
+        ::poll(looks.data(), looks.size(), 10);
         sharing.serve();
       }
     });
