@@ -12,18 +12,12 @@
 #include <vector>
 
 #include "testing/check.h"
+#include "worker/testing/gate_folder.h"
 
 namespace millpond::worker::gate {
 namespace {
 
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "millpond-gates-XXXXXX").string();
-  Folder() { CHECK(::mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string gate() const { return path + "/GPU-1"; }
-};
-
-std::unique_ptr<GateFile> open(const Folder& folder) {
+std::unique_ptr<GateFile> open(const GateFolder& folder) {
   auto file = GateFile::open(folder.gate());
   CHECK(bool(file));
   return std::move(*file);
@@ -45,7 +39,7 @@ void inDyingProcess(const std::function<void()>& body) {
 }  // namespace
 
 TEST("all who open a gate sit at one table") {
-  const Folder folder;
+  const GateFolder folder;
   const auto one = open(folder);
   const auto two = open(folder);
   const auto seat = one->sit(1, {ServiceClass::kGuaranteed, 30}, 0);
@@ -61,7 +55,7 @@ TEST("all who open a gate sit at one table") {
 }
 
 TEST("the seat of a process that was killed is free again, and so is its turn") {
-  const Folder folder;
+  const GateFolder folder;
   const auto here = open(folder);
   inDyingProcess([&] {
     const auto there = open(folder);
@@ -86,7 +80,7 @@ TEST("the seat of a process that was killed is free again, and so is its turn") 
 }
 
 TEST("the seat of a session that ends without leaving is free again") {
-  const Folder folder;
+  const GateFolder folder;
   const auto file = open(folder);
   CHECK(open(folder)->sit(1, {}, 0).has_value());
   CHECK_EQ(file->taken(), 1u);
@@ -95,7 +89,7 @@ TEST("the seat of a session that ends without leaving is free again") {
 }
 
 TEST("whoever lives keeps its seat, and there are only so many") {
-  const Folder folder;
+  const GateFolder folder;
   const auto file = open(folder);
   // A claim for each.
   for (uint32_t i = 0; i < kSeats; ++i) CHECK(file->sit(1 + i, {}, 0).has_value());
@@ -109,7 +103,7 @@ TEST("whoever lives keeps its seat, and there are only so many") {
 }
 
 TEST("what a claim owes is kept when its sessions have ended, in whatever way, and not the next claim's") {
-  const Folder folder;
+  const GateFolder folder;
   const auto here = open(folder);
   constexpr Share kTenth{ServiceClass::kGuaranteed, 10};
   constexpr int64_t kMs = 1'000'000;
@@ -156,7 +150,7 @@ int64_t owed(GateFile& file, uint32_t tenant) {
 }  // namespace
 
 TEST("a tenant that ends its claim and begins another one still has the debt, and other tenants have not") {
-  const Folder folder;
+  const GateFolder folder;
   const auto file = open(folder);
   constexpr Share kTenth{ServiceClass::kGuaranteed, 10};
   for (uint32_t claim = 1; claim <= 5; ++claim) {
@@ -173,7 +167,7 @@ TEST("a tenant that ends its claim and begins another one still has the debt, an
 }
 
 TEST("a debt is not left with a claim that repays it slowly, nor with one of another class") {
-  const Folder folder;
+  const GateFolder folder;
   const auto file = open(folder);
   const auto first = file->sit(claimOf(7, 1), {ServiceClass::kGuaranteed, 50}, 0);
   GateFile::Locked(*file).turns.charge(*first, 30 * kSecondNs, 0);
@@ -192,7 +186,7 @@ TEST("claims of a tenant that come and go in any order owe together what they ha
     return (state >> 8) % below;
   };
   for (int round = 0; round < 50; ++round) {
-    const Folder folder;
+    const GateFolder folder;
     const auto file = open(folder);
     std::vector<uint32_t> seats;
     int64_t used = 0;
@@ -220,7 +214,7 @@ TEST("claims of a tenant that come and go in any order owe together what they ha
 }
 
 TEST("a file that is no gate is refused, and says so") {
-  const Folder folder;
+  const GateFolder folder;
   std::ofstream(folder.gate()) << "something else";
   const auto file = GateFile::open(folder.gate());
   CHECK(!file);

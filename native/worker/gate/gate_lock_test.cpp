@@ -11,14 +11,12 @@
 #include <vector>
 
 #include "testing/check.h"
+#include "worker/testing/gate_folder.h"
 
 namespace millpond::worker::gate {
 namespace {
 
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "millpond-lock-XXXXXX").string();
-  Folder() { CHECK(::mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path); }
+struct LockFolder : GateFolder {
   GateLock open(int64_t patienceNs = GateLock::kPatienceNs) const {
     auto lock = GateLock::open(path + "/lock", patienceNs);
     CHECK(bool(lock));
@@ -29,7 +27,7 @@ struct Folder {
 }  // namespace
 
 TEST("one owner at a time has it") {
-  const Folder folder;
+  const LockFolder folder;
   std::atomic<uint32_t> word{0};
   uint64_t sum = 0;
   std::vector<std::thread> threads;
@@ -49,7 +47,7 @@ TEST("one owner at a time has it") {
 }
 
 TEST("owners know of each other, and not of those that have ended") {
-  const Folder folder;
+  const LockFolder folder;
   const GateLock one = folder.open();
   uint32_t id = 0;
   {
@@ -64,7 +62,7 @@ TEST("owners know of each other, and not of those that have ended") {
 }
 
 TEST("the lock of an owner that has ended is taken over, and that of one that never lets go is not waited for") {
-  const Folder folder;
+  const LockFolder folder;
   GateLock lock = folder.open(50'000'000);
   std::atomic<uint32_t> word{folder.open().id()};
   CHECK(lock.lock(word));

@@ -17,23 +17,17 @@
 #include "protocol/futex.h"
 #include "testing/check.h"
 #include "worker/gate/session_gate.h"
+#include "worker/testing/gate_folder.h"
 
 namespace millpond::worker::gate {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "millpond-hostile-XXXXXX").string();
-  Folder() { CHECK(::mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string gate() const { return path + "/GPU-1"; }
-};
-
 /// The table's file, as a process has it that may write everything.
 class Attacker {
  public:
-  explicit Attacker(const Folder& folder) {
+  explicit Attacker(const GateFolder& folder) {
     const UniqueFd file(::open(folder.gate().c_str(), O_RDWR | O_CLOEXEC));
     struct stat info {};
     CHECK_EQ(::fstat(file.get(), &info), 0);
@@ -62,7 +56,7 @@ class Attacker {
   size_t words_ = 0;
 };
 
-std::unique_ptr<SessionGate> sit(const Folder& folder, uint64_t claim, Share share, int64_t patienceNs) {
+std::unique_ptr<SessionGate> sit(const GateFolder& folder, uint64_t claim, Share share, int64_t patienceNs) {
   auto file = GateFile::open(folder.gate(), patienceNs);
   CHECK(bool(file));
   auto gate = SessionGate::open(std::move(*file), claim, share, 0);
@@ -98,7 +92,7 @@ int64_t work(SessionGate& gate, std::mt19937_64& random, int64_t from, int steps
 TEST("sessions go on, whatever is written into the table between their steps") {
   std::mt19937_64 random(20'261'125);
   for (int round = 0; round < 200; ++round) {
-    const Folder folder;
+    const GateFolder folder;
     const auto one = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
     const auto two = sit(folder, 2, {ServiceClass::kBurstable, 30}, 2 * kMs);
     CHECK(one && two);
@@ -119,7 +113,7 @@ TEST("sessions go on, whatever is written into the table between their steps") {
 }
 
 TEST("sessions go on while the table is being overwritten") {
-  const Folder folder;
+  const GateFolder folder;
   const auto one = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 5 * kMs);
   CHECK(one != nullptr);
   std::atomic<bool> isOver{false};
@@ -136,7 +130,7 @@ TEST("sessions go on while the table is being overwritten") {
 }
 
 TEST("a session that cannot lock the table keeps to its share without it") {
-  const Folder folder;
+  const GateFolder folder;
   const auto gate = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
   const auto holder = GateFile::open(folder.gate());
   CHECK(bool(holder));

@@ -13,12 +13,12 @@
 namespace millpond::worker {
 namespace {
 
-struct Fixture {
+struct ArenaFixture {
   FakeDriver fake;
   Driver driver = fake.table();
   ClaimBudget budget;
   MemoryArena arena;
-  explicit Fixture(uint64_t limit, uint64_t physical = 256 * kMi)
+  explicit ArenaFixture(uint64_t limit, uint64_t physical = 256 * kMi)
       : fake(1, physical), budget(limit), arena(driver, 0, budget) {}
   CUdeviceptr take(uint64_t bytes) {
     CUdeviceptr address = 0;
@@ -32,7 +32,7 @@ struct Fixture {
 };
 
 TEST("every allocation is aligned to 512 bytes and usable to its last byte") {
-  Fixture f(64 * kMi);
+  ArenaFixture f(64 * kMi);
   for (const uint64_t bytes : {uint64_t{1}, uint64_t{511}, uint64_t{512}, uint64_t{513}, uint64_t{4097}, kMi - 1, kMi,
                                kMi + 1, kGranule - 1, kGranule, kGranule + 1, 7 * kMi + 3}) {
     const CUdeviceptr address = f.take(bytes);
@@ -47,7 +47,7 @@ TEST("every allocation is aligned to 512 bytes and usable to its last byte") {
 
 TEST("the limit is held to the granule and can be used up") {
   for (const uint64_t limit : {10 * kMi, 11 * kMi, 12 * kMi - 1}) {
-    Fixture f(limit);
+    ArenaFixture f(limit);
     CHECK_EQ(f.attempt(limit + 1), CUDA_ERROR_OUT_OF_MEMORY);
     const CUdeviceptr whole = f.take(10 * kMi);
     CHECK_EQ(f.budget.usedBytes(), 10 * kMi);
@@ -67,7 +67,7 @@ TEST("the limit is held to the granule and can be used up") {
 }
 
 TEST("memory that was made elsewhere lies among the others, counts as they do, and goes as they do") {
-  Fixture f(10 * kMi);
+  ArenaFixture f(10 * kMi);
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -101,13 +101,13 @@ TEST("memory that was made elsewhere lies among the others, counts as they do, a
 }
 
 TEST("a limit below the granule allows nothing, and one above the device no more than it has") {
-  Fixture tiny(kGranule - 1);
+  ArenaFixture tiny(kGranule - 1);
   CHECK_EQ(tiny.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(tiny.attempt(0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST("when the device has less than the limit, its out-of-memory is told and nothing is lost") {
-  Fixture f(100 * kMi, 20 * kMi);
+  ArenaFixture f(100 * kMi, 20 * kMi);
   const CUdeviceptr most = f.take(16 * kMi);
   CHECK_EQ(f.attempt(6 * kMi), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(f.budget.usedBytes(), 16 * kMi);
@@ -117,7 +117,7 @@ TEST("when the device has less than the limit, its out-of-memory is told and not
 }
 
 TEST("absurd sizes are refused") {
-  Fixture f(100 * kMi);
+  ArenaFixture f(100 * kMi);
   for (const uint64_t bytes : {101 * kMi, uint64_t{1} << 40, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 511,
                                ~uint64_t{0} - kGranule})
     CHECK_EQ(f.attempt(bytes), CUDA_ERROR_OUT_OF_MEMORY);
@@ -127,7 +127,7 @@ TEST("absurd sizes are refused") {
 }
 
 TEST("what was never allocated, or is freed already, cannot be freed") {
-  Fixture f(100 * kMi);
+  ArenaFixture f(100 * kMi);
   CHECK_EQ(f.arena.free(0), CUDA_ERROR_INVALID_VALUE);
   const CUdeviceptr small = f.take(1000);
   const CUdeviceptr large = f.take(5 * kMi);
@@ -141,7 +141,7 @@ TEST("what was never allocated, or is freed already, cannot be freed") {
 }
 
 TEST("a failure of the driver at any step leaves everything as it was") {
-  Fixture f(100 * kMi);
+  ArenaFixture f(100 * kMi);
   // Where it would like to be, and anywhere.
   f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY, 2);
   CHECK_EQ(f.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -164,7 +164,7 @@ TEST("a failure of the driver at any step leaves everything as it was") {
 }
 
 TEST("out of memory, then a free, then success") {
-  Fixture f(16 * kMi);
+  ArenaFixture f(16 * kMi);
   std::vector<CUdeviceptr> held;
   for (int i = 0; i < 8; ++i) held.push_back(f.take(kGranule));
   CHECK_EQ(f.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -180,7 +180,7 @@ TEST("out of memory, then a free, then success") {
 TEST("allocations never overlap, never exceed the limit, and give everything back") {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     const uint64_t limit = 96 * kMi;
-    Fixture f(limit);
+    ArenaFixture f(limit);
     std::minstd_rand random(seed);
     struct Held {
       uint64_t bytes;

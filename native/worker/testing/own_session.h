@@ -30,7 +30,7 @@ class OwnSession {
       auto seen = SessionMemory::map(UniqueFd(::fcntl(link.memory().file(), F_DUPFD_CLOEXEC, 0)));
       CHECK(bool(seen));
       seen_ = std::move(*seen);
-      Executor executor(guarded(), devices_, std::move(link), nullptr, nullptr, "", nullptr, {}, claim);
+      Executor executor(guarded(), devices_, std::move(link), nullptr, nullptr, {}, nullptr, {}, claim);
       executor_.store(&executor);
       Executor::End end = executor.run();
       OwnDriver::instance().cancel();
