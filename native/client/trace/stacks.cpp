@@ -2,8 +2,9 @@
 #include "client/trace/stacks.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <execinfo.h>
-#include <link.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,12 +33,14 @@ Stacks& stacks() {
 /// The file of a module and the distance by which it was moved; none where no module has the address.
 bool moduleOf(void* address, std::string& file, uintptr_t& moved, std::string& symbol) {
   Dl_info info{};
-  link_map* map = nullptr;
-  if (::dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || !map) return false;
+  if (::dladdr(address, &info) == 0 || !info.dli_fbase) return false;
   file = info.dli_fname ? info.dli_fname : "";
-  moved = map->l_addr;
   symbol = info.dli_sname ? info.dli_sname : "";
-  if (map->l_name && *map->l_name) return true;
+  // dladdr1 would tell the distance; the C libraries that this one must load with have it under different versions.
+  const auto* header = static_cast<const Elf64_Ehdr*>(info.dli_fbase);
+  const auto base = reinterpret_cast<uintptr_t>(header);
+  moved = header->e_type == ET_EXEC ? 0 : base;
+  if (::getauxval(AT_PHDR) != base + header->e_phoff) return true;
   // The program itself is known by the name that started it, which may be relative.
   std::array<char, PATH_MAX> path{};
   const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());

@@ -143,7 +143,7 @@ TEST("a session whose gate cannot be opened does not begin") {
   ExecutorFixture f(Carrier::kSharedMemory, 2, "/nowhere");
   const Executor::End end = f.ended();
   CHECK(!end.ok);
-  CHECK(end.reason.find("the gate /nowhere/") != std::string::npos);
+  CHECK(end.reason.find("the gate's lock /nowhere/") != std::string::npos);
 }
 
 }  // namespace millpond::worker
