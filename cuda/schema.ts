@@ -151,6 +151,11 @@ export interface Remoted {
    */
   readonly precondition?: string;
   /**
+   * For `async`: a function of `native/client/calls/memory/copies.h` that may make the call in another way. It is called with
+   * the client's `Call` and the command, after the precondition; nothing is sent where it returns a result.
+   */
+  readonly instead?: string;
+  /**
    * For `async`: what the client has to know when the command is on its way. A function of `native/client/call/consequences.h`,
    * called with the client's `Call`, the command and its tails.
    */

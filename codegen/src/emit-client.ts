@@ -276,6 +276,12 @@ function preconditionCheck({ entry, remoting }: PlannedCall): string[] {
   return [guard("  ", `const CUresult r = ${check}; r != CUDA_SUCCESS`, "return r;")];
 }
 
+/** The hook that may make the call in another way, where there is one. */
+function alternative({ remoting }: PlannedCall): string[] {
+  if (remoting.instead === undefined) return [];
+  return [guard("  ", `const auto done = instead::${remoting.instead}(call, wire)`, "return *done;")];
+}
+
 /** The hook to run after the command is sent, where there is one. */
 function consequence({ remoting }: PlannedCall, tails: readonly string[]): string[] {
   if (remoting.consequence === undefined) return [];
@@ -311,6 +317,7 @@ export function callText(call: PlannedCall, plan: Plan): string {
     `  cmd::${command.name} wire{};`,
     ...sets,
     ...preconditionCheck(call),
+    ...alternative(call),
     ...parts.flatMap((p) => p.creates),
   ];
   // After the command in the stream: later queries are answered after the change.
@@ -359,7 +366,7 @@ export function emitStubs(plan: Plan): [path: string, content: string][] {
     const content = `${banner(`Driver calls of the group ${group}: check, write the command, wait where there is an answer.`)}
 ${standard.length > 0 ? `${standard.join("\n")}\n\n` : ""}#include "client/call/call.h"
 ${bodies.includes("consequence::") ? '#include "client/call/consequences.h"\n' : ""}#include "client/gen/api.h"
-${bodies.includes("precondition::") ? '#include "client/call/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
+${bodies.includes("instead::") ? '#include "client/calls/memory/copies.h"\n' : ""}${bodies.includes("precondition::") ? '#include "client/call/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
 
 namespace millpond::client::api {
 

@@ -85,6 +85,7 @@ export const memory = {
     left: "books",
     work: true,
     precondition: "copy",
+    instead: "copyOfOwn",
     driverSymbol: "cuMemcpyDtoDAsync_v2",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value },
   },
@@ -93,6 +94,7 @@ export const memory = {
     left: "books",
     work: true,
     precondition: "copy",
+    instead: "copyOfOwn",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value, hStream: stream },
   },
 

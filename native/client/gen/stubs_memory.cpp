@@ -4,6 +4,7 @@
 
 #include "client/call/call.h"
 #include "client/gen/api.h"
+#include "client/calls/memory/copies.h"
 #include "client/call/preconditions.h"
 #include "protocol/gen/commands.h"
 
@@ -36,6 +37,7 @@ CUresult cuMemcpyDtoD_v2(Flavour flavour, CUdeviceptr dstDevice, CUdeviceptr src
   if (const CUresult r = precondition::copy(call, dstDevice, srcDevice, ByteCount); r != CUDA_SUCCESS) {
     return r;
   }
+  if (const auto done = instead::copyOfOwn(call, wire)) return *done;
   return call.post(wire);
 }
 
@@ -53,6 +55,7 @@ CUresult cuMemcpyDtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, CUdevicept
   if (const CUresult r = precondition::copy(call, dstDevice, srcDevice, ByteCount, hStream); r != CUDA_SUCCESS) {
     return r;
   }
+  if (const auto done = instead::copyOfOwn(call, wire)) return *done;
   return call.post(wire);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that find addresses of pinned and registered memory where no parameter says them: in device memory, in parameters
 // passed by value, and in memory of the program that leads further.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -226,6 +227,7 @@ TEST("a list of addresses in pinned memory, given as a parameter") {
 
 TEST("streams wait for words of memory whose address nothing has asked for, and write them") {
   const auto at = [](int* word) { return reinterpret_cast<CUdeviceptr>(word); };
+  context();
   CUstream s = stream();
   int* words = pinned(kPage);
   OK(CU(cuStreamWaitValue32_v2)(s, at(words), 7, CU_STREAM_WAIT_VALUE_GEQ));
@@ -260,6 +262,31 @@ TEST("streams wait for words of memory whose address nothing has asked for, and 
   OK(CU(cuGraphDestroy)(graph));
   OK(CU(cuStreamDestroy_v2)(s));
   for (int* each : {words, more, filled}) OK(CU(cuMemFreeHost)(each));
+}
+
+TEST("copies between devices take pinned memory for either end") {
+  constexpr size_t kWords = 100'000;
+  context();
+  CUstream s = stream();
+  int* from = pinned(kWords * sizeof(int));
+  int* to = pinned(kWords * sizeof(int));
+  const CUdeviceptr memory = allocate(kWords * sizeof(int));
+  const auto at = [](int* words) { return reinterpret_cast<CUdeviceptr>(words); };
+  for (int round = 1; round <= 3; ++round) {
+    for (size_t i = 0; i < kWords; ++i) from[i] = static_cast<int>(i) * round;
+    OK(CU(cuMemcpyDtoDAsync_v2)(memory, at(from), kWords * sizeof(int), s));
+    OK(CU(cuMemcpyDtoDAsync_v2)(at(to), memory, kWords * sizeof(int), s));
+    OK(CU(cuStreamSynchronize)(s));
+    CHECK(std::equal(from, from + kWords, to));
+    OK(CU(cuMemcpyDtoD_v2)(at(to), at(from + 1), 4000));
+    OK(CU(cuMemcpyPeerAsync)(at(to + 5000), context(), memory, context(), 400, s));
+    OK(CU(cuStreamSynchronize)(s));
+    CHECK_EQ(to[999], from[1000]);
+    CHECK_EQ(to[5099], from[99]);
+  }
+  for (int* each : {from, to}) OK(CU(cuMemFreeHost)(each));
+  OK(CU(cuMemFree_v2)(memory));
+  OK(CU(cuStreamDestroy_v2)(s));
 }
 
 TEST("a kernel is recorded while the program has written what kernels reach, and memory is there that none has reached") {

@@ -24,7 +24,7 @@ struct SharedFileHeader {
 Result<void*> mapSharedFile(const std::string& path, const std::string& what, SharedFileHeader layout,
                             const std::function<bool(void*)>& make);
 
-/// The same of a file of so many bytes that has no header, because its users are not trusted to leave one alone.
+/// Maps a file of `bytes` bytes without a header, for users that are not trusted to leave a header alone.
 Result<void*> mapSharedBytes(const std::string& path, const std::string& what, uint64_t bytes,
                              const std::function<bool(void*)>& make);
 

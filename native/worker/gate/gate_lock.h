@@ -16,7 +16,7 @@ namespace millpond::worker::gate {
 
 class GateLock {
  public:
-  /// A process that waits for so long, more than it works, is not waiting for its turn: the table is held against it.
+  /// Longest wait for the lock, in nanoseconds. After it the owner is taken for hostile, and the waiting session leaves the table.
   static constexpr int64_t kPatienceNs = 5'000'000'000;
 
   /// `path`: of the file in which owners show that they live; made where it is missing.

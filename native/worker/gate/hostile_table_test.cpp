@@ -63,7 +63,7 @@ std::unique_ptr<SessionGate> sit(const GateFolder& folder, uint64_t claim, Share
   return gate ? std::move(*gate) : nullptr;
 }
 
-/// All that a session does at its gate, for so many steps of a millisecond. Returns for how long it had work in flight.
+/// Plays a session at its gate for `steps` steps of a millisecond. Returns the time for which it had work in flight.
 int64_t work(SessionGate& gate, std::mt19937_64& random, int64_t from, int steps) {
   int64_t worked = 0;
   for (int step = 0; step < steps; ++step) {

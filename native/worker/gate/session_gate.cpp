@@ -48,7 +48,7 @@ void SessionGate::look(int64_t now, bool hasWork) {
   isWaiting_ = false;
 }
 
-/// What is in flight is measured against the clock of the table that holds from here on.
+/// Measures work in flight against the clock of the table that is used from this call on.
 void SessionGate::startAlone(int64_t now) {
   isAlone_ = true;
   dropTurn();
@@ -99,7 +99,7 @@ void SessionGate::finish(int64_t now) {
 bool SessionGate::admit(std::optional<int64_t> expectedNs, int64_t now) {
   if (!isOn_) return true;
   if (hasTurn_ && !file_->mayGoOn(seat_)) {
-    // Taken away, because what is in flight has not ended in time; or somebody presses.
+    // The turn was revoked because work in flight has not ended in time, or another session is due.
     const bool isLost = !GateFile::Locked(*file_).turns.hasTurn(seat_);
     if (isLost)
       dropTurn();
@@ -165,7 +165,7 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   const int64_t most = std::clamp<int64_t>(shared - sharedUsed_, 0, std::max<int64_t>(now - flight->openedAt, 0));
   const int64_t used = std::min(measuredNs.value_or(most), most);
   sharedUsed_ += used;
-  // A turn is not used up by what was only thought to take so long.
+  // A turn is charged measured time, not expected time.
   if (hasTurn_) turnNs_ = std::max<int64_t>(turnNs_ + used - flight->expectedNs, 1);
   flights_.erase(flight);
   locked.turns.charge(seat_, used, now);

@@ -45,14 +45,14 @@ class SessionGate {
   /// Whether work has to be admitted and measured. It need not be where the claim has the GPU for itself.
   bool isOn() const { return isOn_; }
 
-  /// Whether work may be issued that is expected to take so long; none: not known, and then it goes alone.
+  /// Whether work may be issued now. `expectedNs`: its expected duration; none: unknown, and it then runs alone.
   bool admit(std::optional<int64_t> expectedNs, int64_t now);
   /// For how long asking `admit` again is no use, unless work lands.
   int64_t napNs(int64_t now) const;
 
   /// Work that was issued after it was admitted. It is in flight as part of the batch that `close` ends.
   void issued(std::optional<int64_t> expectedNs, int64_t now);
-  /// What of the open batch was issued, as it was expected.
+  /// Expected duration of the work issued in the open batch.
   int64_t openNs() const { return openNs_; }
   bool hasOpen() const { return openNs_ > 0; }
   /// Ends the batch: its number.
@@ -63,7 +63,7 @@ class SessionGate {
   /// Returns what is taken for it.
   int64_t landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now);
 
-  /// Of what is measured.
+  /// Measured device time of this session, in nanoseconds.
   int64_t usedNs() const { return usedNs_; }
   /// Batches are made so large.
   int64_t batchNs() const { return flightLimit() / 4; }

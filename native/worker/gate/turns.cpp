@@ -15,7 +15,7 @@ constexpr int64_t kLookNs = 100'000;
 /// These two words are read by the session that has the turn without the lock of the table.
 void publish(uint32_t& word, uint32_t value) { std::atomic_ref(word).store(value, std::memory_order_relaxed); }
 
-/// Reads a word exactly once: what was checked is what is used, whoever writes there meanwhile.
+/// Reads a word exactly once, so that the checked value is the used one although other workers write there.
 template <typename T>
 T once(const T& word) {
   return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_relaxed);
@@ -185,7 +185,7 @@ Rank Turns::rankOf(const Seat& seat) const {
   const Account& account = accountOf(seat);
   const Share share = shareOf(account);
   if (share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
-  // Who has the turn goes on as long as anything is left.
+  // The session that has the turn continues as long as any credit is left.
   const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(share);
   if (account.credit >= needed) return Rank::kWithinShare;
   if (share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;

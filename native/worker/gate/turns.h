@@ -35,17 +35,17 @@ inline constexpr int64_t kMostCreditNs = 10'000'000;
 /// A turn as such, when others wait.
 inline constexpr int64_t kLongestTurnNs = 5'000'000;
 inline constexpr int64_t kShortestTurnNs = 1'000'000;
-/// Work that has not ended so long after its turn should have is no longer waited for.
+/// Time after the expected end of a turn from which its unfinished work is no longer waited for.
 inline constexpr int64_t kTurnSlackNs = 2'000'000;
 /// For how long who comes first by rank waits for the end of what is in flight.
 inline constexpr int64_t kYieldNs = 1'000'000;
-/// The next turn begins so much before this one is thought to be over, so that the GPU has something to do.
+/// Overlap of a turn with the expected end of the previous one, which keeps the GPU busy.
 inline constexpr int64_t kOverlapNs = 100'000;
-/// Who is called and does not come is passed over.
+/// Time after which a session that was given the turn and does not take it is skipped.
 inline constexpr int64_t kCallNs = 2'000'000;
-/// A waiting session of the same rank that is owed so much has the one at work stop.
+/// Credit of a waiting session that ends the turn of a session of the same rank.
 inline constexpr int64_t kWakeNs = 1'000'000;
-/// What a burstable claim has had of idle time is held against it for no more than this.
+/// Limit of the debt that a burstable claim accumulates by using idle time.
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
 /// Longer than any machine is on: a debt is paid by waiting, however long that takes.
 inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
@@ -53,7 +53,7 @@ inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
 /// No turn ends later than this from now, whatever the table says.
 inline constexpr int64_t kFarthestEndNs = kLongestTurnNs + kTurnSlackNs;
 
-/// The order in which those who wait are served.
+/// Order in which waiting sessions are served.
 enum class Rank : uint32_t { kWithinShare, kBurst, kBestEffort, kNone };
 inline constexpr size_t kRanks = 3;
 
@@ -78,7 +78,7 @@ struct Seat {
 /// The tenant in the key of a claim; 0: none is known.
 inline uint32_t tenantOf(uint64_t claim) { return claim >> 63 != 0 ? 0 : static_cast<uint32_t>(claim >> 32); }
 
-/// What the sessions of a claim have at this GPU together.
+/// Account of a claim at this GPU, shared by its sessions.
 struct Account {
   uint64_t claim = 0;  ///< 0: the entry is free
   uint32_t seats = 0;
@@ -110,7 +110,7 @@ class Turns {
   /// The same at that seat, which is free. False where all accounts are taken.
   bool sitAt(uint32_t seat, uint64_t claim, Share share, int64_t now);
   void leave(uint32_t seat, int64_t now);
-  /// Of the claim of that session.
+  /// Sets the share of the session's claim.
   void setShare(uint32_t seat, Share share, int64_t now);
 
   struct Answer {
@@ -160,7 +160,7 @@ class Turns {
   static int64_t least(const Share& share) { return turnOf(share) / 2; }
   int64_t debtLimit(const Share& share) const;
   void settle(int64_t now);
-  /// The best of those who wait, and `also`.
+  /// The first by rank of the waiting sessions and `also`.
   uint32_t best(int64_t now, uint32_t also = kNobody);
   bool isBefore(const Seat& a, const Seat& b) const;
   Answer begin(uint32_t seat, int64_t now);

@@ -87,7 +87,7 @@ class Sharing {
   Handle handleOf(Kind kind, uint64_t number) const;
   /// The authentication code of a message with that meaning, which only a holder of the secret can make.
   Sha256 proof(const char* meaning, std::span<const std::byte> of) const;
-  /// A process that has connected, and what it has sent of its question.
+  /// A connected process, and the received part of its question.
   struct Caller {
     UniqueFd socket;
     std::vector<std::byte> received;

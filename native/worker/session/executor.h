@@ -103,9 +103,8 @@ class Executor : private SessionOwner, private SessionPart {
   using Counters = SessionCore::Counters;
   using End = SessionCore::End;
 
-  /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
-  /// `gates`: of the node's devices; none: shares of compute do not count. `sharing`: what
-  /// sessions of the claim share, null where there are no others. `claim`: where they count what they have together.
+  /// `imageCache`: store of images. `output`: takes what kernels print. `gates`: of the node's devices; none: shares of compute do
+  /// not count. `sharing`: memory and events shared by the claim's sessions. `claim`: their common counts. Null: none.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
            DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr,
            Parking parking = {}, ClaimPlace claim = {});

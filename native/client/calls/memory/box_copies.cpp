@@ -313,6 +313,7 @@ CUresult peer(const char* name, Flavour flavour, CUdeviceptr dst, CUcontext dstC
   wire.srcDevice = src;
   wire.ByteCount = bytes;
   wire.hStream = stream;
+  if (const auto done = instead::copyOfOwn(call, wire)) return *done;
   return call.post(wire);
 }
 

@@ -8,6 +8,7 @@
 #include "client/call/preconditions.h"
 #include "client/gen/api.h"
 #include "client/memory/address_guard.h"
+#include "client/memory/own_address.h"
 #include "client/session/callback_thread.h"
 #include "client/session/capture_state.h"
 
@@ -263,6 +264,32 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }
+
+namespace instead {
+namespace {
+
+template <typename C>
+std::optional<CUresult> copyOf(Call& call, const C& copy, uint64_t stream, Wait wait) {
+  const MemoryMap& memory = call.remote().memory;
+  const uint64_t to = OwnAddress::of(copy.dstDevice), from = OwnAddress::of(copy.srcDevice);
+  for (const uint64_t each : {to, from}) {
+    if (!memory.mayBeLocal(each)) continue;
+    if (const auto run = memory.find(each); run && run->kind == MemoryKind::kPinnedLocal)
+      return unified(call, to, from, copy.ByteCount, stream, wait);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDV2& copy) {
+  return copyOf(call, copy, copy.stream, Wait::kYes);
+}
+std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDAsyncV2& copy) {
+  return copyOf(call, copy, copy.hStream, Wait::kNo);
+}
+
+}  // namespace instead
 
 namespace api {
 

@@ -2,6 +2,8 @@
 // Copies of one row of bytes, from which all others are made.
 #pragma once
 
+#include <optional>
+
 #include "client/call/call.h"
 
 namespace millpond::client {
@@ -17,6 +19,14 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
 bool onDevice(Call& call, CUdeviceptr address);
 /// Whether the program can read what lies there without a copy.
 bool isSeenByHost(Call& call, uint64_t address);
+
+namespace instead {
+
+/// A copy between devices of which an end is pinned memory that the worker does not have. Nothing where there is none.
+std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDV2& copy);
+std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDAsyncV2& copy);
+
+}  // namespace instead
 
 /// Memory of the current device for the length of a few commands of one stream.
 CUresult takeTemporary(Call& call, size_t bytes, uint64_t stream, CUdeviceptr& address);
