@@ -302,6 +302,7 @@ installed. Nothing is written until all checks pass. Repeat it to change the tok
         flags: "--token <token>",
         type: "text",
         description: "A token of the role agent",
+        env: "MILLPOND_TOKEN",
         defaultText: "asked for on a terminal",
       },
       ...tokenFile,

@@ -90,6 +90,11 @@ test("nothing is written before all is well", async () => {
   expect((await of("--token-file", wrongRole)).stderr).toMatch(
     /the token is good, but not an agent's[^]*--role agent/,
   );
+  const withoutFile = options("etc2").filter((option) => !option.startsWith("--token-file"));
+  const environment = { MILLPOND_TOKEN: controller.userToken };
+  expect((await home.millpond(["join", url, ...withoutFile], { environment })).stderr).toMatch(
+    /the token is good, but not an agent's/,
+  );
   expect((await of("--fingerprint", "sha256:12")).stderr).toMatch(/is not sha256: and 64/);
   expect((await of("--driver", "/nowhere/libcuda.so.1")).stderr).toMatch(/\[MILLPOND_E_DRIVER\]/);
   const server = createServer();
