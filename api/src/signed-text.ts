@@ -19,8 +19,8 @@ export function signText(version: string, payload: object, privateKey: KeyObject
 export type FindKeys = (id: string | undefined) => readonly KeyObject[];
 
 /**
- * Checks form and signature, and parses the payload; undefined where that is not JSON. Of a payload that is not verified yet,
- * only the member `kid` is used, to find the key.
+ * Checks form and signature, and parses the payload; undefined where that is not JSON. Before verification, only the
+ * member `kid` of the payload is used, to find the key.
  *
  * @param refuse creates the error from a description of the fault
  */

@@ -32,7 +32,7 @@ void reportProgress(int64_t done, Progress progress) {
   std::fflush(stdout);
 }
 
-/// What a graph uses of the program: other addresses in each, as in programs that capture their steps again and again.
+/// Memory of the program that a graph uses. The addresses differ between graphs, as in programs that capture each step.
 struct Step {
   std::array<uint32_t, kStepWords> from{};
   std::array<uint32_t, kStepWords> to{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker tells the software GPU about the calls of its program, so that findings name the call that they come from.
+// Interface by which a worker reports the calls of its program to the software GPU, so that findings name their call.
 // Behind cuGetExportTable, and only there while programs are checked.
 #pragma once
 

@@ -172,7 +172,7 @@ export interface SigningKeyRecord {
   /** The private half, PKCS #8, DER, sealed with the pool key, base64; empty: nothing is derived from it any longer. */
   readonly sealed: string;
   readonly createdAt: number;
-  /** Tickets signed with it are refused from then on; null: it is the current one. */
+  /** Time after which tickets signed with it are refused; null: it is the current one. */
   readonly retiresAt: number | null;
   /** Nothing that it signed, or that is derived from it, is accepted. */
   readonly isRevoked: boolean;

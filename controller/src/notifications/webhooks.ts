@@ -129,8 +129,8 @@ export class Webhooks implements AsyncDisposable {
 }
 
 /**
- * Where a receiver goes on. Of a store that several controllers share, from the newest event: which were sent, only the
- * controller that led before knows.
+ * Position at which a receiver resumes. With a store shared by several controllers it is the newest event, because only the
+ * previous leader knows which events were sent.
  */
 async function firstPlace(options: WebhooksOptions, name: string): Promise<number> {
   const { store } = options;

@@ -79,7 +79,7 @@ function hasClaims(transaction: Transaction, retiresAt: number): boolean {
   return transaction.allClaims().some((claim) => isLive(claim) && claim.createdAt <= retiresAt);
 }
 
-/** An agent of an earlier release would refuse tickets of the new key until it has it, and of the old one from then on. */
+/** An agent of an earlier release accepts one key only: tickets of the new key before it has it, and of the old one after, would fail. */
 function refuseEarlierAgents(pool: Pool): void {
   const names = [...pool.liveness.nodes]
     .filter(

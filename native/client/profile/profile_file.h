@@ -18,7 +18,7 @@ namespace millpond::client {
 class ProfileFile {
  public:
   /// Where MILLPOND_PROFILE is set: has the worker note from here on what its devices do, and a thread write it down. The
-  /// session must stay. What is in the way is logged, and the program runs without a profile. `flushCalls` is called by that
+  /// session must stay. An obstacle is logged, and the program runs without a profile. `flushCalls` is called by that
   /// thread: it writes the calls of the program that are kept back.
   static void begin(Session& session, void (*flushCalls)());
   /// Writes what is complete by now.

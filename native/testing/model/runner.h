@@ -16,7 +16,7 @@ inline constexpr size_t kMostThreads = 4;
 
 /// Where the threads of the program under way are: the place of the op in program.ops. Read when a program hangs.
 extern std::array<std::atomic<size_t>, kMostThreads> progress;
-/// What is done around the ops, for the same purpose.
+/// The current step outside of the ops, for the same purpose.
 extern std::atomic<const char*> stage;
 
 /// Starts the driver and loads the kernels, once in a process. Ends the process with 2 when that fails.

@@ -235,7 +235,7 @@ void Sanitizer::faulted(std::string_view kernel, const ptx::Fault& fault, Call l
 }
 
 void Sanitizer::checkTransfer(uint64_t address, uint64_t bytes, bool isWrite) {
-  // What is not cut into allocations the driver itself checks.
+  // The driver itself checks memory that is not divided into allocations.
   if (!checks_.memory || bytes == 0 || !allocations_.isManaged(address)) return;
   const auto found = allocations_.find(address, allocations_.now());
   if (found && found->end() - address >= bytes) return;

@@ -36,7 +36,7 @@ class Sanitizer {
 
   /// The process that the following is about: without it, findings cannot be joined with its calls.
   void client(uint32_t pid);
-  /// What the driver does from now on it does for this call.
+  /// Attributes the driver's following work to this call.
   void command(Call call);
   Call currentCall() const;
   void allocated(uint64_t address, uint64_t bytes, const char* by);

@@ -27,7 +27,7 @@ struct Allocation {
   uint64_t until = 0;         // and freed; 0: it is there
   const char* by = "";        // the call that allocated it
   const char* freedBy = "";   // and freed it
-  Call call;                  // of the program, that allocated it
+  Call call;                  // the call of the program that allocated it
   std::shared_ptr<ptx::WrittenBytes> written;  // null: what was written is not kept, or any process may write
 
   uint64_t end() const { return base + bytes; }
