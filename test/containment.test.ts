@@ -92,7 +92,7 @@ test.skipIf(!isRoot)(
 
 /** Starts a program with the capabilities of the agent's container in a cluster, and no others. */
 const inContainer = (() => {
-  const manifest = readFileSync(inRoot("kubernetes", "deploy", "pool", "agent.yaml"), "utf8");
+  const manifest = readFileSync(inRoot("kubernetes", "deploy", "pool", "workers.yaml"), "utf8");
   const [, added = ""] = /capabilities: \{drop: \[ALL\], add: \[([A-Z_, ]+)\]\}/.exec(manifest) ?? [];
   const capabilities = added.split(", ").map((each) => `+${each.toLowerCase()}`);
   return [

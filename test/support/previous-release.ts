@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The release before this one, as far as it is TypeScript: controller, agent and command.
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib/paths.ts";
 
@@ -15,27 +14,17 @@ export const missingPrevious: string | undefined =
     ? undefined
     : `the commit ${commit.slice(0, 7)} is not in this clone`;
 
-/** Unpacks it, once for all tests of this machine, and returns its folder. It runs with the packages of this release. */
-export function previousRelease(): string {
-  const folder = join(tmpdir(), `millpond-release-${commit.slice(0, 7)}-${process.getuid?.()}`);
-  if (existsSync(folder)) return folder;
-  const making = mkdtempSync(`${folder}-`);
+/** Unpacks it into a folder, which is made. It runs with the packages of this release. */
+export function unpackPrevious(folder: string): void {
+  mkdirSync(folder);
   const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 2 ** 30 });
-  execFileSync("tar", ["-x", "-C", making], { input: archive });
+  execFileSync("tar", ["-x", "-C", folder], { input: archive });
   const modules = join(root, "node_modules");
-  mkdirSync(join(making, "node_modules", "@millpond"), { recursive: true });
+  mkdirSync(join(folder, "node_modules", "@millpond"), { recursive: true });
   for (const name of readdirSync(modules).filter((each) => each !== "@millpond")) {
-    symlinkSync(join(modules, name), join(making, "node_modules", name));
+    symlinkSync(join(modules, name), join(folder, "node_modules", name));
   }
   for (const name of ["agent", "api", "controller", "scheduler", "simulator"]) {
-    symlinkSync(join("..", "..", name), join(making, "node_modules", "@millpond", name));
+    symlinkSync(join("..", "..", name), join(folder, "node_modules", "@millpond", name));
   }
-  try {
-    renameSync(making, folder);
-  } catch (error) {
-    rmSync(making, { recursive: true });
-    // Another test was faster.
-    if (!existsSync(folder)) throw error;
-  }
-  return folder;
 }

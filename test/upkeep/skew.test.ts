@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { root } from "../../scripts/lib/paths.ts";
 import { agentArguments } from "../support/agent.ts";
 import { clientDirectory, examples, type NodeView, type SessionView, until } from "../support/pool.ts";
-import { missingPrevious, previousRelease } from "../support/previous-release.ts";
+import { missingPrevious, unpackPrevious } from "../support/previous-release.ts";
 import { Program, startProgram } from "../support/program.ts";
 
 const why = missingPrevious === undefined ? "" : ` (${missingPrevious})`;
@@ -17,8 +17,9 @@ test.skipIf(missingPrevious !== undefined)(
   `controllers and commands of the release before work with this one's, and the state goes one way${why}`,
   { timeout: 600_000 },
   async () => {
-    const previous = previousRelease();
     const directory = mkdtempSync(join(tmpdir(), "millpond-skew-"));
+    const previous = join(directory, "previous");
+    unpackPrevious(previous);
     const state = join(directory, "state");
     const environment: Record<string, string | undefined> = { PATH: process.env["PATH"], HOME: directory };
     const running: Program[] = [];
