@@ -67,7 +67,7 @@ test("a refused client has to say all it wanted before it may call again, and is
   const said: Buffer[] = [];
   socket.on("data", (chunk: Buffer) => said.push(chunk));
   socket.write(`${head(2)}{}`);
-  await once(socket, "close");
+  await lifeOf(socket);
   expect(Buffer.concat(said).toString()).toMatch(/^HTTP\/1.1 401 [^]*connection: close[^]*UNAUTHENTICATED/i);
 });
 

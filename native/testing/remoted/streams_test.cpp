@@ -79,9 +79,12 @@ TEST("a stream and the program hand each other words in memory of the host, and 
     uint32_t& question = words[100];
     const uint32_t& reply = words[1000];
     const CUstream stream = makeStream();
+    const CUdeviceptr between = zeros(64);
     for (uint32_t i = 1; i <= kRounds; ++i) {
       OK(CU(cuStreamWaitValue32_v2)(stream, device + 4 * 512, i, CU_STREAM_WAIT_VALUE_EQ));
-      OK(CU(cuMemcpyDtoDAsync_v2)(device + 4 * 1000, device + 4 * 100, 4, stream));
+      // Through the device: for a copy between memories of the host a card waits in the call, here for the words below.
+      OK(CU(cuMemcpyDtoDAsync_v2)(between, device + 4 * 100, 4, stream));
+      OK(CU(cuMemcpyDtoDAsync_v2)(device + 4 * 1000, between, 4, stream));
       OK(CU(cuStreamWriteValue32_v2)(stream, device + 4 * 600, i, CU_STREAM_WRITE_VALUE_DEFAULT));
     }
     for (uint32_t i = 1; i <= kRounds; ++i) {
