@@ -174,7 +174,8 @@ bool Executor::advance(Download& download) {
     Mark place;
     std::byte* to = link_.memory().chunk(*chunk);
     const SessionRange& from = download.from;
-    const uint64_t done = from.bytes() - download.left;
+    // Not what the range lacks of `left`: the range of a null address, which the driver refuses, has no bytes.
+    const uint64_t done = download.done;
     CUresult rc = from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
                                 : driver_.cuMemcpyDtoHAsync_v2(to, from.device() + done, bytes, download.stream.handle);
     if (!rc) rc = marks_.mark(download.stream, place);
@@ -187,6 +188,7 @@ bool Executor::advance(Download& download) {
     nextChunk_ = (*chunk + 1) % wire::kStagingChunks;
     download.pieces.push_back({*chunk, static_cast<uint32_t>(bytes), place});
     download.left -= bytes;
+    download.done += bytes;
   }
   contexts_.use(before);
   while (!download.pieces.empty()) {

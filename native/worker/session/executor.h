@@ -230,7 +230,7 @@ class Executor : private SessionOwner, private SessionPart {
     Request request;
     Stream stream;
     SessionRange from;
-    uint64_t left = 0;
+    uint64_t left = 0, done = 0;
     uint64_t sent = 0;
     struct Piece {
       uint32_t chunk;
