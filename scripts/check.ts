@@ -9,6 +9,7 @@ import { checkHardening } from "./lib/build/hardening.ts";
 import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, nativeFiles } from "./lib/paths.ts";
 import { checkSupply } from "./supply/lock-file.ts";
+import { checkNativeFormat } from "./lib/checks/clang-format.ts";
 import { checkProse } from "./lib/checks/prose.ts";
 import {
   checkImports,
@@ -82,7 +83,14 @@ const checks: Check[] = [
       await must("oxlint", ["--type-aware", "--deny-warnings"]);
     },
   },
-  { name: "format", what: "biome format", run: () => must("biome", ["format", "--max-diagnostics=20"]) },
+  {
+    name: "format",
+    what: "biome format, clang-format",
+    run: async () => {
+      await must("biome", ["format", "--max-diagnostics=20"]);
+      await checkNativeFormat();
+    },
+  },
   { name: "dead-code", what: "knip", run: () => must("knip", ["--no-config-hints", "--no-progress"]) },
   {
     name: "cuda-header",

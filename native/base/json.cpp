@@ -165,27 +165,18 @@ class JsonParser {
     skipSpace();
     if (ended()) return fail("unexpected end");
     switch (peek()) {
-      case '{':
-        return parseObject(out);
-      case '[':
-        return parseArray(out);
+      case '{': return parseObject(out);
+      case '[': return parseArray(out);
       case '"': {
         std::string text;
         if (!parseString(text)) return false;
         out = Json(std::move(text));
         return true;
       }
-      case 't':
-        out = Json(true);
-        return takeWord("true");
-      case 'f':
-        out = Json(false);
-        return takeWord("false");
-      case 'n':
-        out = Json();
-        return takeWord("null");
-      default:
-        return parseNumber(out);
+      case 't': out = Json(true); return takeWord("true");
+      case 'f': out = Json(false); return takeWord("false");
+      case 'n': out = Json(); return takeWord("null");
+      default: return parseNumber(out);
     }
   }
 
@@ -246,8 +237,7 @@ class JsonParser {
   bool parseNumber(Json& out) {
     const size_t start = at_;
     const bool negative = take('-');
-    if (!(peek() >= '0' && peek() <= '9'))
-      return fail(negative ? "a digit was expected" : "unexpected character");
+    if (!(peek() >= '0' && peek() <= '9')) return fail(negative ? "a digit was expected" : "unexpected character");
     if (!take('0') && !takeDigits()) return false;
     if (take('.') && !takeDigits()) return false;
     if (take('e') || take('E')) {
@@ -273,31 +263,18 @@ class JsonParser {
     switch (c) {
       case '"':
       case '\\':
-      case '/':
-        out.push_back(c);
-        return true;
-      case 'b':
-        out.push_back('\b');
-        return true;
-      case 'f':
-        out.push_back('\f');
-        return true;
-      case 'n':
-        out.push_back('\n');
-        return true;
-      case 'r':
-        out.push_back('\r');
-        return true;
-      case 't':
-        out.push_back('\t');
-        return true;
+      case '/': out.push_back(c); return true;
+      case 'b': out.push_back('\b'); return true;
+      case 'f': out.push_back('\f'); return true;
+      case 'n': out.push_back('\n'); return true;
+      case 'r': out.push_back('\r'); return true;
+      case 't': out.push_back('\t'); return true;
       case 'u': {
         uint32_t code = 0;
         if (!parseHex4(code)) return false;
         if (code >= 0xd800 && code <= 0xdfff) {
           uint32_t low = 0;
-          if (code >= 0xdc00 || !take('\\') || !take('u') || !parseHex4(low) || low < 0xdc00 ||
-              low > 0xdfff) {
+          if (code >= 0xdc00 || !take('\\') || !take('u') || !parseHex4(low) || low < 0xdc00 || low > 0xdfff) {
             return fail("lone surrogate");
           }
           code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
@@ -305,9 +282,7 @@ class JsonParser {
         appendUtf8(out, code);
         return true;
       }
-      default:
-        --at_;
-        return fail("unknown escape");
+      default: --at_; return fail("unknown escape");
     }
   }
 

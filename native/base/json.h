@@ -37,8 +37,7 @@ class Json {
 
   Json(std::same_as<bool> auto value) : Json(Bool{value}) {}
   template <std::integral T>
-    requires(!std::same_as<T, bool> && !std::same_as<T, char>)
-  Json(T value) : Json(Number{std::to_string(value)}) {}
+  requires(!std::same_as<T, bool> && !std::same_as<T, char>) Json(T value) : Json(Number{std::to_string(value)}) {}
   Json(std::string text);
   Json(std::string_view text);
   Json(const char* text);

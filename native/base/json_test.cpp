@@ -17,8 +17,7 @@ bool refused(std::string_view text) { return !Json::parse(text); }
 }  // namespace
 
 TEST("reads the values of a message") {
-  const Json json =
-      parsed(R"( {"a": 1, "b": "18446744073709551615", "c": [true, false, null], "d": {"e": "x"}} )");
+  const Json json = parsed(R"( {"a": 1, "b": "18446744073709551615", "c": [true, false, null], "d": {"e": "x"}} )");
   CHECK_EQ(*json.find("a")->int64(), 1);
   CHECK_EQ(*json.find("b")->uint64(), UINT64_MAX);
   CHECK(!json.find("b")->int64());
@@ -131,10 +130,9 @@ TEST("writes what it reads") {
                                {"none", Json()},
                                {"list", Json::Array{1, "two", Json::Array{}, Json::Object{}}}});
   const std::string text = json.dump();
-  CHECK_EQ(
-      text,
-      "{\"text\":\"a\\\"\\\\\\n\\u0001 \xc3\xbc\",\"big\":18446744073709551615,\"small\":-3,\"yes\":true,"
-      "\"none\":null,\"list\":[1,\"two\",[],{}]}");
+  CHECK_EQ(text,
+           "{\"text\":\"a\\\"\\\\\\n\\u0001 \xc3\xbc\",\"big\":18446744073709551615,\"small\":-3,\"yes\":true,"
+           "\"none\":null,\"list\":[1,\"two\",[],{}]}");
   CHECK_EQ(parsed(text).dump(), text);
   CHECK_EQ(Json("a\xff\xc3").dump(), "\"a\xef\xbf\xbd\xef\xbf\xbd\"");
 }
@@ -148,14 +146,9 @@ TEST("hostile bytes never crash it, and what it accepts round-trips") {
     for (unsigned edits = random() % 4; edits > 0; --edits) {
       const size_t at = random() % text.size();
       switch (random() % 3) {
-        case 0:
-          text[at] = static_cast<char>(random() % 256);
-          break;
-        case 1:
-          text.erase(at, 1 + random() % 3);
-          break;
-        default:
-          text.insert(at, 1, "{}[]\",:\\0u-e."[random() % 13]);
+        case 0: text[at] = static_cast<char>(random() % 256); break;
+        case 1: text.erase(at, 1 + random() % 3); break;
+        default: text.insert(at, 1, "{}[]\",:\\0u-e."[random() % 13]);
       }
       if (text.empty()) text.push_back('0');
     }

@@ -44,8 +44,8 @@ LogLevel logLevel() {
   const char* text = std::getenv("MILLPOND_LOG");
   const std::optional<LogRequest> wanted = parseLogRequest(text ? text : "warn");
   int expected = kUnread;
-  const bool first = currentLevel.compare_exchange_strong(
-      expected, static_cast<int>(wanted.value_or(LogRequest{}).level));
+  const bool first =
+      currentLevel.compare_exchange_strong(expected, static_cast<int>(wanted.value_or(LogRequest{}).level));
   if (first && !wanted) {
     log(LogLevel::Warn,
         "MILLPOND_LOG=%.32s is no level; use off, error, warn, info, debug or trace, or a file with a / in its name",
@@ -59,8 +59,7 @@ void logList(LogLevel level, const char* format, va_list arguments) {
   const int savedErrno = errno;
   char line[8192];
   int length = std::snprintf(line, sizeof line, "millpond: %s: ", kNames[static_cast<int>(level)]);
-  const int wanted =
-      std::vsnprintf(line + length, sizeof line - static_cast<size_t>(length), format, arguments);
+  const int wanted = std::vsnprintf(line + length, sizeof line - static_cast<size_t>(length), format, arguments);
   const int start = length;
   if (wanted > 0) length += wanted;
   const int room = static_cast<int>(sizeof line) - 1;  // the NUL's place takes the newline

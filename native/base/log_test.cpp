@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "base/log_request.h"
-#include "testing/stderr_capture.h"
 #include "testing/check.h"
+#include "testing/stderr_capture.h"
 
 using millpond::LogLevel;
 
@@ -42,10 +42,11 @@ TEST("MILLPOND_LOG decides, an unknown level is said once") {
     millpond::log(LogLevel::Info, "not wanted");
     millpond::log(LogLevel::Warn, "wanted %d", 1);
   });
-  CHECK_EQ(text,
-           "millpond: warn: MILLPOND_LOG=loud is no level; use off, error, warn, info, debug or trace, or a file with a "
-           "/ in its name\n"
-           "millpond: warn: wanted 1\n");
+  CHECK_EQ(
+      text,
+      "millpond: warn: MILLPOND_LOG=loud is no level; use off, error, warn, info, debug or trace, or a file with a "
+      "/ in its name\n"
+      "millpond: warn: wanted 1\n");
 }
 
 TEST("one line a message, whatever it contains, and errno is kept") {

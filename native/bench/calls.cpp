@@ -68,7 +68,8 @@ void measureCalls(const Driver& driver, int rounds, double sustainedSeconds, Rep
         },
         "cuLaunchKernel, cuStreamSynchronize");
     uint32_t word = 0;
-    const double readTrip = roundTrips([&] { return driver.cuMemcpyDtoH(&word, memory, sizeof(word)); }, "cuMemcpyDtoH");
+    const double readTrip =
+        roundTrips([&] { return driver.cuMemcpyDtoH(&word, memory, sizeof(word)); }, "cuMemcpyDtoH");
     if (word != kFilled) fail("what cuMemsetD32Async wrote is not what cuMemcpyDtoH reads");
     if (round < 0) continue;  // the first round warms caches up
     report.add("launch_call", launchCost);

@@ -74,8 +74,8 @@ void soakCaptures(const Driver& driver, int64_t captures) {
       driver.must(driver.cuGraphLaunch(exec, stream), "cuGraphLaunch");
       driver.must(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
       if (step->calls != 1 || step->to[5] != value + 5)
-        fail("graph " + std::to_string(done) + " called its function " + std::to_string(step->calls) + " times and left " +
-             std::to_string(step->to[5]) + " where " + std::to_string(value + 5) + " belongs");
+        fail("graph " + std::to_string(done) + " called its function " + std::to_string(step->calls) +
+             " times and left " + std::to_string(step->to[5]) + " where " + std::to_string(value + 5) + " belongs");
       driver.must(driver.cuGraphExecDestroy(exec), "cuGraphExecDestroy");
     }
     driver.must(driver.cuGraphDestroy(graph), "cuGraphDestroy");

@@ -19,8 +19,9 @@ namespace {
 using namespace millpond;
 using namespace millpond::bench;
 
-constexpr char kUsage[] = "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS | "
-                          "relay PORT MICROSECONDS";
+constexpr char kUsage[] =
+    "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS | "
+    "relay PORT MICROSECONDS";
 constexpr int kBurst = 1000;
 constexpr int kRoundTrips = 100;
 

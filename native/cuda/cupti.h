@@ -51,8 +51,9 @@ struct [[gnu::packed]] KernelRecord {
   int64_t gridId;
   const char* name;
 };
-static_assert(sizeof(KernelRecord) == 112 && offsetof(KernelRecord, start) == 16 && offsetof(KernelRecord, grid) == 52 &&
-              offsetof(KernelRecord, correlation) == 92 && offsetof(KernelRecord, name) == 104);
+static_assert(sizeof(KernelRecord) == 112 && offsetof(KernelRecord, start) == 16 &&
+              offsetof(KernelRecord, grid) == 52 && offsetof(KernelRecord, correlation) == 92 &&
+              offsetof(KernelRecord, name) == 104);
 
 struct [[gnu::packed]] CopyRecord {
   Kind kind;

@@ -61,8 +61,8 @@ struct NodeRecord {
 struct Source {
   uint64_t number;  ///< 0: it is written
   uint64_t address;
-  uint64_t bytes;     ///< from the first to the last
-  uint32_t hasGaps;   ///< 1: not every byte between them is written
+  uint64_t bytes;    ///< from the first to the last
+  uint32_t hasGaps;  ///< 1: not every byte between them is written
   uint32_t reserved;
 };
 

@@ -64,11 +64,8 @@ uint64_t imageExtent(const void* image, uint64_t known) noexcept {
         bytes = endOf(fatbin.headerBytes, fatbin.bodyBytes);
       }
       break;
-    case kElfMagic:
-      bytes = elfExtent(image, known);
-      break;
-    default:
-      bytes = ::strnlen(static_cast<const char*>(image), std::min(known, kMaxImage)) + 1;
+    case kElfMagic: bytes = elfExtent(image, known); break;
+    default: bytes = ::strnlen(static_cast<const char*>(image), std::min(known, kMaxImage)) + 1;
   }
   return bytes > kMaxImage || bytes > known ? 0 : bytes;
 }

@@ -20,39 +20,32 @@ struct JitOptionRecord {
 };
 
 enum class JitOptionKind {
-  kNumber,      ///< in
-  kThreads,     ///< in and out: CU_JIT_THREADS_PER_BLOCK
-  kTime,        ///< out, a float in place of the value
-  kInfoLog,     ///< a buffer
+  kNumber,   ///< in
+  kThreads,  ///< in and out: CU_JIT_THREADS_PER_BLOCK
+  kTime,     ///< out, a float in place of the value
+  kInfoLog,  ///< a buffer
   kErrorLog,
-  kInfoBytes,   ///< in and out: the size of that buffer
+  kInfoBytes,  ///< in and out: the size of that buffer
   kErrorBytes,
-  kRefused,     ///< lists of pointers, for link-time optimisation and symbols of the host
+  kRefused,  ///< lists of pointers, for link-time optimisation and symbols of the host
   kUnknown
 };
 
 inline JitOptionKind kindOf(CUjit_option option) {
   switch (option) {
-    case CU_JIT_THREADS_PER_BLOCK:
-      return JitOptionKind::kThreads;
-    case CU_JIT_WALL_TIME:
-      return JitOptionKind::kTime;
-    case CU_JIT_INFO_LOG_BUFFER:
-      return JitOptionKind::kInfoLog;
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-      return JitOptionKind::kInfoBytes;
-    case CU_JIT_ERROR_LOG_BUFFER:
-      return JitOptionKind::kErrorLog;
-    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-      return JitOptionKind::kErrorBytes;
+    case CU_JIT_THREADS_PER_BLOCK: return JitOptionKind::kThreads;
+    case CU_JIT_WALL_TIME: return JitOptionKind::kTime;
+    case CU_JIT_INFO_LOG_BUFFER: return JitOptionKind::kInfoLog;
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: return JitOptionKind::kInfoBytes;
+    case CU_JIT_ERROR_LOG_BUFFER: return JitOptionKind::kErrorLog;
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: return JitOptionKind::kErrorBytes;
     case CU_JIT_GLOBAL_SYMBOL_NAMES:
     case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
     case CU_JIT_GLOBAL_SYMBOL_COUNT:
     case CU_JIT_REFERENCED_KERNEL_NAMES:
     case CU_JIT_REFERENCED_KERNEL_COUNT:
     case CU_JIT_REFERENCED_VARIABLE_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_COUNT:
-      return JitOptionKind::kRefused;
+    case CU_JIT_REFERENCED_VARIABLE_COUNT: return JitOptionKind::kRefused;
     default:
       return option >= CU_JIT_MAX_REGISTERS && option < CU_JIT_NUM_OPTIONS ? JitOptionKind::kNumber
                                                                            : JitOptionKind::kUnknown;

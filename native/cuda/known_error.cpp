@@ -4,10 +4,10 @@
 namespace millpond {
 
 const KnownError* findKnownError(CUresult code) {
-#define TEXT(name, text)                           \
-  case name: {                                     \
+#define TEXT(name, text)                            \
+  case name: {                                      \
     static constexpr KnownError entry{#name, text}; \
-    return &entry;                                 \
+    return &entry;                                  \
   }
   switch (code) {
     TEXT(CUDA_SUCCESS, "no error")
@@ -48,8 +48,7 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")
     TEXT(CUDA_ERROR_JIT_COMPILATION_DISABLED, "PTX JIT compilation was disabled")
     TEXT(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "the provided execution affinity is not supported")
-    TEXT(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC,
-         "the provided PTX contains unsupported call to cudaDeviceSynchronize")
+    TEXT(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC, "the provided PTX contains unsupported call to cudaDeviceSynchronize")
     TEXT(CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error")
     TEXT(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid")
     TEXT(CUDA_ERROR_FILE_NOT_FOUND, "file not found")
@@ -71,8 +70,7 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")
     TEXT(CUDA_ERROR_ASSERT, "device-side assert triggered")
     TEXT(CUDA_ERROR_TOO_MANY_PEERS, "peer mapping resources exhausted")
-    TEXT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
-         "part or all of the requested memory range is already mapped")
+    TEXT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")
     TEXT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")
     TEXT(CUDA_ERROR_HARDWARE_STACK_ERROR, "hardware stack error")
     TEXT(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered")
@@ -87,13 +85,10 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")
     TEXT(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination")
     TEXT(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, "forward compatibility was attempted on non supported HW")
-    TEXT(CUDA_ERROR_MPS_CONNECTION_FAILED,
-         "MPS client failed to connect to the MPS control daemon or the MPS server")
-    TEXT(CUDA_ERROR_MPS_RPC_FAILURE,
-         "the remote procedural call between the MPS server and the MPS client failed")
+    TEXT(CUDA_ERROR_MPS_CONNECTION_FAILED, "MPS client failed to connect to the MPS control daemon or the MPS server")
+    TEXT(CUDA_ERROR_MPS_RPC_FAILURE, "the remote procedural call between the MPS server and the MPS client failed")
     TEXT(CUDA_ERROR_MPS_SERVER_NOT_READY, "MPS server is not ready to accept new MPS client requests")
-    TEXT(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-         "the hardware resources required to create MPS client have been exhausted")
+    TEXT(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, "the hardware resources required to create MPS client have been exhausted")
     TEXT(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
          "the hardware resources required to support device connections have been exhausted")
     TEXT(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server")
@@ -117,8 +112,7 @@ const KnownError* findKnownError(CUresult code) {
          "the graph update was not performed because it included changes which violated constraints specific "
          "to instantiated graph update")
     TEXT(CUDA_ERROR_EXTERNAL_DEVICE, "an async error has occured in external entity outside of CUDA")
-    TEXT(CUDA_ERROR_INVALID_CLUSTER_SIZE,
-         "a kernel launch error has occurred due to cluster misconfiguration")
+    TEXT(CUDA_ERROR_INVALID_CLUSTER_SIZE, "a kernel launch error has occurred due to cluster misconfiguration")
     TEXT(CUDA_ERROR_FUNCTION_NOT_LOADED,
          "the function handle is not loaded when calling an API that requires a loaded function")
     TEXT(CUDA_ERROR_INVALID_RESOURCE_TYPE,
@@ -127,8 +121,7 @@ const KnownError* findKnownError(CUresult code) {
          "one or more resources are insufficient or non-applicable for the operation")
     TEXT(CUDA_ERROR_KEY_ROTATION, "an error happened during the key rotation sequence")
     TEXT(CUDA_ERROR_UNKNOWN, "unknown error")
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 #undef TEXT
 }

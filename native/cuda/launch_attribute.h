@@ -18,8 +18,7 @@ enum class LaunchAttributeKind {
 
 inline LaunchAttributeKind kindOf(CUlaunchAttributeID id) {
   switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      return LaunchAttributeKind::kWindow;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: return LaunchAttributeKind::kWindow;
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -31,13 +30,10 @@ inline LaunchAttributeKind kindOf(CUlaunchAttributeID id) {
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return LaunchAttributeKind::kPlain;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return LaunchAttributeKind::kPlain;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return LaunchAttributeKind::kEvent;
-    default:
-      return LaunchAttributeKind::kRefused;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return LaunchAttributeKind::kEvent;
+    default: return LaunchAttributeKind::kRefused;
   }
 }
 

@@ -66,8 +66,7 @@ Result<std::string> readFatbinEntry(const FatbinEntry& entry) {
     return Error{"fatbin: an entry of " + std::to_string(size) + " bytes is larger than the limit of " +
                  std::to_string(kLargestPtx)};
   }
-  if (!isCompressed)
-    return std::string(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
+  if (!isCompressed) return std::string(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
 
   std::string content(static_cast<size_t>(size), '\0');
   std::span<std::byte> out = std::as_writable_bytes(std::span(content));

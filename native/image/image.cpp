@@ -105,12 +105,9 @@ PtxResult findPtx(Bytes image, unsigned arch) {
   const std::optional<uint32_t> magic = loadLittleEndian<uint32_t>(image, 0);
   if (image.empty()) return malformed("the image is empty");
   if (magic == kFatbinMagic) return findPtxInFatbin(image, arch);
-  if (magic == kElfMagic)
-    return noPtx("the image is machine code without PTX, which the software device cannot run");
-  if (magic == kWrapperMagic)
-    return malformed("the image is a fatbin wrapper, which has no meaning as plain bytes");
-  if (magic == kAncientFatbinMagic)
-    return malformed("the image is a fatbin of before CUDA 4, which is not supported");
+  if (magic == kElfMagic) return noPtx("the image is machine code without PTX, which the software device cannot run");
+  if (magic == kWrapperMagic) return malformed("the image is a fatbin wrapper, which has no meaning as plain bytes");
+  if (magic == kAncientFatbinMagic) return malformed("the image is a fatbin of before CUDA 4, which is not supported");
   return untilNul(std::string(reinterpret_cast<const char*>(image.data()), image.size()));
 }
 

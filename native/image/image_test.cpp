@@ -30,9 +30,8 @@ class Numbers {
 };
 
 std::string words(size_t size, uint32_t seed) {
-  const std::vector<std::string> vocabulary = {
-      "ld.global.f32", "st.shared.u32", "mov.u32", "add.s32", "%r1", "%r2",
-      "%f17",          "%rd4",          "bra",     "$L",      "\n"};
+  const std::vector<std::string> vocabulary = {"ld.global.f32", "st.shared.u32", "mov.u32", "add.s32", "%r1", "%r2",
+                                               "%f17",          "%rd4",          "bra",     "$L",      "\n"};
   std::string out;
   Numbers numbers(seed);
   while (out.size() < size) {
@@ -121,8 +120,7 @@ TEST("zstd frames of a real compressor decode to what was compressed") {
 }
 
 TEST("a zstd frame that is cut off anywhere is refused") {
-  for (const char* name :
-       {"words-3.zst", "skewed-19.zst", "noise-3.zst", "mixed-19.zst", "one-3.zst", "zeros-1.zst"}) {
+  for (const char* name : {"words-3.zst", "skewed-19.zst", "noise-3.zst", "mixed-19.zst", "one-3.zst", "zeros-1.zst"}) {
     std::string frame = fixture(name);
     const size_t step = frame.size() > 1000 ? 7 : 1;
     for (size_t size = 0; size < frame.size(); size += step) {
@@ -227,9 +225,8 @@ std::string lz4(const std::string& text) {
 }
 
 TEST("LZ4 blocks round trip, with overlapping matches and long lengths") {
-  for (const std::string& text :
-       {std::string(), std::string("a"), std::string(5000, 'z'), noise(3000, 9), skewed(3000, 10),
-        noise(700, 11) + std::string(700, 'q') + noise(700, 11)}) {
+  for (const std::string& text : {std::string(), std::string("a"), std::string(5000, 'z'), noise(3000, 9),
+                                  skewed(3000, 10), noise(700, 11) + std::string(700, 'q') + noise(700, 11)}) {
     std::string block = lz4(text);
     Result<std::string> back = unlz4(exactly(bytesOf(block)), text.size());
     CHECK(back);

@@ -23,12 +23,9 @@ Return clockOf(const std::optional<unsigned> (&clocks)[3], unsigned clock, unsig
 Return fieldOf(const Gpu& gpu, unsigned field, unsigned& number) {
   switch (field) {
     case kPowerAverage:
-    case kPowerInstant:
-      return known(gpu.card.powerMilliwatts, number);
-    case kPowerCurrentLimit:
-      return known(gpu.card.powerLimitMilliwatts, number);
-    default:
-      return kNotSupported;
+    case kPowerInstant: return known(gpu.card.powerMilliwatts, number);
+    case kPowerCurrentLimit: return known(gpu.card.powerLimitMilliwatts, number);
+    default: return kNotSupported;
   }
 }
 

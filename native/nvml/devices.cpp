@@ -20,12 +20,13 @@ struct PciAddress {
 
 bool readPci(const char* text, PciAddress& address) {
   int read = 0;
-  const bool isWhole = std::sscanf(text, "%8x:%2x:%2x.%1x%n", &address.domain, &address.bus, &address.device, &address.function,
-                                   &read) == 4;
+  const bool isWhole = std::sscanf(text, "%8x:%2x:%2x.%1x%n", &address.domain, &address.bus, &address.device,
+                                   &address.function, &read) == 4;
   if (isWhole) return text[read] == '\0';
   // The domain and the function may be left out.
   address = {};
-  return std::sscanf(text, "%8x:%2x:%2x%n", &address.domain, &address.bus, &address.device, &read) == 3 && text[read] == '\0';
+  return std::sscanf(text, "%8x:%2x:%2x%n", &address.domain, &address.bus, &address.device, &read) == 3 &&
+         text[read] == '\0';
 }
 
 bool isSame(const PciAddress& a, const PciAddress& b) {
@@ -35,24 +36,16 @@ bool isSame(const PciAddress& a, const PciAddress& b) {
 /// NVML's numbers of the generations, by compute capability.
 unsigned architectureOf(int major, int minor) {
   switch (major) {
-    case 3:
-      return 2;  // Kepler
-    case 5:
-      return 3;  // Maxwell
-    case 6:
-      return 4;  // Pascal
-    case 7:
-      return minor >= 5 ? 6 : 5;  // Turing, Volta
-    case 8:
-      return minor >= 9 ? 8 : 7;  // Ada, Ampere
-    case 9:
-      return 9;  // Hopper
+    case 3: return 2;                   // Kepler
+    case 5: return 3;                   // Maxwell
+    case 6: return 4;                   // Pascal
+    case 7: return minor >= 5 ? 6 : 5;  // Turing, Volta
+    case 8: return minor >= 9 ? 8 : 7;  // Ada, Ampere
+    case 9: return 9;                   // Hopper
     case 10:
     case 11:
-    case 12:
-      return 10;  // Blackwell
-    default:
-      return 0xffff'ffff;
+    case 12: return 10;  // Blackwell
+    default: return 0xffff'ffff;
   }
 }
 
@@ -63,7 +56,8 @@ Return fill(const Gpu& gpu, Pci& pci, char (&busId)[32]) {
   pci.domain = address.domain;
   pci.bus = address.bus;
   pci.device = address.device;
-  std::snprintf(busId, sizeof busId, "%08X:%02X:%02X.%X", address.domain, address.bus, address.device, address.function);
+  std::snprintf(busId, sizeof busId, "%08X:%02X:%02X.%X", address.domain, address.bus, address.device,
+                address.function);
   return kSuccess;
 }
 
@@ -110,7 +104,8 @@ Return deviceGetHandleByUUIDV(const View& view, Uuid& uuid, Handle& device) {
   size_t at = 4;
   for (size_t i = 0; i < sizeof uuid.value.bytes; ++i) {
     const bool isDash = i == 4 || i == 6 || i == 8 || i == 10;
-    at += static_cast<size_t>(std::snprintf(text + at, sizeof text - at, isDash ? "-%02x" : "%02x", uuid.value.bytes[i]));
+    at +=
+        static_cast<size_t>(std::snprintf(text + at, sizeof text - at, isDash ? "-%02x" : "%02x", uuid.value.bytes[i]));
   }
   return deviceGetHandleByUUID(view, text, device);
 }

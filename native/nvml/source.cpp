@@ -34,9 +34,7 @@ std::string claimOfProcess() {
   return claim;
 }
 
-Failure failureOf(const CallFailure& failure) {
-  return {failure.passing ? kTimeout : kUnknown, failure.message};
-}
+Failure failureOf(const CallFailure& failure) { return {failure.passing ? kTimeout : kUnknown, failure.message}; }
 
 Found foundOrNot(Result<View> view) {
   if (!view) return {nullptr, Failure{kUnknown, view.error().message}};
@@ -56,7 +54,8 @@ Found Source::ask() {
   if (claim.empty()) {
     // Each program creates a claim of its own at its first use of a GPU: this view shows the claim that it
     // would request.
-    return foundOrNot(viewOf({config_.owner.substr(0, config_.owner.find(':')), config_.gpus, config_.memory.bytes, "none yet"}));
+    return foundOrNot(
+        viewOf({config_.owner.substr(0, config_.owner.find(':')), config_.gpus, config_.memory.bytes, "none yet"}));
   }
   if (pass_ && pass_->claim == claim && monotonicMs() < pass_->untilMs) {
     // A ticket may have become stale, and an agent another one.
@@ -77,8 +76,10 @@ Found Source::askController(const std::string& claim) {
   const Json* seen = answer.answer.find("claim");
   const std::string state = textOf(seen, "state");
   if (!seen || state.empty()) {
-    return {nullptr, Failure{kUnknown, "the controller's answer has no claim. Check that this client library and the controller are of "
-                                       "the same version [MILLPOND_E_VERSION]"}};
+    return {nullptr,
+            Failure{kUnknown,
+                    "the controller's answer has no claim. Check that this client library and the controller are of "
+                    "the same version [MILLPOND_E_VERSION]"}};
   }
   if (state == "CLAIM_STATE_RELEASED" || state == "CLAIM_STATE_FAILED") {
     return {nullptr, Failure{kGpuIsLost, claim + " has ended: " + textOf(seen, "reason") +
@@ -86,8 +87,9 @@ Found Source::askController(const std::string& claim) {
   }
   const std::string ticket = textOf(&answer.answer, "viewTicket");
   if (ticket.empty() && state == "CLAIM_STATE_BOUND") {
-    return {nullptr, Failure{kTimeout, "the node of " + claim + " is not in contact with its controller. Wait for its agent, or start it "
-                                       "[MILLPOND_E_NODE_NOT_READY]"}};
+    return {nullptr, Failure{kTimeout, "the node of " + claim +
+                                           " is not in contact with its controller. Wait for its agent, or start it "
+                                           "[MILLPOND_E_NODE_NOT_READY]"}};
   }
   if (ticket.empty()) return foundOrNot(readRequest(*seen));
   auto agent = client::Url::parse(textOf(&answer.answer, "agentUrl"));
@@ -101,9 +103,9 @@ Found Source::askController(const std::string& claim) {
 
 Found Source::askAgent() {
   const std::string none;
-  const CallResult answer =
-      client::call({pass_->agent, "the node's agent", none, config_.authorities}, "millpond.v1.NodeService/DescribeClaim",
-                   Json(Json::Object{{"viewTicket", pass_->ticket}}), kAnswerMs);
+  const CallResult answer = client::call({pass_->agent, "the node's agent", none, config_.authorities},
+                                         "millpond.v1.NodeService/DescribeClaim",
+                                         Json(Json::Object{{"viewTicket", pass_->ticket}}), kAnswerMs);
   if (answer.failure) return {nullptr, failureOf(*answer.failure)};
   return foundOrNot(readDescription(answer.answer));
 }

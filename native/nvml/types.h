@@ -128,7 +128,15 @@ struct Temperature {
   int celsius;
 };
 
-enum class ValueType : unsigned { kDouble, kUnsigned, kUnsignedLong, kUnsignedLongLong, kSignedLongLong, kSigned, kUnsignedShort };
+enum class ValueType : unsigned {
+  kDouble,
+  kUnsigned,
+  kUnsignedLong,
+  kUnsignedLongLong,
+  kSignedLongLong,
+  kSigned,
+  kUnsignedShort
+};
 
 struct FieldValue {
   unsigned field;

@@ -35,11 +35,11 @@ struct Gpu {
   std::string name;
   std::string pciBusId;  ///< "0000:01:00.0"; empty: not known
   std::string driverVersion;
-  int cudaVersion = 0;  ///< 13000 is CUDA 13.0; 0: not known
+  int cudaVersion = 0;       ///< 13000 is CUDA 13.0; 0: not known
   int major = 0, minor = 0;  ///< compute capability; 0: not known
   std::optional<unsigned> minorNumber;
   std::string numaNode, pcieSwitch, nvlinkDomain;  ///< the same for those in the same place; empty: not known
-  std::optional<uint64_t> memoryTotal;  ///< what the claim may use
+  std::optional<uint64_t> memoryTotal;             ///< what the claim may use
   uint64_t memoryUsed = 0;
   std::optional<unsigned> utilization;  ///< percent of the claim's share of the time
   Card card;
@@ -68,7 +68,7 @@ struct Wanted {
   std::string identity;  ///< told apart by it
   unsigned gpus = 1;
   uint64_t memoryBytes = 0;  ///< 0: in proportion to the device
-  std::string state;  ///< for people: why it has none
+  std::string state;         ///< for people: why it has none
 };
 View viewOf(const Wanted& wanted);
 

@@ -31,10 +31,12 @@ enum class ReplyKind : uint16_t {
   kFailure = 4,  ///< a command that nobody waited for failed: body is FailureReport
   kEnd = 5,      ///< the worker ends the session: body is the reason as text
   kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
-  kOutput = 7,   ///< text of kernels or the driver, `result` says for what (OutputStream); padded to 8, `op` counts the padding
-  kLink = 8,     ///< of the link: body is LinkWord
-  kJournal = 9,  ///< TCP: a piece of the journal of a session that may be parked next; padded to 8, `op` counts the padding,
-                 ///< `request` is 0 for the first piece
+  kOutput =
+      7,  ///< text of kernels or the driver, `result` says for what (OutputStream); padded to 8, `op` counts the padding
+  kLink = 8,  ///< of the link: body is LinkWord
+  kJournal =
+      9,  ///< TCP: a piece of the journal of a session that may be parked next; padded to 8, `op` counts the padding,
+          ///< `request` is 0 for the first piece
 };
 
 /// Where text goes in the program.
@@ -42,7 +44,7 @@ enum class OutputStream : int32_t { kOutput = 0, kError = 1 };
 
 /// Worker → client.
 struct ReplyHeader {
-  uint32_t bytes;    ///< whole frame, header included, a multiple of 8
+  uint32_t bytes;  ///< whole frame, header included, a multiple of 8
   ReplyKind kind;
   uint16_t op;       ///< of the command; padding bytes for kData
   uint32_t request;  ///< 0 where nobody waits
@@ -79,8 +81,8 @@ inline constexpr uint16_t kLinkOp = 0xffff;  ///< CommandHeader::op of a frame o
 enum class LinkMessage : uint32_t {
   kReceived = 1,
   kGoodbye = 2,  ///< client → worker: when this connection ends, nobody comes back
-  kPark = 3,     ///< worker → client: it has taken all before `received`, and would end the session until it is needed
-  kParked = 4,   ///< client → worker: so be it; nothing follows, and it has all before `received`
+  kPark = 3,    ///< worker → client: it has taken all before `received`, and would end the session until it is needed
+  kParked = 4,  ///< client → worker: so be it; nothing follows, and it has all before `received`
 };
 struct LinkWord {
   LinkMessage message;

@@ -27,7 +27,7 @@ struct Register {
 
 template <typename T>
 std::string show(const T& value) {
-  if constexpr (requires(std::ostream& o) { o << value; }) {
+  if constexpr (requires(std::ostream & o) { o << value; }) {
     std::ostringstream out;
     out << value;
     return out.str();
@@ -70,13 +70,13 @@ inline int run(int argc, char** argv) {
 #define MP_JOIN2(a, b) a##b
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
 // Numbered, not by their lines: several files may be compiled as one.
-#define MP_TEST(name, id)                                                                            \
-  static void MP_JOIN(test_, id)();                                                                  \
+#define MP_TEST(name, id)                                                                                 \
+  static void MP_JOIN(test_, id)();                                                                       \
   static const ::millpond::testing::Register MP_JOIN(register_, id)(__FILE__, name, &MP_JOIN(test_, id)); \
   static void MP_JOIN(test_, id)()
 #define TEST(name) MP_TEST(name, __COUNTER__)
-#define CHECK(condition)                                                                            \
-  do {                                                                                              \
+#define CHECK(condition)                                                                             \
+  do {                                                                                               \
     if (!(condition)) ::millpond::testing::fail(__FILE__, __LINE__, "CHECK(" #condition ") failed"); \
   } while (0)
 #define CHECK_EQ(a, b) ::millpond::testing::equal(__FILE__, __LINE__, "CHECK_EQ(" #a ", " #b ") failed", (a), (b))

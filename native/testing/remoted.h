@@ -65,9 +65,19 @@ class WorkerProcess {
       ::close(output[0]);
       ::close(output[1]);
       ::setenv("MILLPOND_LOG", "info", 1);
-      std::vector<std::string> arguments = {MILLPOND_WORKER_PROGRAM, "--driver", MILLPOND_SOFTGPU_LIBRARY, "--id", "w",
-                                            "--control", directory_ + "/control", "--data", directory_ + "/data",
-                                            "--tcp", "127.0.0.1", "--assign", assign};
+      std::vector<std::string> arguments = {MILLPOND_WORKER_PROGRAM,
+                                            "--driver",
+                                            MILLPOND_SOFTGPU_LIBRARY,
+                                            "--id",
+                                            "w",
+                                            "--control",
+                                            directory_ + "/control",
+                                            "--data",
+                                            directory_ + "/data",
+                                            "--tcp",
+                                            "127.0.0.1",
+                                            "--assign",
+                                            assign};
       arguments.insert(arguments.end(), more.begin(), more.end());
       std::vector<char*> pointers;
       for (std::string& each : arguments) pointers.push_back(each.data());
@@ -114,11 +124,11 @@ class WorkerProcess {
   static std::string assignment(const std::string& linkSecret, unsigned parkAfterMs) {
     std::string devices;
     for (const std::string& uuid : deviceUuids())
-      devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
-                 "\",\"memoryBytes\":67108864,\"computePercent\":50}";
+      devices +=
+          (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) + "\",\"memoryBytes\":67108864,\"computePercent\":50}";
     return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"" + linkSecret +
-           "\",\"tenant\":\"" + std::string(64, 'a') + "\",\"parkAfterMs\":" +
-           std::to_string(parkAfterMs) + ",\"devices\":[" + devices + "]}";
+           "\",\"tenant\":\"" + std::string(64, 'a') + "\",\"parkAfterMs\":" + std::to_string(parkAfterMs) +
+           ",\"devices\":[" + devices + "]}";
   }
 
  public:
@@ -146,7 +156,8 @@ class WorkerProcess {
 };
 
 /// Runs a program to its end, in a process in which the library finds its device, or its worker. Returns the exit status.
-inline int runProgram(Way way, const std::function<void()>& program, const std::vector<std::string>& workerArguments = {}) {
+inline int runProgram(Way way, const std::function<void()>& program,
+                      const std::vector<std::string>& workerArguments = {}) {
   std::string pattern = (std::filesystem::temp_directory_path() / "millpond-remoted-XXXXXX").string();
   CHECK(::mkdtemp(pattern.data()) != nullptr);
   ::setenv("MILLPOND_SOFTGPU_STATE", pattern.c_str(), 1);

@@ -166,7 +166,8 @@ SSL_CTX* makeLinkContext(const SSL_METHOD* method) {
   SSL_CTX_set_psk_find_session_callback(context, findSecret);
   SSL_CTX_set_keylog_callback(context, keepSecret);
   if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-      SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 && SSL_CTX_set1_groups_list(context, "X25519") == 1)
+      SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 &&
+      SSL_CTX_set1_groups_list(context, "X25519") == 1)
     return context;
   SSL_CTX_free(context);
   return nullptr;
@@ -239,8 +240,7 @@ MillpondTls* openLink(MillpondTlsSide side, const std::byte* secret, uint64_t re
 
 /// The certificate is pinned by its fingerprint; issuer, validity and names are not checked.
 int verifyFingerprint(X509_STORE_CTX* store, void*) {
-  const SSL* ssl =
-      static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const SSL* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   const MillpondTls* tls = ownerOf(ssl);
   const X509* certificate = X509_STORE_CTX_get0_cert(store);
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -277,8 +277,9 @@ bool trustAuthorities(SSL_CTX* context, const char* file, char* why, size_t whyB
     for (const char* each : kAuthorities)
       if (::access(each, R_OK) == 0) file = file ? file : each;
   if (!file) {
-    std::snprintf(why, whyBytes, "this machine names no authorities to trust; set MILLPOND_CA to a file with the "
-                                 "certificate of the controller's");
+    std::snprintf(why, whyBytes,
+                  "this machine names no authorities to trust; set MILLPOND_CA to a file with the "
+                  "certificate of the controller's");
     return false;
   }
   if (SSL_CTX_load_verify_file(context, file) == 1) return true;
@@ -325,23 +326,18 @@ MillpondTls* openClient(const char* host, const char* authorities, const std::by
 const char* untrusted(const MillpondTls& tls, long verdict) {
   if (tls.isPinned) return "its certificate is not the one that the controller knows it by";
   switch (verdict) {
-    case X509_V_ERR_CERT_HAS_EXPIRED:
-      return "its certificate has expired";
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-      return "its certificate is not valid yet; compare the clocks";
+    case X509_V_ERR_CERT_HAS_EXPIRED: return "its certificate has expired";
+    case X509_V_ERR_CERT_NOT_YET_VALID: return "its certificate is not valid yet; compare the clocks";
     case X509_V_ERR_HOSTNAME_MISMATCH:
-    case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return "its certificate is for other names than the one in the address";
-    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-      return "its certificate was signed by another authority of the same name";
+    case X509_V_ERR_IP_ADDRESS_MISMATCH: return "its certificate is for other names than the one in the address";
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE: return "its certificate was signed by another authority of the same name";
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
       return "its certificate was signed by an authority that is not trusted";
-    default:
-      return X509_verify_cert_error_string(verdict);
+    default: return X509_verify_cert_error_string(verdict);
   }
 }
 
@@ -462,6 +458,7 @@ const char* why(const MillpondTls* tls) { return tls->why; }
 }  // namespace
 
 __attribute__((visibility("default"))) const MillpondTlsFunctions* millpond_tls_2() {
-  static constexpr MillpondTlsFunctions functions = {openLink, openClient, closeTls, shake, take, unseal, openRecord, seal, why};
+  static constexpr MillpondTlsFunctions functions = {openLink, openClient, closeTls, shake, take,
+                                                     unseal,   openRecord, seal,     why};
   return &functions;
 }

@@ -28,7 +28,8 @@ ptrdiff_t LinkRecords::fail(const char* why) {
 }
 
 bool LinkRecords::acceptKeyUpdate(const RecordKey::Opened& record) {
-  if (record.bytes != sizeof(kKeyUpdate) + 1 || std::memcmp(record.plain, kKeyUpdate, sizeof(kKeyUpdate)) != 0) return false;
+  if (record.bytes != sizeof(kKeyUpdate) + 1 || std::memcmp(record.plain, kKeyUpdate, sizeof(kKeyUpdate)) != 0)
+    return false;
   const std::byte request = record.plain[sizeof(kKeyUpdate)];
   if (request == kRequested) isUpdateAsked_.store(true, std::memory_order_relaxed);
   return (request == kRequested || request == kNotRequested) && incoming_.update();
@@ -45,16 +46,12 @@ ptrdiff_t LinkRecords::open(std::byte* in, size_t bytes, size_t* used, const std
   if (!record.isWhole) return fail("a record was changed on its way");
   *used = length;
   switch (record.content) {
-    case RecordKey::kData:
-      *plain = record.plain;
-      return static_cast<ptrdiff_t>(record.bytes);
-    case RecordKey::kHandshake:
-      return acceptKeyUpdate(record) ? 0 : fail("a message that belongs into the handshake");
+    case RecordKey::kData: *plain = record.plain; return static_cast<ptrdiff_t>(record.bytes);
+    case RecordKey::kHandshake: return acceptKeyUpdate(record) ? 0 : fail("a message that belongs into the handshake");
     case RecordKey::kAlert:
       if (record.bytes == 2 && record.plain[1] == kCloseNotify) return end_ = kTlsClosed;
       return fail("an alert");
-    default:
-      return fail("content of an unknown kind");
+    default: return fail("content of an unknown kind");
   }
 }
 

@@ -65,8 +65,12 @@ TEST("a change of keys is followed, and one that is asked for is made") {
 }
 
 TEST("messages that do not belong behind a handshake end the link") {
-  const Bytes wrong[] = {bytesOf({24, 0, 0, 1, 2}), bytesOf({24, 0, 0, 1}), bytesOf({24, 0, 0, 1, 0, 24, 0, 0, 1, 0}),
-                         bytesOf({4, 0, 0, 1, 0}), bytesOf({}), Bytes(1000)};
+  const Bytes wrong[] = {bytesOf({24, 0, 0, 1, 2}),
+                         bytesOf({24, 0, 0, 1}),
+                         bytesOf({24, 0, 0, 1, 0, 24, 0, 0, 1, 0}),
+                         bytesOf({4, 0, 0, 1, 0}),
+                         bytesOf({}),
+                         Bytes(1000)};
   for (const Bytes& message : wrong) {
     Peer peer;
     CHECK_EQ(peer.say(RecordKey::kHandshake, message), kTlsFailed);

@@ -87,7 +87,8 @@ bool RecordKey::setKey() {
 void RecordKey::takeNonce(unsigned char* nonce) {
   std::memcpy(nonce, iv_, sizeof(iv_));
   const uint64_t number = sequence_++;
-  for (size_t i = 0; i < sizeof(number); ++i) nonce[sizeof(iv_) - 1 - i] ^= static_cast<unsigned char>(number >> (8 * i));
+  for (size_t i = 0; i < sizeof(number); ++i)
+    nonce[sizeof(iv_) - 1 - i] ^= static_cast<unsigned char>(number >> (8 * i));
 }
 
 size_t RecordKey::seal(Content content, const std::byte* in, size_t bytes, std::byte* out) {
@@ -104,17 +105,19 @@ size_t RecordKey::seal(Content content, const std::byte* in, size_t bytes, std::
   return kRecordHeaderBytes + sealed;
 }
 
-bool RecordKey::sealByOpenSsl(const unsigned char* nonce, const unsigned char* header, const unsigned char* in, size_t bytes,
-                              unsigned char last, unsigned char* out) {
+bool RecordKey::sealByOpenSsl(const unsigned char* nonce, const unsigned char* header, const unsigned char* in,
+                              size_t bytes, unsigned char last, unsigned char* out) {
   int n = 0;
   return EVP_CipherInit_ex(cipher_, nullptr, nullptr, nullptr, nonce, 1) == 1 &&
          EVP_CipherUpdate(cipher_, nullptr, &n, header, kRecordHeaderBytes) == 1 &&
          (bytes == 0 || EVP_CipherUpdate(cipher_, out, &n, in, static_cast<int>(bytes)) == 1) &&
-         EVP_CipherUpdate(cipher_, out + bytes, &n, &last, 1) == 1 && EVP_CipherFinal_ex(cipher_, out + bytes + 1, &n) == 1 &&
+         EVP_CipherUpdate(cipher_, out + bytes, &n, &last, 1) == 1 &&
+         EVP_CipherFinal_ex(cipher_, out + bytes + 1, &n) == 1 &&
          EVP_CIPHER_CTX_ctrl(cipher_, EVP_CTRL_AEAD_GET_TAG, kTagBytes, out + bytes + 1) == 1;
 }
 
-bool RecordKey::openByOpenSsl(const unsigned char* nonce, const unsigned char* header, unsigned char* text, size_t bytes) {
+bool RecordKey::openByOpenSsl(const unsigned char* nonce, const unsigned char* header, unsigned char* text,
+                              size_t bytes) {
   int n = 0;
   return EVP_CipherInit_ex(cipher_, nullptr, nullptr, nullptr, nonce, 0) == 1 &&
          EVP_CIPHER_CTX_ctrl(cipher_, EVP_CTRL_AEAD_SET_TAG, kTagBytes, text + bytes) == 1 &&
@@ -127,7 +130,8 @@ size_t RecordKey::length(const std::byte* in, size_t bytes) {
   if (bytes < kRecordHeaderBytes) return 0;
   const unsigned char* header = raw(in);
   const size_t sealed = size_t{header[3]} << 8 | header[4];
-  const bool isRecord = header[0] == kData && header[1] == 3 && header[2] == 3 && sealed > kTagBytes && sealed <= kMostSealed;
+  const bool isRecord =
+      header[0] == kData && header[1] == 3 && header[2] == 3 && sealed > kTagBytes && sealed <= kMostSealed;
   return isRecord ? kRecordHeaderBytes + sealed : kNoRecord;
 }
 

@@ -46,15 +46,20 @@ void followTrace(RecordKey::Cipher cipher) {
   RecordKey client, server;
   CHECK(client.begin(raw(kClientSecret), cipher));
   CHECK(server.begin(raw(kServerSecret), cipher));
-  CHECK(sealed(client, RecordKey::kData, counting) ==
-        bytesOf("1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20441e2b62974e1f5a6292a2"
-                "977014bd1e3deae63aeebb21694915e4"));
-  CHECK(sealed(client, RecordKey::kAlert, bytesOf("0100")) == bytesOf("1703030013c9872760655666b74d7ff1153efd6db6d0b0e3"));
+  CHECK(
+      sealed(client, RecordKey::kData, counting) ==
+      bytesOf(
+          "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20441e2b62974e1f5a6292a2"
+          "977014bd1e3deae63aeebb21694915e4"));
+  CHECK(sealed(client, RecordKey::kAlert, bytesOf("0100")) ==
+        bytesOf("1703030013c9872760655666b74d7ff1153efd6db6d0b0e3"));
   // The server's ticket comes first.
   (void)sealed(server, RecordKey::kHandshake, counting);
-  CHECK(sealed(server, RecordKey::kData, counting) ==
-        bytesOf("17030300432e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602dcb501a59a8fcc49c4bf2e5f0a21c"
-                "0047c2abf332540dd032e167c2955d"));
+  CHECK(
+      sealed(server, RecordKey::kData, counting) ==
+      bytesOf(
+          "17030300432e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602dcb501a59a8fcc49c4bf2e5f0a21c"
+          "0047c2abf332540dd032e167c2955d"));
 }
 
 TEST("records are those of the trace in RFC 8448") {
@@ -100,11 +105,16 @@ TEST("a record of which any bit is another one is not opened") {
 }
 
 TEST("lengths that no record has are refused by the header alone") {
-  for (const auto& [header, length] : {std::pair{"1703030011", size_t{5 + 17}}, {"1703030010", RecordKey::kNoRecord},
-                                       {"1703030000", RecordKey::kNoRecord}, {"1703034100", size_t{5 + 16640}},
-                                       {"1703034101", RecordKey::kNoRecord}, {"170303ffff", RecordKey::kNoRecord},
-                                       {"1603030020", RecordKey::kNoRecord}, {"1403030001", RecordKey::kNoRecord},
-                                       {"1702030020", RecordKey::kNoRecord}, {"17030300", size_t{0}}}) {
+  for (const auto& [header, length] : {std::pair{"1703030011", size_t{5 + 17}},
+                                       {"1703030010", RecordKey::kNoRecord},
+                                       {"1703030000", RecordKey::kNoRecord},
+                                       {"1703034100", size_t{5 + 16640}},
+                                       {"1703034101", RecordKey::kNoRecord},
+                                       {"170303ffff", RecordKey::kNoRecord},
+                                       {"1603030020", RecordKey::kNoRecord},
+                                       {"1403030001", RecordKey::kNoRecord},
+                                       {"1702030020", RecordKey::kNoRecord},
+                                       {"17030300", size_t{0}}}) {
     const Bytes bytes = bytesOf(header);
     CHECK_EQ(RecordKey::length(bytes.data(), bytes.size()), length);
   }

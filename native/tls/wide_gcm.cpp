@@ -45,7 +45,9 @@ struct Products {
   __m512i low, middle, high;
 };
 
-MILLPOND_WIDE_INLINE Products none() { return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()}; }
+MILLPOND_WIDE_INLINE Products none() {
+  return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+}
 
 MILLPOND_WIDE_INLINE void addProduct(Products& sum, __m512i a, __m512i b) {
   sum.low = _mm512_xor_si512(sum.low, _mm512_clmulepi64_epi128(a, b, 0x00));
@@ -69,7 +71,9 @@ MILLPOND_WIDE_INLINE __m128i reduced(__m128i low, __m128i middle, __m128i high) 
   return _mm_xor_si128(low, high);
 }
 
-MILLPOND_WIDE_INLINE __m128i reduced(const Products& sum) { return reduced(folded(sum.low), folded(sum.middle), folded(sum.high)); }
+MILLPOND_WIDE_INLINE __m128i reduced(const Products& sum) {
+  return reduced(folded(sum.low), folded(sum.middle), folded(sum.high));
+}
 
 MILLPOND_WIDE_INLINE __m128i product(__m128i a, __m128i b) {
   const __m128i middle = _mm_xor_si128(_mm_clmulepi64_si128(a, b, 0x01), _mm_clmulepi64_si128(a, b, 0x10));
@@ -84,8 +88,12 @@ MILLPOND_WIDE_INLINE __m128i multiplier(__m128i key) {
   return _mm_xor_si128(shifted, _mm_and_si128(isSet, _mm_set_epi64x(static_cast<long long>(0xc200000000000000), 1)));
 }
 
-MILLPOND_WIDE_INLINE __m128i load(const unsigned char* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-MILLPOND_WIDE_INLINE void store(unsigned char* to, __m128i block) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), block); }
+MILLPOND_WIDE_INLINE __m128i load(const unsigned char* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+MILLPOND_WIDE_INLINE void store(unsigned char* to, __m128i block) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), block);
+}
 
 // The cipher
 
@@ -208,8 +216,10 @@ MILLPOND_WIDE_INLINE __m128i hashOfHeader(const unsigned char* header, RoundKeys
   return product(reversed(load(block)), load(powers[15]));
 }
 
-MILLPOND_WIDE_INLINE __m128i tagOf(__m128i hash, size_t bytes, const unsigned char* nonce, RoundKeys keys, RoundKeys powers) {
-  const __m128i lengths = _mm_set_epi64x(static_cast<long long>(WideGcm::kHeaderBytes * 8), static_cast<long long>(bytes * 8));
+MILLPOND_WIDE_INLINE __m128i tagOf(__m128i hash, size_t bytes, const unsigned char* nonce, RoundKeys keys,
+                                   RoundKeys powers) {
+  const __m128i lengths =
+      _mm_set_epi64x(static_cast<long long>(WideGcm::kHeaderBytes * 8), static_cast<long long>(bytes * 8));
   hash = product(_mm_xor_si128(hash, lengths), load(powers[15]));
   alignas(16) unsigned char first[kBlock] = {};
   std::memcpy(first, nonce, WideGcm::kNonceBytes);

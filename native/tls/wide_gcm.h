@@ -21,8 +21,8 @@ class WideGcm {
 
   void setKey(const unsigned char* key);
   /// Encrypts `bytes` at `in`, and `last` behind them, to `out`; the tag follows there.
-  void seal(const unsigned char* nonce, const unsigned char* header, const unsigned char* in, size_t bytes, unsigned char last,
-            unsigned char* out) const;
+  void seal(const unsigned char* nonce, const unsigned char* header, const unsigned char* in, size_t bytes,
+            unsigned char last, unsigned char* out) const;
   /// Decrypts `bytes` at `text`, behind which the tag lies, in place. False: it was not sealed like that; `text` has no
   /// meaning then.
   bool open(const unsigned char* nonce, const unsigned char* header, unsigned char* text, size_t bytes) const;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/log.h"
+#include "worker/core/device_output.h"
 #include "worker/device/driver.h"
 #include "worker/device/probe.h"
 #include "worker/device/sanitizer.h"
@@ -13,7 +14,6 @@
 #include "worker/process/containment.h"
 #include "worker/process/health.h"
 #include "worker/process/supervisor.h"
-#include "worker/core/device_output.h"
 
 namespace {
 

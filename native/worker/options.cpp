@@ -120,7 +120,8 @@ Result<Assignment> Assignment::parse(const Json& message) {
   out.devices = std::move(*devices);
   if (const Json* priority = message.find("priority")) {
     const auto number = priority->int64();
-    if (!number || *number < INT32_MIN || *number > INT32_MAX) return Error{"the priority of an assignment is no number of 32 bits"};
+    if (!number || *number < INT32_MIN || *number > INT32_MAX)
+      return Error{"the priority of an assignment is no number of 32 bits"};
     for (DeviceShare& device : out.devices) device.priority = static_cast<int32_t>(*number);
   }
   std::string group;
@@ -194,7 +195,8 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.gates = value;
     } else if (name == "--gate-device") {
       // It becomes part of a path.
-      if (value.empty() || value.find('/') != std::string::npos) return Error{"--gate-device " + value + ": expected the UUID of a device"};
+      if (value.empty() || value.find('/') != std::string::npos)
+        return Error{"--gate-device " + value + ": expected the UUID of a device"};
       out.gateDevices.push_back(value);
     } else if (name == "--claims") {
       out.claims = value;

@@ -19,7 +19,7 @@ namespace millpond::worker {
 struct Assignment {
   std::string session;
   std::string ticket;
-  int64_t expires = 0;  ///< Unix seconds
+  int64_t expires = 0;               ///< Unix seconds
   std::optional<LinkSecret> secret;  ///< of the client's TCP connections
   std::vector<DeviceShare> devices;
   /// The secret of the claim, which its sessions on this node know; none: this one shares nothing.
@@ -59,10 +59,10 @@ struct Options {
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
   std::string imageCache;
-  std::string cupti;  ///< library; empty: where CUDA toolkits put it. From MILLPOND_CUPTI
-  std::string gates;   ///< directory
+  std::string cupti;                     ///< library; empty: where CUDA toolkits put it. From MILLPOND_CUPTI
+  std::string gates;                     ///< directory
   std::vector<std::string> gateDevices;  ///< UUIDs of the devices whose gates a session may need
-  std::string claims;  ///< directory of those that assignments name
+  std::string claims;                    ///< directory of those that assignments name
   uint64_t imageCacheBytes = uint64_t{8} << 30;
   /// User and group id to go on as; only root can change.
   std::optional<uint32_t> user;

@@ -29,8 +29,8 @@ const char* kAssignment =
                      "serviceClass": "best-effort"}]})";
 
 TEST("a full command line is understood") {
-  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--gates", "/run/gates", "--orphan-seconds", "86400", "--reconnect-grace", "0",
-                       "--assign", kAssignment}));
+  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--gates", "/run/gates", "--orphan-seconds",
+                       "86400", "--reconnect-grace", "0", "--assign", kAssignment}));
   CHECK(bool(o));
   CHECK_EQ(o->driver, "libcuda.so.1");
   CHECK(!o->probe);
@@ -67,13 +67,16 @@ TEST("the tenant of an assignment is the name of a folder, and no path") {
   };
   const std::string digits(64, 'a');
   CHECK_EQ(read(digits)->assignment->tenant, digits);
-  for (const std::string& bad : {std::string("team-a"), std::string(63, 'a'), "../" + std::string(61, 'a')}) CHECK(!read(bad));
+  for (const std::string& bad : {std::string("team-a"), std::string(63, 'a'), "../" + std::string(61, 'a')})
+    CHECK(!read(bad));
 }
 
 TEST("the group of an assignment is 64 hexadecimal digits, or none") {
   const auto groupOf = [](const std::string& group) {
-    auto json = Json::parse(R"({"session": "s", "ticket": "t", "expires": 1, "devices": [{"uuid": "GPU-1", "memoryBytes": 1,
-                             "computePercent": 1}], "group": ")" + group + "\"}");
+    auto json =
+        Json::parse(R"({"session": "s", "ticket": "t", "expires": 1, "devices": [{"uuid": "GPU-1", "memoryBytes": 1,
+                             "computePercent": 1}], "group": ")" +
+                    group + "\"}");
     CHECK(bool(json));
     return Assignment::parse(*json);
   };
@@ -91,9 +94,9 @@ TEST("the group of an assignment is 64 hexadecimal digits, or none") {
 
 TEST("an assignment may have a secret for its connections") {
   const auto read = [](const std::string& member) {
-    auto parsed = Assignment::parse(*Json::parse(
-        R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
-        R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
+    auto parsed =
+        Assignment::parse(*Json::parse(R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
+                                       R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
     CHECK(bool(parsed));
     return parsed->secret;
   };
@@ -105,9 +108,8 @@ TEST("an assignment may have a secret for its connections") {
 
 TEST("an assignment may say after how long its session is parked") {
   const auto read = [](const std::string& member) {
-    return Assignment::parse(*Json::parse(
-        R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
-        R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
+    return Assignment::parse(*Json::parse(R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
+                                          R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
   };
   CHECK_EQ(read("")->parkAfterNs, 0);
   CHECK_EQ(read(R"("parkAfterMs": 1500,)")->parkAfterNs, 1'500'000'000);

@@ -75,10 +75,9 @@ Word address(Function* function) {
 
 // Fills the slots whose function is unknown, or cannot be provided.
 CUresult unknownSlot(std::atomic<bool>& said, int table, int slot, const Argument (&a)[6]) {
-  logOnce(
-      said, LogLevel::Warn,
-      "slot %d of the driver's table '%s' (%.8s) is not supported; called with %#lx %#lx %#lx %#lx %#lx %#lx",
-      slot, kTables[table].name, kTables[table].id, a[0], a[1], a[2], a[3], a[4], a[5]);
+  logOnce(said, LogLevel::Warn,
+          "slot %d of the driver's table '%s' (%.8s) is not supported; called with %#lx %#lx %#lx %#lx %#lx %#lx", slot,
+          kTables[table].name, kTables[table].id, a[0], a[1], a[2], a[3], a[4], a[5]);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -333,8 +332,8 @@ struct Tables {
 
   const void* at(size_t index) const {
     const void* const all[] = {
-        runtime.words.data(), hooks.words.data(),     thread.words.data(),       storage.data(),
-        checks.words.data(),  integrity.words.data(), toolsContext.words.data(), toolsModule.words.data(),
+        runtime.words.data(),  hooks.words.data(),     thread.words.data(),       storage.data(),
+        checks.words.data(),   integrity.words.data(), toolsContext.words.data(), toolsModule.words.data(),
         topology.words.data(), claim.words.data()};
     static_assert(std::size(all) == std::size(kTables));
     return all[index];
@@ -352,9 +351,7 @@ CUresult integrityCheck(uint32_t version, uint64_t unixSeconds, uint64_t* result
   if (!result) return CUDA_ERROR_INVALID_VALUE;
   Client& client = Client::instance();
   Tables& handedOut = tables();
-  const auto number = [](const void* pointer) {
-    return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(pointer));
-  };
+  const auto number = [](const void* pointer) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(pointer)); };
   const IntegrityQuestion question{
       .driverVersion = static_cast<uint32_t>(client.driverVersion()),
       .version = version,
@@ -406,8 +403,8 @@ const void* exportTable(const CUuuid& id) {
     return all.at(i);
   }
   const bool missed = std::find(std::begin(kNotMissed), std::end(kNotMissed), text) == std::end(kNotMissed);
-  log(missed ? LogLevel::Warn : LogLevel::Debug,
-      "driver table %s is not known; whoever asked for it may do without", text.c_str());
+  log(missed ? LogLevel::Warn : LogLevel::Debug, "driver table %s is not known; whoever asked for it may do without",
+      text.c_str());
   return nullptr;
 }
 

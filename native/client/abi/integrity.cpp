@@ -28,8 +28,7 @@ uint64_t littleEndianWord(const uint8_t* bytes) {
 
 }  // namespace
 
-std::array<uint64_t, 2> integrityAnswer(const IntegrityQuestion& question,
-                                        std::span<const IntegrityDevice> devices) {
+std::array<uint64_t, 2> integrityAnswer(const IntegrityQuestion& question, std::span<const IntegrityDevice> devices) {
   std::vector<uint8_t> message;
   message.reserve(48 + devices.size() * 28);
   append(message, question.driverVersion);

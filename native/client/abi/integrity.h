@@ -30,7 +30,6 @@ struct IntegrityQuestion {
 };
 
 /// The 16 bytes of the answer as the two words that the runtime compares. `devices` in ordinal order.
-std::array<uint64_t, 2> integrityAnswer(const IntegrityQuestion& question,
-                                        std::span<const IntegrityDevice> devices);
+std::array<uint64_t, 2> integrityAnswer(const IntegrityQuestion& question, std::span<const IntegrityDevice> devices);
 
 }  // namespace millpond::client

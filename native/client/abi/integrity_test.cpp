@@ -62,8 +62,7 @@ std::vector<int> digitsOfPi(size_t count) {
   }
   std::vector<int> digits{static_cast<int>(pi[0])};
   for (size_t i = 1; digits.size() < count; ++i) {
-    for (int64_t scale = kBase / 10; scale > 0; scale /= 10)
-      digits.push_back(static_cast<int>(pi[i] / scale % 10));
+    for (int64_t scale = kBase / 10; scale > 0; scale /= 10) digits.push_back(static_cast<int>(pi[i] / scale % 10));
   }
   return digits;
 }
@@ -85,8 +84,7 @@ std::array<uint8_t, 256> permutationOfPi() {
   };
   std::array<uint8_t, 256> table;
   std::iota(table.begin(), table.end(), uint8_t{0});
-  for (int i = 2; i <= 256; ++i)
-    std::swap(table[static_cast<size_t>(below(i))], table[static_cast<size_t>(i - 1)]);
+  for (int i = 2; i <= 256; ++i) std::swap(table[static_cast<size_t>(below(i))], table[static_cast<size_t>(i - 1)]);
   return table;
 }
 
@@ -132,9 +130,8 @@ TEST("MD2: the test suite of RFC 1319") {
   CHECK_EQ(hex(md2(bytesOf("abcdefghijklmnopqrstuvwxyz"))), "4e8ddff3650292ab5a4108c3aa47940b");
   CHECK_EQ(hex(md2(bytesOf("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"))),
            "da33def2a42df13975352846c30338cd");
-  CHECK_EQ(
-      hex(md2(bytesOf("12345678901234567890123456789012345678901234567890123456789012345678901234567890"))),
-      "d5976f79d83d3a0dc9806c3c66f3efd8");
+  CHECK_EQ(hex(md2(bytesOf("12345678901234567890123456789012345678901234567890123456789012345678901234567890"))),
+           "d5976f79d83d3a0dc9806c3c66f3efd8");
 }
 
 TEST("MD2: agrees with a second implementation over the digits of pi at every length") {
@@ -163,8 +160,7 @@ TEST("HMAC: as RFC 2104 builds it from the hash, for short and long keys") {
     outer.append(first.begin(), first.end());
     return md2(bytesOf(outer));
   };
-  for (const char* key :
-       {"", "k", "0123456789abcdef", "0123456789abcdef0", "a key that is longer than one block"}) {
+  for (const char* key : {"", "k", "0123456789abcdef", "0123456789abcdef0", "a key that is longer than one block"}) {
     for (const char* message : {"", "m", "what do ya want for nothing?"}) {
       CHECK_EQ(hex(hmacMd2(bytesOf(key), bytesOf(message))), hex(byDefinition(key, message)));
     }
@@ -172,8 +168,7 @@ TEST("HMAC: as RFC 2104 builds it from the hash, for short and long keys") {
 }
 
 TEST("every field of the question changes the answer") {
-  const std::vector<IntegrityDevice> devices{
-      {.uuid = {1, 2, 3}, .pciDomain = 0, .pciBus = 1, .pciDevice = 0}};
+  const std::vector<IntegrityDevice> devices{{.uuid = {1, 2, 3}, .pciDomain = 0, .pciBus = 1, .pciDevice = 0}};
   const IntegrityQuestion base{13000, 13002, 4711, 0x1234, 0x1000, 0x2000, 0x3000, 1'790'000'000};
   const auto answer = integrityAnswer(base, devices);
   const auto differs = [&](auto change) {

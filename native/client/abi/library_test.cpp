@@ -152,11 +152,9 @@ TEST("devices: what the snapshot says") {
     CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0), CUDA_SUCCESS);
     CHECK_EQ(value, 32);
     for (const int bad : {-1, 0, 146, 159, 160, 1 << 30}) {
-      CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, static_cast<CUdevice_attribute>(bad), 0),
-               CUDA_ERROR_INVALID_VALUE);
+      CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, static_cast<CUdevice_attribute>(bad), 0), CUDA_ERROR_INVALID_VALUE);
     }
-    CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2),
-             CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2), CUDA_ERROR_INVALID_DEVICE);
     int minor = -1;
     CHECK_EQ(DRIVER(cuDeviceComputeCapability)(&value, &minor, 0), CUDA_SUCCESS);
     CHECK_EQ(value * 10 + minor, 90);
@@ -171,8 +169,7 @@ TEST("devices: what the snapshot says") {
     CHECK_EQ(properties.SIMDWidth, 32);
     CHECK_EQ(DRIVER(cuDeviceCanAccessPeer)(&value, 0, 1), CUDA_SUCCESS);
     CHECK_EQ(value, 0);
-    CHECK_EQ(DRIVER(cuDeviceGetP2PAttribute)(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1),
-             CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDeviceGetP2PAttribute)(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1), CUDA_SUCCESS);
     CHECK_EQ(DRIVER(cuDeviceGetP2PAttribute)(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 2),
              CUDA_ERROR_INVALID_DEVICE);
   });
@@ -195,8 +192,8 @@ TEST("PCI addresses there and back") {
     for (const char* other : {"0010:A2:00.0", "a1:00.0"}) {
       CHECK_EQ(DRIVER(cuDeviceGetByPCIBusId)(&device, other), CUDA_ERROR_INVALID_DEVICE);
     }
-    for (const char* bad : {"", "a1", "a1:00", "::", "0010:A1:", "0010:A1:00.", "0010:A1:00.0x", "g:0:0",
-                            "1:2:3:4", "123456789:1:1"}) {
+    for (const char* bad :
+         {"", "a1", "a1:00", "::", "0010:A1:", "0010:A1:00.", "0010:A1:00.0x", "g:0:0", "1:2:3:4", "123456789:1:1"}) {
       CHECK_EQ(DRIVER(cuDeviceGetByPCIBusId)(&device, bad), CUDA_ERROR_INVALID_VALUE);
     }
   });
@@ -323,8 +320,8 @@ TEST("hidden tables: those that the runtime cannot do without") {
     CHECK(slot<void*>(table(kStorage), 3) == nullptr);
     CHECK(table(kRuntime) == table(kRuntime));
     CHECK(table({1, 2, 3}) == nullptr);
-    CHECK(table({0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
-                 0xd9}) == nullptr);
+    CHECK(table({0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9}) ==
+          nullptr);
     for (size_t i = 1; i < 93; ++i) CHECK(slot<void*>(table(kToolsContext), i) != nullptr);
     // Two unknown slots, each with as many arguments as registers hold.
     using Unknown = CUresult (*)(long, long, long, long, long, long);
@@ -336,9 +333,8 @@ TEST("hidden tables: those that the runtime cannot do without") {
     CHECK_EQ(count, 14u);
     for (size_t i = 0; i < count; ++i) CHECK_EQ(static_cast<uint64_t*>(buffer)[i], 0u);
     uint32_t flags = 7;
-    CHECK_EQ(
-        slot<CUresult (*)(CUcontext, uint32_t*, const void**)>(table(kChecks), 2)(nullptr, &flags, nullptr),
-        CUDA_SUCCESS);
+    CHECK_EQ(slot<CUresult (*)(CUcontext, uint32_t*, const void**)>(table(kChecks), 2)(nullptr, &flags, nullptr),
+             CUDA_SUCCESS);
     CHECK_EQ(flags, 0u);
   });
 }
@@ -522,7 +518,9 @@ TEST("a worker that names another function than the program gave has none run") 
     CHECK(::dup2(ends[1], STDERR_FILENO) >= 0);
     // The canned worker answers with zeros: that it is the turn of a function at address 0.
     static std::atomic<bool> ran{false};
-    CHECK_EQ(DRIVER(cuLaunchHostFunc)(nullptr, [](void*) { ran = true; }, nullptr), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuLaunchHostFunc)(
+                 nullptr, [](void*) { ran = true; }, nullptr),
+             CUDA_SUCCESS);
     std::string said;
     char chunk[512];
     while (said.find("it is not run") == std::string::npos) {

@@ -25,8 +25,7 @@ std::optional<std::string> variable(const char* name) {
 }
 
 std::string bootIdOfThisMachine() {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/sys/kernel/random/boot_id", "re"),
-                                                   &std::fclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/sys/kernel/random/boot_id", "re"), &std::fclose);
   char text[64] = {};
   if (!file || !std::fgets(text, sizeof text, file.get())) return "";
   std::string id = text;
@@ -35,8 +34,7 @@ std::string bootIdOfThisMachine() {
 }
 
 Error badVariable(const char* name, const std::string& value, const std::string& remedy) {
-  return {std::string(name) + "='" + value.substr(0, 100) + "' is not understood: " + remedy +
-          " [MILLPOND_E_INVALID]"};
+  return {std::string(name) + "='" + value.substr(0, 100) + "' is not understood: " + remedy + " [MILLPOND_E_INVALID]"};
 }
 
 std::optional<uint64_t> wholeNumber(std::string_view text) {
@@ -70,16 +68,11 @@ std::optional<uint64_t> unitOf(std::string_view suffix) {
   const uint64_t step = drop('I', 'i') ? 1024 : 1000;
   if (suffix.size() != 1) return std::nullopt;
   switch (suffix[0] | 0x20) {
-    case 'k':
-      return step;
-    case 'm':
-      return step * step;
-    case 'g':
-      return step * step * step;
-    case 't':
-      return step * step * step * step;
-    default:
-      return std::nullopt;
+    case 'k': return step;
+    case 'm': return step * step;
+    case 'g': return step * step * step;
+    case 't': return step * step * step * step;
+    default: return std::nullopt;
   }
 }
 
@@ -196,17 +189,15 @@ Result<MemorySize> MemorySize::parse(std::string_view text) {
   if (suffix == "%" || (suffix.empty() && number.find('.') != std::string_view::npos)) {
     const auto percent = parsePercent(text);
     if (!percent)
-      return badVariable("MILLPOND_MEMORY", shown,
-                         "a share goes from 1% to 100% (0.01 to 1.0) in steps of 1%");
+      return badVariable("MILLPOND_MEMORY", shown, "a share goes from 1% to 100% (0.01 to 1.0) in steps of 1%");
     size.percent = *percent;
     return size;
   }
   const auto unit = suffix.empty() ? kMebibyte : unitOf(suffix);
   const auto bytes = unit ? scaled(number, *unit) : std::nullopt;
   if (!bytes) {
-    return badVariable(
-        "MILLPOND_MEMORY", shown,
-        "use a size such as 512Mi, 8G or 8192 (MiB), or a share of the device such as 50% or 0.5");
+    return badVariable("MILLPOND_MEMORY", shown,
+                       "use a size such as 512Mi, 8G or 8192 (MiB), or a share of the device such as 50% or 0.5");
   }
   if (*bytes < kMebibyte) return badVariable("MILLPOND_MEMORY", shown, "a vGPU has at least 1 MiB");
   size.bytes = *bytes;
@@ -218,8 +209,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   config.bootId = e.bootId;
   config.program = e.program.substr(0, 64);
   config.pid = e.pid;
-  config.owner =
-      e.user.substr(0, 64) + "@" + e.host.substr(0, 64) + ":" + std::to_string(e.pid) + " " + config.program;
+  config.owner = e.user.substr(0, 64) + "@" + e.host.substr(0, 64) + ":" + std::to_string(e.pid) + " " + config.program;
   if (e.transport) {
     auto transport = parseTransport(*e.transport);
     if (!transport) return transport.error();
@@ -235,11 +225,9 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   if (e.worker) {
     auto endpoint = parseWorker(*e.worker);
     if (!endpoint) return endpoint.error();
-    const TransportChoice other =
-        endpoint->unixPath.empty() ? TransportChoice::SharedMemory : TransportChoice::Tcp;
+    const TransportChoice other = endpoint->unixPath.empty() ? TransportChoice::SharedMemory : TransportChoice::Tcp;
     if (config.transport == other) {
-      return badVariable("MILLPOND_TRANSPORT", *e.transport,
-                         "it does not fit MILLPOND_WORKER='" + *e.worker + "'");
+      return badVariable("MILLPOND_TRANSPORT", *e.transport, "it does not fit MILLPOND_WORKER='" + *e.worker + "'");
     }
     endpoint->transport = config.transport;
     endpoint->ticket = e.ticket.value_or("");
@@ -272,8 +260,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   }
   config.claim = e.claim.value_or("");
   if (config.claim.size() > 63 || !printable(config.claim)) {
-    return badVariable("MILLPOND_CLAIM", *e.claim,
-                       "use the name of a claim, as 'millpond get claims' shows it");
+    return badVariable("MILLPOND_CLAIM", *e.claim, "use the name of a claim, as 'millpond get claims' shows it");
   }
   if (e.gpus) {
     const auto gpus = numberBetween(*e.gpus, 1, 64);
@@ -288,14 +275,14 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   if (e.compute) {
     const auto percent = parsePercent(*e.compute);
     if (!percent)
-      return badVariable("MILLPOND_COMPUTE", *e.compute, "a share goes from 1% to 100% (0.01 to 1.0) in steps of 1%; a bare 1 could mean both");
+      return badVariable("MILLPOND_COMPUTE", *e.compute,
+                         "a share goes from 1% to 100% (0.01 to 1.0) in steps of 1%; a bare 1 could mean both");
     config.computePercent = *percent;
   }
   config.claimVariables = e.claimVariables;
   if (e.waitTimeout) {
     const auto seconds = numberBetween(*e.waitTimeout, 0, 1'000'000'000);
-    if (!seconds)
-      return badVariable("MILLPOND_WAIT_TIMEOUT", *e.waitTimeout, "use whole seconds; 0 waits for ever");
+    if (!seconds) return badVariable("MILLPOND_WAIT_TIMEOUT", *e.waitTimeout, "use whole seconds; 0 waits for ever");
     config.waitTimeoutSeconds = static_cast<int>(*seconds);
   }
   return config;

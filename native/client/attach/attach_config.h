@@ -44,10 +44,10 @@ struct MemorySize {
 
 /// Where to attach and what to ask for; every field is valid.
 struct AttachConfig {
-  std::optional<Endpoint>
-      worker;  ///< set: attach straight to it, and nothing below but the transport matters
-  std::vector<Url> controllers;  ///< at least one; several share a state, and one of them leads
-  std::string authorities;  ///< who may have signed a controller's certificate, PEM or a file of it; empty: this machine's
+  std::optional<Endpoint> worker;  ///< set: attach straight to it, and nothing below but the transport matters
+  std::vector<Url> controllers;    ///< at least one; several share a state, and one of them leads
+  std::string
+      authorities;  ///< who may have signed a controller's certificate, PEM or a file of it; empty: this machine's
   std::string token;
   std::string claim;  ///< name of an existing claim; empty: make one
   uint32_t gpus = 1;
@@ -55,8 +55,8 @@ struct AttachConfig {
   uint32_t computePercent = 0;  ///< 0: in proportion to the memory
   TransportChoice transport = TransportChoice::Auto;
   std::vector<std::pair<std::string, std::string>> claimVariables;  ///< for the controller to read
-  int waitTimeoutSeconds = 0;  ///< 0: wait for ever
-  uint32_t reconnectGraceSeconds = 60;  ///< 0: a lost connection is the end
+  int waitTimeoutSeconds = 0;                                       ///< 0: wait for ever
+  uint32_t reconnectGraceSeconds = 60;                              ///< 0: a lost connection is the end
   /// The models that were reported to the process for earlier devices of the claim; empty for a first attachment.
   std::vector<std::string> toldModels;
   bool wasLocal = false;  ///< the same: it shared memory with their worker

@@ -98,9 +98,8 @@ class Attaching {
   }
 
   static Error notUnderstood(const char* what) {
-    return {
-        std::string("the controller's answer has no ") + what +
-        ". Check that this client library and the controller are of the same version [MILLPOND_E_VERSION]"};
+    return {std::string("the controller's answer has no ") + what +
+            ". Check that this client library and the controller are of the same version [MILLPOND_E_VERSION]"};
   }
 
   // Decides whether to ask again after a failure: for as long as failures that may pass go on.
@@ -182,9 +181,8 @@ class Attaching {
       if (config_.waitTimeoutSeconds > 0 && pollSeconds > 0) {
         const int64_t left = config_.waitTimeoutSeconds - (nowMs() - start) / 1000;
         if (left <= 0) {
-          return Error{"no GPU within " + std::to_string(config_.waitTimeoutSeconds) +
-                       " s (MILLPOND_WAIT_TIMEOUT): " + reason() +
-                       ". Ask for less, wait longer, or try again later [MILLPOND_E_WAIT_TIMEOUT]"};
+          return Error{"no GPU within " + std::to_string(config_.waitTimeoutSeconds) + " s (MILLPOND_WAIT_TIMEOUT): " +
+                       reason() + ". Ask for less, wait longer, or try again later [MILLPOND_E_WAIT_TIMEOUT]"};
         }
         pollSeconds = static_cast<int>(std::min<int64_t>(pollSeconds, left));
       }
@@ -197,8 +195,7 @@ class Attaching {
           request.push_back({"toldModels", Json::Array(config_.toldModels.begin(), config_.toldModels.end())});
         if (config_.wasLocal) request.push_back({"toldHost", config_.bootId});
       }
-      CallResult seen =
-          ask("millpond.v1.ClaimService/WaitClaim", Json(std::move(request)), (pollSeconds + 15) * 1000);
+      CallResult seen = ask("millpond.v1.ClaimService/WaitClaim", Json(std::move(request)), (pollSeconds + 15) * 1000);
       if (!seen.failure) {
         const std::string known = version_;
         if (auto learnt = learn(seen.answer); !learnt) return learnt;
@@ -210,8 +207,7 @@ class Attaching {
       if (!patience.withFailure(*seen.failure)) return Error{seen.failure->message};
     }
     if (explained_) {
-      log(waitingLevel(), "%s is bound after %lld s", claim_.c_str(),
-          static_cast<long long>((nowMs() - start) / 1000));
+      log(waitingLevel(), "%s is bound after %lld s", claim_.c_str(), static_cast<long long>((nowMs() - start) / 1000));
     }
     return Done{};
   }
@@ -266,8 +262,8 @@ class Attaching {
 
   // A claim that lives on without this process may be bound no longer by the next call, and be bound again.
   bool wasTakenBack(const std::string& failure) const {
-    return !config_.claim.empty() && (failure.ends_with("[MILLPOND_E_CLAIM_NOT_BOUND]") ||
-                                      failure.ends_with("[MILLPOND_E_TICKET_STALE]"));
+    return !config_.claim.empty() &&
+           (failure.ends_with("[MILLPOND_E_CLAIM_NOT_BOUND]") || failure.ends_with("[MILLPOND_E_TICKET_STALE]"));
   }
 
   Result<Endpoint> getTicketAndOpen(bool& passing) {
@@ -346,12 +342,11 @@ class Attaching {
       if (endpoint.tcpHost.empty()) endpoint.tcpHost = agent.host;
     }
     if (endpoint.unixPath.empty() && endpoint.tcpHost.empty()) {
-      return Error{
-          "the granted GPU cannot be reached: shared memory is out because " + whyNotUnix + ", and " +
-          (config_.transport == TransportChoice::SharedMemory ? "TCP because MILLPOND_TRANSPORT is shm"
-                                                              : "the worker does not listen on TCP") +
-          ". Use MILLPOND_TRANSPORT=auto, or mount the node's run directory where the program runs "
-          "[MILLPOND_E_TRANSPORT_UNAVAILABLE]"};
+      return Error{"the granted GPU cannot be reached: shared memory is out because " + whyNotUnix + ", and " +
+                   (config_.transport == TransportChoice::SharedMemory ? "TCP because MILLPOND_TRANSPORT is shm"
+                                                                       : "the worker does not listen on TCP") +
+                   ". Use MILLPOND_TRANSPORT=auto, or mount the node's run directory where the program runs "
+                   "[MILLPOND_E_TRANSPORT_UNAVAILABLE]"};
     }
     if (!whyNotUnix.empty()) log(LogLevel::Debug, "no shared memory: %s", whyNotUnix.c_str());
     return endpoint;
@@ -360,7 +355,7 @@ class Attaching {
   const AttachConfig& config_;
   mutable Controllers controllers_;
   std::string claim_;
-  std::string state_;  // empty: not known yet
+  std::string state_;   // empty: not known yet
   bool woken_ = false;  // it was dormant until this process needed it
   std::string reason_;
   std::optional<std::string> explained_;  // the reason that was told last

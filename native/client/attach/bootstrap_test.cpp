@@ -27,9 +27,7 @@ class Pool {
     std::lock_guard lock(mutex_);
     answers_["/millpond.v1." + method] = std::move(answers);
   }
-  void on(const std::string& method, const std::string& body) {
-    onRaw(method, {HttpTestServer::json(200, body)});
-  }
+  void on(const std::string& method, const std::string& body) { onRaw(method, {HttpTestServer::json(200, body)}); }
   std::string url() const { return server_.url(); }
   /// The methods called so far, in order, without the package.
   std::string calls() const {
@@ -57,8 +55,8 @@ class Pool {
 
 std::string claim(const std::string& state, const std::string& reason, int version) {
   return R"({"claim":{"name":"claim-1","state":"CLAIM_STATE_)" + state + "\"" +
-         (reason.empty() ? "" : ",\"reason\":\"" + reason + "\"") + ",\"version\":\"" +
-         std::to_string(version) + "\"}}";
+         (reason.empty() ? "" : ",\"reason\":\"" + reason + "\"") + ",\"version\":\"" + std::to_string(version) +
+         "\"}}";
 }
 
 Environment environmentFor(const Pool& pool) {
@@ -77,11 +75,9 @@ Environment environmentFor(const Pool& pool) {
 void allWell(Pool& pool) {
   pool.on("ClaimService/CreateClaim", claim("BOUND", "", 1));
   pool.on("ClaimService/WaitClaim", claim("BOUND", "", 1));
-  pool.on("ClaimService/CreateTicket",
-          R"({"ticket":"mpt1.a.b","agentUrl":")" + pool.url() + R"(","session":"s-1"})");
-  pool.on(
-      "NodeService/OpenSession",
-      R"({"session":"s-1","unixPath":"/dev/null","tcpHost":"127.0.0.1","tcpPort":40123,"bootId":"boot-1"})");
+  pool.on("ClaimService/CreateTicket", R"({"ticket":"mpt1.a.b","agentUrl":")" + pool.url() + R"(","session":"s-1"})");
+  pool.on("NodeService/OpenSession",
+          R"({"session":"s-1","unixPath":"/dev/null","tcpHost":"127.0.0.1","tcpPort":40123,"bootId":"boot-1"})");
   pool.on("ClaimService/ReleaseClaim", "{}");
 }
 
@@ -122,14 +118,13 @@ TEST("makes a claim, gets a ticket, opens a session") {
   CHECK_EQ(attachment->endpoint.session, "s-1");
   CHECK_EQ(attachment->endpoint.program, "vectoradd");
   const std::string name = *pool.request(0).find("claim")->find("name")->string();
-  CHECK_EQ(
-      pool.request(0).dump(),
-      R"({"claim":{"name":")" + name + R"(","gpus":2,"memoryBytes":"536870912","computePercent":50,"owner":"ann@box:77 vectoradd",)"
-      R"("leaseSeconds":15,"sessionBound":true,"clientHost":"boot-1"},)"
-      R"("variables":{"MILLPOND_QUEUE":"research","MILLPOND_LABELS":"app=\"web\""}})");
+  CHECK_EQ(pool.request(0).dump(),
+           R"({"claim":{"name":")" + name +
+               R"(","gpus":2,"memoryBytes":"536870912","computePercent":50,"owner":"ann@box:77 vectoradd",)"
+               R"("leaseSeconds":15,"sessionBound":true,"clientHost":"boot-1"},)"
+               R"("variables":{"MILLPOND_QUEUE":"research","MILLPOND_LABELS":"app=\"web\""}})");
   CHECK(contains(pool.head(0), "Authorization: Bearer secret"));
-  CHECK_EQ(pool.request(1).dump(),
-           R"({"claim":"claim-1","clientHost":"boot-1","clientPid":77,"program":"vectoradd"})");
+  CHECK_EQ(pool.request(1).dump(), R"({"claim":"claim-1","clientHost":"boot-1","clientPid":77,"program":"vectoradd"})");
   CHECK_EQ(pool.request(2).dump(), R"({"ticket":"mpt1.a.b","transport":"auto"})");
   CHECK(pool.head(2).find("Authorization") == std::string::npos);
 }
@@ -138,10 +133,10 @@ TEST("waits for the claim, whatever changes meanwhile, and releases nothing") {
   Pool pool;
   allWell(pool);
   pool.on("ClaimService/CreateClaim", claim("PENDING", "0 of 2 devices free", 1));
-  pool.onRaw("ClaimService/WaitClaim", {HttpTestServer::json(200, claim("PENDING", "0 of 2 devices free", 2)),
-                                        HttpTestServer::json(503, "x"), "",
-                                        HttpTestServer::json(200, claim("PENDING", "position 1", 3)),
-                                        HttpTestServer::json(200, claim("BOUND", "", 4))});
+  pool.onRaw(
+      "ClaimService/WaitClaim",
+      {HttpTestServer::json(200, claim("PENDING", "0 of 2 devices free", 2)), HttpTestServer::json(503, "x"), "",
+       HttpTestServer::json(200, claim("PENDING", "position 1", 3)), HttpTestServer::json(200, claim("BOUND", "", 4))});
   Environment e = environmentFor(pool);
   e.memory = "512Mi";
   setLogLevel(LogLevel::Warn);
@@ -151,8 +146,7 @@ TEST("waits for the claim, whatever changes meanwhile, and releases nothing") {
                        "millpond: warn: waiting for 1 vGPU with 512 MiB (claim-1): position 1\n"
                        "millpond: warn: claim-1 is bound after "));
   CHECK_EQ(std::count(told.begin(), told.end(), '\n'), 3);
-  CHECK_EQ(pool.calls(),
-           "CreateClaim WaitClaim WaitClaim WaitClaim WaitClaim WaitClaim CreateTicket OpenSession");
+  CHECK_EQ(pool.calls(), "CreateClaim WaitClaim WaitClaim WaitClaim WaitClaim WaitClaim CreateTicket OpenSession");
   CHECK_EQ(pool.request(1).dump(), R"({"name":"claim-1","knownVersion":"1","timeoutSeconds":10})");
   CHECK_EQ(pool.request(5).dump(), R"({"name":"claim-1","knownVersion":"3","timeoutSeconds":10})");
 }
@@ -172,8 +166,7 @@ TEST("a dormant claim is woken, waited for, and asked for again when it went bac
   e.claim = "claim-1";
   const auto attachment = attachTo(e);
   CHECK(bool(attachment));
-  CHECK_EQ(pool.calls(),
-           "WaitClaim WaitClaim WaitClaim CreateTicket WaitClaim WaitClaim CreateTicket OpenSession");
+  CHECK_EQ(pool.calls(), "WaitClaim WaitClaim WaitClaim CreateTicket WaitClaim WaitClaim CreateTicket OpenSession");
   CHECK(!pool.request(0).find("wake"));
   for (const size_t i : {1u, 2u, 4u, 5u}) CHECK(pool.request(i).dump().ends_with(R"("wake":true})"));
   CHECK_EQ(attachment->ownClaim, "");
@@ -192,7 +185,8 @@ TEST("who had devices before says which, and only when it wakes the claim") {
   config->wasLocal = true;
   CHECK(bool(attach(*config)));
   CHECK_EQ(pool.request(0).dump(), R"({"name":"claim-1","knownVersion":"0","timeoutSeconds":0})");
-  CHECK(pool.request(1).dump().ends_with(R"("wake":true,"toldModels":["Small GPU","Large GPU"],"toldHost":")" + e.bootId + "\"}"));
+  CHECK(pool.request(1).dump().ends_with(R"("wake":true,"toldModels":["Small GPU","Large GPU"],"toldHost":")" +
+                                         e.bootId + "\"}"));
 }
 
 TEST("a claim that is taken back before each ticket is given up") {
@@ -215,8 +209,7 @@ TEST("attaches to a claim by name and never ends it") {
   CHECK_EQ(attachment->ownClaim, "");
   CHECK_EQ(pool.calls(), "WaitClaim CreateTicket OpenSession");
   CHECK_EQ(pool.request(0).dump(), R"({"name":"claim-1","knownVersion":"0","timeoutSeconds":0})");
-  pool.onRaw("ClaimService/CreateTicket",
-             {HttpTestServer::json(403, R"({"code":"x","message":"no [MILLPOND_E_X]"})")});
+  pool.onRaw("ClaimService/CreateTicket", {HttpTestServer::json(403, R"({"code":"x","message":"no [MILLPOND_E_X]"})")});
   CHECK_EQ(failureOf(e), "no [MILLPOND_E_X]");
   CHECK(pool.calls().find("ReleaseClaim") == std::string::npos);
 }
@@ -225,8 +218,7 @@ TEST("releases its own claim when it cannot be used") {
   Pool pool;
   allWell(pool);
   pool.onRaw("NodeService/OpenSession",
-             {HttpTestServer::json(
-                 400, R"({"code":"x","message":"ticket expired. Ask anew [MILLPOND_E_TICKET]"})")});
+             {HttpTestServer::json(400, R"({"code":"x","message":"ticket expired. Ask anew [MILLPOND_E_TICKET]"})")});
   CHECK_EQ(failureOf(environmentFor(pool)), "ticket expired. Ask anew [MILLPOND_E_TICKET]");
   CHECK_EQ(pool.calls(), "CreateClaim CreateTicket OpenSession ReleaseClaim");
   CHECK_EQ(pool.request(3).dump(), R"({"name":"claim-1"})");
@@ -265,12 +257,10 @@ TEST("of several controllers the one that leads is found, and found again when a
 TEST("an agent that is just restarting is tried again, with another ticket") {
   Pool pool;
   allWell(pool);
-  const std::string good =
-      HttpTestServer::json(200, R"({"session":"s-1","unixPath":"/dev/null","bootId":"boot-1"})");
+  const std::string good = HttpTestServer::json(200, R"({"session":"s-1","unixPath":"/dev/null","bootId":"boot-1"})");
   pool.onRaw("NodeService/OpenSession", {"", HttpTestServer::json(503, "{}"), good});
   CHECK(bool(attachTo(environmentFor(pool))));
-  CHECK_EQ(pool.calls(),
-           "CreateClaim CreateTicket OpenSession CreateTicket OpenSession CreateTicket OpenSession");
+  CHECK_EQ(pool.calls(), "CreateClaim CreateTicket OpenSession CreateTicket OpenSession CreateTicket OpenSession");
 }
 
 TEST("a controller that is being started again is waited for, and the claim is made once") {
@@ -358,11 +348,9 @@ TEST("which way to the worker") {
   CHECK_EQ(open("auto", "/nowhere/sock", 5, "boot-1")->endpoint.tcpHost, "10.0.0.1");
   CHECK_EQ(open("tcp", "/dev/null", 5, "boot-1")->endpoint.unixPath, "");
   CHECK_EQ(open("shm", "/dev/null", 5, "boot-1")->endpoint.tcpHost, "");
-  CHECK(contains(open("auto", "/nowhere/sock", 0, "boot-1").error().message,
-                 "/nowhere/sock cannot be reached"));
+  CHECK(contains(open("auto", "/nowhere/sock", 0, "boot-1").error().message, "/nowhere/sock cannot be reached"));
   CHECK(contains(open("shm", "/dev/null", 5, "boot-2").error().message, "the worker is on another machine"));
-  CHECK(
-      contains(open("tcp", "/dev/null", 0, "boot-1").error().message, "[MILLPOND_E_TRANSPORT_UNAVAILABLE]"));
+  CHECK(contains(open("tcp", "/dev/null", 0, "boot-1").error().message, "[MILLPOND_E_TRANSPORT_UNAVAILABLE]"));
 }
 
 TEST("a controller that misbehaves is named") {
@@ -380,16 +368,13 @@ TEST("a controller that misbehaves is named") {
   CHECK(contains(with(HttpTestServer::json(200, "{\"claim\":")), "not JSON"));
   CHECK(with(HttpTestServer::json(200, "[]")).ends_with("[MILLPOND_E_UNREACHABLE]"));
   CHECK(contains(with(HttpTestServer::json(200, "{}")), "no claim with a name"));
+  CHECK(contains(with(HttpTestServer::json(200, R"({"claim":{"name":"claim-1"}})")), "no claim with a state"));
   CHECK(
-      contains(with(HttpTestServer::json(200, R"({"claim":{"name":"claim-1"}})")), "no claim with a state"));
-  CHECK(contains(with(HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_NEW"}})")),
-                 "claim state"));
-  CHECK(contains(
-      with(HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"x"}})")),
-      "claim version"));
+      contains(with(HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_NEW"}})")), "claim state"));
+  CHECK(contains(with(HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"x"}})")),
+                 "claim version"));
   CHECK(contains(with(HttpTestServer::json(500, "<html>")), "with status 500 and no explanation"));
-  CHECK_EQ(with(HttpTestServer::json(
-               401, R"({"code":"unauthenticated","message":"token is wrong [MILLPOND_E_T]"})")),
+  CHECK_EQ(with(HttpTestServer::json(401, R"({"code":"unauthenticated","message":"token is wrong [MILLPOND_E_T]"})")),
            "token is wrong [MILLPOND_E_T]");
   allWell(pool);
   pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"https://x#sha256=5","session":"s"})");
@@ -412,7 +397,8 @@ TEST("connections to the worker are encrypted where the agent says so") {
   allWell(pool);
   Environment e = environmentFor(pool);
   const auto secretOf = [&](const std::string& more) {
-    pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"10.0.0.1","tcpPort":5,"bootId":"x")" + more + "}");
+    pool.on("NodeService/OpenSession",
+            R"({"session":"s-1","tcpHost":"10.0.0.1","tcpPort":5,"bootId":"x")" + more + "}");
     return attachTo(e)->endpoint.secret;
   };
   CHECK(!secretOf(""));

@@ -13,14 +13,18 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   if (logs(LogLevel::Debug)) log(LogLevel::Debug, "POST %s/%s", url.c_str(), method.c_str());
   HttpLimits limits;
   limits.answerMs = answerMs;
-  const HttpResult answer = httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
+  const HttpResult answer =
+      httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
   const std::string where = whom + " at " + url;
   if (answer.failure && answer.failure->isUntrusted) {
-    const char* remedy = callee.base.fingerprint
-                             ? "Somebody else answers at its address, or its run directory is new: start that agent again"
-                             : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
-                               "state directory";
-    return {{}, CallFailure{"cannot talk to " + where + ": " + answer.failure->message + ". " + remedy + " [MILLPOND_E_TLS]"}};
+    const char* remedy =
+        callee.base.fingerprint
+            ? "Somebody else answers at its address, or its run directory is new: start that agent again"
+            : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
+              "state directory";
+    return {
+        {},
+        CallFailure{"cannot talk to " + where + ": " + answer.failure->message + ". " + remedy + " [MILLPOND_E_TLS]"}};
   }
   if (answer.failure) {
     return {{},
@@ -33,19 +37,19 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   if (answer->status == 200) {
     return {{},
             CallFailure{where + " gave an answer to " + method + " that is not understood" +
-                        (body ? "" : " (" + body.error().message + ")") +
-                        ". Check that the address is that of " + whom + " [MILLPOND_E_UNREACHABLE]"}};
+                        (body ? "" : " (" + body.error().message + ")") + ". Check that the address is that of " +
+                        whom + " [MILLPOND_E_UNREACHABLE]"}};
   }
   const bool passing = answer->status == 502 || answer->status == 503 || answer->status == 504;
   const Json* message = body ? body->find("message") : nullptr;
   if (message && message->string() && !message->string()->empty()) {
     return {{}, CallFailure{*message->string(), passing}};  // complete, with its own code
   }
-  return {{},
-          CallFailure{where + " refused " + method + " with status " + std::to_string(answer->status) +
-                          " and no explanation. Check that the address is that of " + whom +
-                          " [MILLPOND_E_UNREACHABLE]",
-                      passing}};
+  return {
+      {},
+      CallFailure{where + " refused " + method + " with status " + std::to_string(answer->status) +
+                      " and no explanation. Check that the address is that of " + whom + " [MILLPOND_E_UNREACHABLE]",
+                  passing}};
 }
 
 std::string textOf(const Json* object, std::string_view key) {
@@ -53,9 +57,7 @@ std::string textOf(const Json* object, std::string_view key) {
   return value && value->string() ? *value->string() : std::string();
 }
 
-bool isLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
+bool isLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 Status mayBeAsked(const Url& agent) {
   if (agent.isSecure || isLoopback(agent.host)) return Done{};

@@ -110,8 +110,7 @@ class AnswerReader {
     if (!line) return line.error();
     const std::string_view text = *line;
     std::optional<int> code;
-    if ((text.starts_with("HTTP/1.1 ") || text.starts_with("HTTP/1.0 ")) &&
-        (text.size() == 12 || text[12] == ' ')) {
+    if ((text.starts_with("HTTP/1.1 ") || text.starts_with("HTTP/1.0 ")) && (text.size() == 12 || text[12] == ' ')) {
       code = wholeNumber<int>(text.substr(9, 3));
     }
     if (!code || *code < 100 || *code > 599) return Error{"the answer is not HTTP/1.1"};
@@ -127,8 +126,7 @@ class AnswerReader {
       const std::string_view value = trimmed(std::string_view(*line).substr(colon + 1));
       if (sameIgnoringCase(name, "Content-Length")) {
         const auto length = wholeNumber<size_t>(value);
-        if (!length || (length_ && *length_ != *length))
-          return Error{"the answer has a malformed Content-Length"};
+        if (!length || (length_ && *length_ != *length)) return Error{"the answer has a malformed Content-Length"};
         length_ = length;
       } else if (sameIgnoringCase(name, "Transfer-Encoding")) {
         if (!sameIgnoringCase(value, "chunked")) return Error{"the answer has an unknown Transfer-Encoding"};
@@ -139,9 +137,7 @@ class AnswerReader {
     }
   }
 
-  Status tooLong() const {
-    return Error{"the answer is longer than " + std::to_string(limits_.bodyBytes) + " bytes"};
-  }
+  Status tooLong() const { return Error{"the answer is longer than " + std::to_string(limits_.bodyBytes) + " bytes"}; }
 
   // By Content-Length, or to the end of the connection.
   Status readBody(std::string& body) {
@@ -210,7 +206,8 @@ Result<Url> Url::parse(std::string_view text) {
   constexpr std::string_view kPin = "#sha256=";
   if (const size_t hash = text.find('#'); url.isSecure && hash != std::string_view::npos) {
     if (text.substr(hash).starts_with(kPin)) url.fingerprint = parseHex32(text.substr(hash + kPin.size()));
-    if (!url.fingerprint) return Error{"'" + shown + "' has a fingerprint that is not '#sha256=' and 64 hexadecimal digits"};
+    if (!url.fingerprint)
+      return Error{"'" + shown + "' has a fingerprint that is not '#sha256=' and 64 hexadecimal digits"};
     text = text.substr(0, hash);
   }
   for (const char c : text) {
@@ -284,8 +281,7 @@ HttpResult httpPost(const Url& base, std::string_view path, std::string_view bea
                     const HttpLimits& limits, const std::string& authorities) {
   std::string request = "POST " + base.path;
   request.append(path).append(" HTTP/1.1\r\nHost: ").append(base.authority());
-  request.append(
-      "\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnect-Protocol-Version: 1\r\n");
+  request.append("\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnect-Protocol-Version: 1\r\n");
   request.append("Connection: close\r\nContent-Length: ").append(std::to_string(body.size())).append("\r\n");
   if (!bearer.empty()) request.append("Authorization: Bearer ").append(bearer).append("\r\n");
   request.append("\r\n").append(body);

@@ -16,7 +16,7 @@ namespace millpond::client {
 struct Url {
   bool isSecure = false;
   std::optional<Fingerprint> fingerprint;  ///< of the one certificate that is right
-  std::string host;  ///< IPv6 addresses without brackets
+  std::string host;                        ///< IPv6 addresses without brackets
   uint16_t port = 80;
   std::string path;  ///< without a slash at the end; often empty
 

@@ -14,9 +14,9 @@ using millpond::parseHex32;
 using millpond::client::HttpLimits;
 using millpond::client::httpPost;
 using millpond::client::HttpResult;
-using millpond::testing::HttpTestServer;
-using millpond::testing::HttpsTestServer;
 using millpond::client::Url;
+using millpond::testing::HttpsTestServer;
+using millpond::testing::HttpTestServer;
 
 namespace {
 constexpr HttpLimits kQuick{.connectMs = 2000, .answerMs = 5000, .bodyBytes = 1000};
@@ -42,8 +42,7 @@ HttpResult post(const HttpsTestServer& server, const std::string& pin = "", cons
 }  // namespace
 
 TEST("sends a request that a server understands") {
-  const HttpTestServer server(
-      [](const HttpTestServer::Request&) { return HttpTestServer::json(200, "{\"x\":1}"); });
+  const HttpTestServer server([](const HttpTestServer::Request&) { return HttpTestServer::json(200, "{\"x\":1}"); });
   const auto answer = httpPost(*Url::parse(server.url() + "/base/"), "/a.B/C", "secret", "{\"q\":2}", kQuick);
   CHECK(bool(answer));
   CHECK_EQ(answer->status, 200);
@@ -53,8 +52,7 @@ TEST("sends a request that a server understands") {
   CHECK_EQ(request.body, "{\"q\":2}");
   CHECK(request.head.find("\r\nAuthorization: Bearer secret") != std::string::npos);
   CHECK(request.head.find("\r\nContent-Type: application/json\r\n") != std::string::npos);
-  CHECK(request.head.find("\r\nHost: 127.0.0.1:" + std::to_string(server.port()) + "\r\n") !=
-        std::string::npos);
+  CHECK(request.head.find("\r\nHost: 127.0.0.1:" + std::to_string(server.port()) + "\r\n") != std::string::npos);
 }
 
 TEST("reads bodies by length, in chunks and to the end of the connection") {
@@ -66,8 +64,7 @@ TEST("reads bodies by length, in chunks and to the end of the connection") {
   CHECK_EQ(answerTo("HTTP/1.0 200\r\n\r\nto the end")->body, "to the end");
   CHECK_EQ(answerTo("HTTP/1.1 204 None\r\n\r\n")->body, "");
   CHECK_EQ(answerTo("HTTP/1.1 200 OK\nContent-Length: 1\n\n!")->body, "!");
-  CHECK_EQ(answerTo("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n?")->status,
-           404);
+  CHECK_EQ(answerTo("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n?")->status, 404);
 }
 
 TEST("refuses what is no answer") {
@@ -78,8 +75,7 @@ TEST("refuses what is no answer") {
   CHECK_EQ(failureOf("HTTP/1.1 2000 OK\r\n\r\n"), "the answer is not HTTP/1.1");
   CHECK_EQ(failureOf("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"),
            "the connection ended in the middle of the answer");
-  CHECK_EQ(failureOf("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
-           "the answer has a malformed Content-Length");
+  CHECK_EQ(failureOf("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "the answer has a malformed Content-Length");
   CHECK_EQ(failureOf("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
            "the answer has a malformed Content-Length");
   CHECK_EQ(failureOf("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"),
@@ -108,8 +104,7 @@ TEST("bounds what it reads") {
 
 TEST("a server that says nothing is given up on") {
   const HttpTestServer server([](const HttpTestServer::Request&) { return HttpTestServer::silence(); });
-  const auto answer =
-      httpPost(*Url::parse(server.url()), "/x", "", "{}", {.connectMs = 2000, .answerMs = 50});
+  const auto answer = httpPost(*Url::parse(server.url()), "/x", "", "{}", {.connectMs = 2000, .answerMs = 50});
   CHECK(!answer);
   CHECK_EQ(answer.failure->message, "no complete answer within 50 ms");
 }
@@ -120,8 +115,7 @@ TEST("nobody there") {
     auto socket = millpond::listenTcp("127.0.0.1", port);
     CHECK(bool(socket));
   }
-  const auto answer =
-      httpPost(*Url::parse("http://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick);
+  const auto answer = httpPost(*Url::parse("http://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick);
   CHECK(!answer);
   CHECK(answer.failure->message.find("Connection refused") != std::string::npos);
 }
@@ -143,14 +137,13 @@ TEST("URLs") {
   const auto pinned = Url::parse("https://10.0.0.7:7171/#sha256=" + digits);
   CHECK_EQ(pinned->text(), "https://10.0.0.7:7171");
   CHECK(pinned->fingerprint == parseHex32(digits));
-  for (const std::string& text :
-       std::vector<std::string>{"https://a#" + digits, "https://a#sha256=" + digits + "0", "https://a#sha256=",
-                                "http://a#sha256=" + digits, "https://a#sha256=x" + digits.substr(1)})
+  for (const std::string& text : std::vector<std::string>{"https://a#" + digits, "https://a#sha256=" + digits + "0",
+                                                          "https://a#sha256=", "http://a#sha256=" + digits,
+                                                          "https://a#sha256=x" + digits.substr(1)})
     if (Url::parse(text)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + text);
-  for (const char* text :
-       {"", "controller:7070", "http://", "http://:80", "http://a:0", "http://a:65536", "http://a:x",
-        "http://a:", "http://u@a", "http://a?b", "http://a#b", "http://a b", "http://a\r\nX: y",
-        "http://[::1", "http://[::1]x", "http://a\"b", "ftp://a", "http://a:1:2"}) {
+  for (const char* text : {"", "controller:7070", "http://", "http://:80", "http://a:0", "http://a:65536", "http://a:x",
+                           "http://a:", "http://u@a", "http://a?b", "http://a#b", "http://a b", "http://a\r\nX: y",
+                           "http://[::1", "http://[::1]x", "http://a\"b", "ftp://a", "http://a:1:2"}) {
     if (Url::parse(text)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + text);
   }
 }

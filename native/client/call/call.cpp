@@ -223,7 +223,8 @@ CUresult Call::check() noexcept {
 
 bool Call::awaitTaken() noexcept {
   Session::Answer answer;
-  session_->wait(static_cast<uint16_t>(cmd::Marker::kOp), caller_, cmd::Marker::kFixedBytes, [](std::byte*) {}, answer);
+  session_->wait(
+      static_cast<uint16_t>(cmd::Marker::kOp), caller_, cmd::Marker::kFixedBytes, [](std::byte*) {}, answer);
   return !session_->lost();
 }
 

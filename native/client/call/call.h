@@ -124,15 +124,15 @@ class Call {
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits for the result.
   template <typename C>
-  CUresult postData(C fixed, std::span<const std::byte> data,
-                    Session::Data whose = Session::Data::kCallers) noexcept {
+  CUresult postData(C fixed, std::span<const std::byte> data, Session::Data whose = Session::Data::kCallers) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), data.size()); r != CUDA_SUCCESS) return r;
     const MirrorTurn turn = this->turn(fixed);
     std::vector<std::byte> copied;
-    if (Mirror::exists() && Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
+    if (Mirror::exists() && Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size()))
+        [[unlikely]] {
       // A fault must not come while the session's locks are held.
       copied.assign(data.begin(), data.end());
       data = copied;
@@ -177,11 +177,11 @@ class Call {
   }
   /// As above, with a cache of the caller's.
   template <size_t maxCommand, size_t maxReply, typename C, typename R>
-  CUresult waitCached(BasicAnswerCache<maxCommand, maxReply>& cache, uint64_t scope, const C& fixed, R& reply) noexcept {
+  CUresult waitCached(BasicAnswerCache<maxCommand, maxReply>& cache, uint64_t scope, const C& fixed,
+                      R& reply) noexcept {
     static_assert(sizeof(C) <= maxCommand && sizeof(R) <= maxReply);
     if (entry_ != CUDA_SUCCESS) return entry_;
-    const auto key =
-        cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
+    const auto key = cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
     const auto answer = std::as_writable_bytes(std::span(&reply, 1));
     if (cache.find(key, answer)) return CUDA_SUCCESS;
     const uint64_t asked = cache.generation();

@@ -16,8 +16,7 @@ void hand(const CUstreamBatchMemOpParams& operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return handWord(operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64, word.address, word.value64, word.flags);
-    default:
-      return;
+    default: return;
   }
 }
 

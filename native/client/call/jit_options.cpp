@@ -51,26 +51,15 @@ uint32_t JitOptions::sizeOf(CUjit_option sizeOption) const {
 void JitOptions::deliver(const JitOutcome& outcome) const {
   for (size_t i = 0; i < records_.size(); ++i) {
     switch (kindOf(static_cast<CUjit_option>(records_[i].id))) {
-      case JitOptionKind::kThreads:
-        values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.threadsPerBlock});
-        break;
-      case JitOptionKind::kTime:
-        std::memcpy(&values_[i], &outcome.wallTimeMs, sizeof outcome.wallTimeMs);
-        break;
-      case JitOptionKind::kInfoLog:
-        copyLog(values_[i], static_cast<uint32_t>(records_[i].value), outcome.info);
-        break;
+      case JitOptionKind::kThreads: values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.threadsPerBlock}); break;
+      case JitOptionKind::kTime: std::memcpy(&values_[i], &outcome.wallTimeMs, sizeof outcome.wallTimeMs); break;
+      case JitOptionKind::kInfoLog: copyLog(values_[i], static_cast<uint32_t>(records_[i].value), outcome.info); break;
       case JitOptionKind::kErrorLog:
         copyLog(values_[i], static_cast<uint32_t>(records_[i].value), outcome.error);
         break;
-      case JitOptionKind::kInfoBytes:
-        values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.infoBytes});
-        break;
-      case JitOptionKind::kErrorBytes:
-        values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.errorBytes});
-        break;
-      default:
-        break;
+      case JitOptionKind::kInfoBytes: values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.infoBytes}); break;
+      case JitOptionKind::kErrorBytes: values_[i] = reinterpret_cast<void*>(uintptr_t{outcome.errorBytes}); break;
+      default: break;
     }
   }
 }

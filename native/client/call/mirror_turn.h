@@ -17,10 +17,8 @@ constexpr bool isTurn(cmd::Op op) noexcept {
     case cmd::Op::kCopyToDevice:
     case cmd::Op::kStreamWriteValue32V2:
     case cmd::Op::kStreamWriteValue64V2:
-    case cmd::Op::kStreamBatchMemOpV2:
-      return true;
-    default:
-      return cmd::isWork(op);
+    case cmd::Op::kStreamBatchMemOpV2: return true;
+    default: return cmd::isWork(op);
   }
 }
 
@@ -33,15 +31,15 @@ constexpr bool endsTurn(cmd::Op op) noexcept {
     case cmd::Op::kEventQuery:
     case cmd::Op::kContextSync:
     case cmd::Op::kCopyFromDevice:
-    case cmd::Op::kCopyHostShared:
-      return true;
-    default:
-      return false;
+    case cmd::Op::kCopyHostShared: return true;
+    default: return false;
   }
 }
 
 /// Whether such a wait is answered at once, done or not.
-constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept { return op == cmd::Op::kStreamQuery || op == cmd::Op::kEventQuery; }
+constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept {
+  return op == cmd::Op::kStreamQuery || op == cmd::Op::kEventQuery;
+}
 
 /// Whether a command that is a turn could touch mirrored memory. Those that do not say where they do could.
 template <typename C>
@@ -49,13 +47,28 @@ bool touchesMirror(const C& fixed) {
   const Mirror& mirror = Mirror::instance();
   // The longest unit of a fill.
   constexpr uint64_t kUnit = 4;
-  if constexpr (requires { fixed.total; fixed.address; }) {
+  if constexpr (requires {
+                  fixed.total;
+                  fixed.address;
+                }) {
     return mirror.overlaps(OwnAddress::of(fixed.address), fixed.total);
-  } else if constexpr (requires { fixed.stream; fixed.address; fixed.bytes; }) {
+  } else if constexpr (requires {
+                         fixed.stream;
+                         fixed.address;
+                         fixed.bytes;
+                       }) {
     return mirror.overlaps(OwnAddress::of(fixed.address), fixed.bytes);
-  } else if constexpr (requires { fixed.dstDevice; fixed.srcDevice; fixed.ByteCount; }) {
-    return mirror.overlaps(OwnAddress::of(fixed.dstDevice), fixed.ByteCount) || mirror.overlaps(OwnAddress::of(fixed.srcDevice), fixed.ByteCount);
-  } else if constexpr (requires { fixed.dstDevice; fixed.N; }) {
+  } else if constexpr (requires {
+                         fixed.dstDevice;
+                         fixed.srcDevice;
+                         fixed.ByteCount;
+                       }) {
+    return mirror.overlaps(OwnAddress::of(fixed.dstDevice), fixed.ByteCount) ||
+           mirror.overlaps(OwnAddress::of(fixed.srcDevice), fixed.ByteCount);
+  } else if constexpr (requires {
+                         fixed.dstDevice;
+                         fixed.N;
+                       }) {
     return mirror.overlaps(OwnAddress::of(fixed.dstDevice), std::min(fixed.N, UINT64_MAX / kUnit) * kUnit);
   } else {
     return true;

@@ -25,10 +25,8 @@ constexpr bool isQueued(cmd::Op op) noexcept {
     case cmd::Op::kStreamWaitValue32V2:
     case cmd::Op::kStreamWaitValue64V2:
     case cmd::Op::kStreamWriteValue32V2:
-    case cmd::Op::kStreamWriteValue64V2:
-      return true;
-    default:
-      return cmd::isWork(op);
+    case cmd::Op::kStreamWriteValue64V2: return true;
+    default: return cmd::isWork(op);
   }
 }
 
@@ -43,7 +41,7 @@ class QueueBound {
   /// What was given to a stream, and may be waiting in it.
   struct Lane {
     size_t count = 0;
-    size_t bytes = 0;  ///< of what lies in the queue itself
+    size_t bytes = 0;     ///< of what lies in the queue itself
     uint64_t drains = 0;  ///< how often lanes had been found empty when this one began
   };
   using Key = std::pair<uint16_t, uint64_t>;  ///< context and stream

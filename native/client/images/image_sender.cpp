@@ -6,7 +6,8 @@
 
 namespace millpond::client {
 
-CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const std::byte>> parts, ImagePlaces& places) {
+CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const std::byte>> parts,
+                   ImagePlaces& places) {
   places.clear();
   if (parts.size() == 1) return sendImageBytes(call, call.session().remote(), handle, parts.front());
   std::vector<std::byte> whole;

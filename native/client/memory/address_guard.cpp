@@ -46,8 +46,6 @@ bool isMapped(uint64_t address) noexcept {
   return ::mincore(reinterpret_cast<void*>(address / kPage * kPage), 1, &isResident) == 0;
 }
 
-void unguardAddresses(uint64_t address, uint64_t bytes) noexcept {
-  ::munmap(reinterpret_cast<void*>(address), bytes);
-}
+void unguardAddresses(uint64_t address, uint64_t bytes) noexcept { ::munmap(reinterpret_cast<void*>(address), bytes); }
 
 }  // namespace millpond::client

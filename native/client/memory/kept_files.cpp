@@ -13,12 +13,12 @@ KeptFiles::Kept::~Kept() {
 }
 
 bool KeptFiles::Kept::isThere() const {
-  struct stat is{};
+  struct stat is {};
   return ::fstat(file.get(), &is) == 0 && is.st_dev == device && is.st_ino == inode;
 }
 
 bool KeptFiles::keep(uint64_t address, UniqueFd file) {
-  struct stat is{};
+  struct stat is {};
   if (::fstat(file.get(), &is) != 0) return false;
   const std::lock_guard lock(mutex_);
   if (files_.size() >= kMost) return false;

@@ -12,7 +12,7 @@ namespace {
 
 UniqueFd file() { return UniqueFd(::memfd_create("kept", MFD_CLOEXEC)); }
 bool isOpen(int number) {
-  struct stat is{};
+  struct stat is {};
   return ::fstat(number, &is) == 0;
 }
 

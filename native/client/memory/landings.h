@@ -82,8 +82,8 @@ class Landings {
   mutable std::mutex mutex_;
   uint64_t last_ = 0;
   std::map<uint64_t, UnderWay> underWay_;
-  RangeMap ranges_;                  ///< address → the landing that writes there last
-  std::multiset<uint64_t> named_;    ///< landings that commands are about to name
+  RangeMap ranges_;                ///< address → the landing that writes there last
+  std::multiset<uint64_t> named_;  ///< landings that commands are about to name
   std::atomic<uint64_t> count_{0};
   std::atomic<uint64_t> untold_{0};  ///< bytes of landings that are over
 };

@@ -60,7 +60,8 @@ void* MappedMemory::allocate(size_t bytes) {
 }
 
 void MappedMemory::beginPlaces() {
-  if (nextPlace_ == 0) nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
+  if (nextPlace_ == 0)
+    nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
 }
 
 void* MappedMemory::nextPlace(size_t bytes) {
@@ -181,7 +182,8 @@ CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameter
   for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); ++at) {
     uint64_t address = 0;
     std::memcpy(&address, parameters.data() + at, sizeof(address));
-    if (call.remote().memory.mayBeLocal(address) || call.remote().memory.mayBeLocal(address - 1)) found.push_back(address);
+    if (call.remote().memory.mayBeLocal(address) || call.remote().memory.mayBeLocal(address - 1))
+      found.push_back(address);
   }
   return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
 }

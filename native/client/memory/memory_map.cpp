@@ -34,7 +34,8 @@ void MemoryMap::insert(MemoryRun run) {
   if (run.kind != MemoryKind::kPinnedLocal) return;
   locals_.fetch_add(1, std::memory_order_relaxed);
   lowestLocal_.store(std::min(lowestLocal_.load(std::memory_order_relaxed), run.address), std::memory_order_relaxed);
-  highestLocal_.store(std::max(highestLocal_.load(std::memory_order_relaxed), run.address + run.bytes), std::memory_order_relaxed);
+  highestLocal_.store(std::max(highestLocal_.load(std::memory_order_relaxed), run.address + run.bytes),
+                      std::memory_order_relaxed);
 }
 
 void MemoryMap::setMirrored(uint64_t address) {

@@ -90,7 +90,8 @@ class MemoryMap {
   void setMirrored(uint64_t address);
   /// Whether memory of this process alone may lie there. Costs two reads: every launch asks for each of its parameters.
   bool mayBeLocal(uint64_t address) const {
-    return address >= lowestLocal_.load(std::memory_order_relaxed) && address < highestLocal_.load(std::memory_order_relaxed);
+    return address >= lowestLocal_.load(std::memory_order_relaxed) &&
+           address < highestLocal_.load(std::memory_order_relaxed);
   }
   /// Whether there is any. Costs one read.
   bool hasLocal() const { return locals_.load(std::memory_order_relaxed) != 0; }

@@ -63,7 +63,8 @@ TEST("memory of pools, variables and mappings is not told to be freed") {
 
 TEST("a variable that is known ends those whose place it takes") {
   MemoryMap map;
-  for (const uint64_t address : {0x1000u, 0x1100u, 0x1200u, 0x1300u}) map.add(device(address, 0x10, MemoryRun::kBorrowed));
+  for (const uint64_t address : {0x1000u, 0x1100u, 0x1200u, 0x1300u})
+    map.add(device(address, 0x10, MemoryRun::kBorrowed));
   map.add(device(0x1008, 0x200, MemoryRun::kBorrowed));
   CHECK(map.mayUse(0x1100, 0x100));
   CHECK(map.mayUse(0x1200, 8));

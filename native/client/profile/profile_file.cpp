@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "client/memory/helper_thread.h"
 #include "cuda/gen/cuda_api.h"
-#include "protocol/gen/commands.h"
 #include "protocol/client/session_client.h"
+#include "protocol/gen/commands.h"
 
 namespace millpond::client {
 namespace {
@@ -42,8 +42,9 @@ template <typename C, typename R>
 CUresult ask(Session& session, const C& command, std::vector<std::byte>& body, cmd::Decoded<R>& reply) {
   Session::Answer answer;
   answer.whole = &body;
-  const int32_t result = session.wait(static_cast<uint16_t>(C::kOp), kOwnThread, cmd::encodedSize<C>(),
-                                      [&](std::byte* place) { cmd::encode(place, command); }, answer);
+  const int32_t result = session.wait(
+      static_cast<uint16_t>(C::kOp), kOwnThread, cmd::encodedSize<C>(),
+      [&](std::byte* place) { cmd::encode(place, command); }, answer);
   if (session.lost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (result != CUDA_SUCCESS) return static_cast<CUresult>(result);
   return cmd::decode(std::span<const std::byte>(body), reply) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
@@ -96,8 +97,9 @@ void ProfileFile::begin(Session& session, void (*flushCalls)()) {
     const CUresult result = ask(session, cmd::ProfileBegin{}, body, reply);
     const int64_t after = nowNs();
     if (result == CUDA_ERROR_NOT_SUPPORTED)
-      return log(LogLevel::Error, "no profile of the device: its node has no CUPTI. Install NVIDIA's cuda-cupti there, or name "
-                                  "the library in MILLPOND_CUPTI of its agent [MILLPOND_E_NOT_INSTALLED]");
+      return log(LogLevel::Error,
+                 "no profile of the device: its node has no CUPTI. Install NVIDIA's cuda-cupti there, or name "
+                 "the library in MILLPOND_CUPTI of its agent [MILLPOND_E_NOT_INSTALLED]");
     if (result != CUDA_SUCCESS)
       return log(LogLevel::Error, "no profile of the device: its worker answered %d", static_cast<int>(result));
     // The first one may have loaded a library.
@@ -105,8 +107,8 @@ void ProfileFile::begin(Session& session, void (*flushCalls)()) {
     uncertainty = after - before;
     lead = static_cast<int64_t>(reply.fixed.now) - (before + uncertainty / 2);
   }
-  const std::string header = "# millpond profile 1, process " + std::to_string(::getpid()) + ", clock " + std::to_string(lead) +
-                             ", uncertainty " + std::to_string(uncertainty) + "\n";
+  const std::string header = "# millpond profile 1, process " + std::to_string(::getpid()) + ", clock " +
+                             std::to_string(lead) + ", uncertainty " + std::to_string(uncertainty) + "\n";
   if (!writeAll(made->file_.get(), header))
     return log(LogLevel::Error, "no profile: %s cannot be written: %s", name.c_str(), std::strerror(errno));
   // Never deleted: the thread uses it until the process ends.
@@ -140,7 +142,8 @@ bool ProfileFile::write(bool flush) {
       lost_ = reply.fixed.lost;
       isOver_ = !writeAll(file_.get(), "lost\t" + std::to_string(lost_) + "\n");
     }
-    if (isOver_) log(LogLevel::Error, "the profile ends here: its file is full, or the worker wrote what is no line of one");
+    if (isOver_)
+      log(LogLevel::Error, "the profile ends here: its file is full, or the worker wrote what is no line of one");
   }
   return !isOver_;
 }

@@ -53,15 +53,11 @@ OLD_STAT(__fxstat, int file)
 OLD_STAT(__lxstat, const char* path)
 
 int __wrap_stat(const char* path, struct stat* out);
-int __wrap_stat(const char* path, struct stat* out) {
-  return millpond_old___xstat(OLD_STAT_VERSION, path, out);
-}
+int __wrap_stat(const char* path, struct stat* out) { return millpond_old___xstat(OLD_STAT_VERSION, path, out); }
 int __wrap_fstat(int file, struct stat* out);
 int __wrap_fstat(int file, struct stat* out) { return millpond_old___fxstat(OLD_STAT_VERSION, file, out); }
 int __wrap_lstat(const char* path, struct stat* out);
-int __wrap_lstat(const char* path, struct stat* out) {
-  return millpond_old___lxstat(OLD_STAT_VERSION, path, out);
-}
+int __wrap_lstat(const char* path, struct stat* out) { return millpond_old___lxstat(OLD_STAT_VERSION, path, out); }
 // The same structure on 64-bit machines.
 int __wrap_stat64(const char* path, struct stat* out);
 int __wrap_stat64(const char* path, struct stat* out) { return __wrap_stat(path, out); }

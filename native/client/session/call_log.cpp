@@ -16,7 +16,8 @@ namespace {
 
 /// As many as the driver keeps.
 constexpr size_t kMostLines = 100;
-constexpr const char* kRolledOver = "Log buffer has rolled over since the previous dump. The oldest messages will be missing\n";
+constexpr const char* kRolledOver =
+    "Log buffer has rolled over since the previous dump. The oldest messages will be missing\n";
 constexpr const char* kTruncated = "Log buffer is too small for all messages. The oldest messages will be missing\n";
 
 /// A message as the driver writes it.

@@ -29,7 +29,8 @@ constexpr uint16_t kMaxDevices = 64;
 /// Number of the primary context of the context's device: whose thread it is. 0: there is none.
 uint16_t primaryOf(uint16_t context) noexcept {
   const Context* known = contextOf(context);
-  return known && known->sessionDevice() < kMaxDevices ? static_cast<uint16_t>(known->sessionDevice() + 1) : uint16_t{0};
+  return known && known->sessionDevice() < kMaxDevices ? static_cast<uint16_t>(known->sessionDevice() + 1)
+                                                       : uint16_t{0};
 }
 
 /// Values of CallbackNextReply::kind.
@@ -61,9 +62,9 @@ struct CallbackLoop {
       Session::Answer answer;
       answer.whole = &body;
       const cmd::CallbackNext ask{};
-      const int32_t result =
-          session->wait(static_cast<uint16_t>(cmd::CallbackNext::kOp), caller, cmd::encodedSize<cmd::CallbackNext>(),
-                        [&](std::byte* place) { cmd::encode(place, ask); }, answer);
+      const int32_t result = session->wait(
+          static_cast<uint16_t>(cmd::CallbackNext::kOp), caller, cmd::encodedSize<cmd::CallbackNext>(),
+          [&](std::byte* place) { cmd::encode(place, ask); }, answer);
       if (session->lost()) return;
       cmd::Decoded<cmd::CallbackNextReply> reply;
       const cmd::CallbackNextReply& next = reply.fixed;
@@ -105,9 +106,9 @@ struct CallbackLoop {
       Session::Answer answer;
       answer.whole = &body;
       cmd::Decoded<cmd::CallbackSourcesReply> reply;
-      const int32_t result = session->wait(static_cast<uint16_t>(cmd::CallbackSources::kOp), {context, threadNumber()},
-                                           cmd::encodedSize<cmd::CallbackSources>(),
-                                           [&](std::byte* place) { cmd::encode(place, ask); }, answer);
+      const int32_t result = session->wait(
+          static_cast<uint16_t>(cmd::CallbackSources::kOp), {context, threadNumber()},
+          cmd::encodedSize<cmd::CallbackSources>(), [&](std::byte* place) { cmd::encode(place, ask); }, answer);
       if (result != 0 || !cmd::decode(std::span<const std::byte>(body), reply) || reply.tail[0].empty()) return;
       page = reply.tail[0];
     }
@@ -130,21 +131,19 @@ struct CallbackLoop {
     auto* data = reinterpret_cast<void*>(next.data);
     const auto shape = next.kind == kStreamCallback ? GivenFunctions::Shape::kOfStream : GivenFunctions::Shape::kOfData;
     if (next.kind < kNothing && !Remote::instance().functions.use(shape, next.function, next.data)) {
-      log(LogLevel::Error, "the worker asks for a function that this program has not given to a stream or graph: it is not run");
+      log(LogLevel::Error,
+          "the worker asks for a function that this program has not given to a stream or graph: it is not run");
       return;
     }
     CallbackThread::running_ = true;
     switch (next.kind) {
       case kHostFunction:
-      case kDestructor:
-        reinterpret_cast<CUhostFn>(next.function)(data);
-        break;
+      case kDestructor: reinterpret_cast<CUhostFn>(next.function)(data); break;
       case kStreamCallback:
         reinterpret_cast<CUstreamCallback>(next.function)(reinterpret_cast<CUstream>(next.handle),
                                                           static_cast<CUresult>(next.status), data);
         break;
-      default:
-        break;
+      default: break;
     }
     CallbackThread::running_ = false;
   }

@@ -40,12 +40,29 @@ thread_local constinit CUstreamCaptureMode threadMode = CU_STREAM_CAPTURE_MODE_G
 /// (precondition::uncaptured). Copies and fills that wait, and loading modules,
 /// are none of them: the runtime loads lazily, so a kernel whose first launch is captured brings its library while it is.
 constexpr std::string_view kUnsafe[] = {
-    "cuArray3DCreate_v2",   "cuArrayCreate_v2",     "cuArrayDestroy",       "cuCtxSetLimit",
-    "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuGraphInstantiate_v2",
-    "cuLibraryUnload",      "cuMemAllocHost_v2",    "cuMemAllocManaged",    "cuMemAllocPitch_v2",
-    "cuMemAlloc_v2",        "cuMemFreeHost",        "cuMemFree_v2",         "cuMemHostAlloc",
-    "cuMemHostRegister_v2", "cuMemHostUnregister",  "cuMemPoolCreate",      "cuMemPoolDestroy",
-    "cuMemPoolTrimTo",      "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuModuleUnload",
+    "cuArray3DCreate_v2",
+    "cuArrayCreate_v2",
+    "cuArrayDestroy",
+    "cuCtxSetLimit",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphInstantiateWithParams",
+    "cuGraphInstantiate_v2",
+    "cuLibraryUnload",
+    "cuMemAllocHost_v2",
+    "cuMemAllocManaged",
+    "cuMemAllocPitch_v2",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemPoolCreate",
+    "cuMemPoolDestroy",
+    "cuMemPoolTrimTo",
+    "cuMipmappedArrayCreate",
+    "cuMipmappedArrayDestroy",
+    "cuModuleUnload",
 };
 /// Calls that wait for all streams of the context, those that are captured too: no mode allows them.
 constexpr std::string_view kForbidden[] = {"cuCtxSynchronize", "cuCtxSynchronize_v2"};
@@ -101,8 +118,8 @@ void CaptureState::lose(uint64_t stream, Session& session, uint32_t thread) noex
   loseThose(session, thread, [&](const Open& each) { return each.stream == stream; });
 }
 
-void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context,
-                         bool isBlocking, bool isIntoGraph) noexcept {
+void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking,
+                         bool isIntoGraph) noexcept {
   const std::lock_guard lock(books().mutex);
   books().open.push_back({stream, mode, thread, context, isBlocking, isIntoGraph});
   books().known.push_back(stream);

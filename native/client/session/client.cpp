@@ -67,10 +67,9 @@ CUresult Client::initialise() {
   if (const auto failure = std::exchange(failureForInit_, std::nullopt)) return *failure;
   if (const CUresult attached = attachOnce(); attached != CUDA_SUCCESS) return attached;
   if (devices_.empty()) {
-    return fail(CUDA_ERROR_NO_DEVICE,
-                "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
-                    std::to_string(snapshot().devices.size()) +
-                    " that were granted. Unset it, or use ordinals from 0 [MILLPOND_E_INVALID]");
+    return fail(CUDA_ERROR_NO_DEVICE, "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
+                                          std::to_string(snapshot().devices.size()) +
+                                          " that were granted. Unset it, or use ordinals from 0 [MILLPOND_E_INVALID]");
   }
   state_.store(State::Ready, std::memory_order_release);
   return CUDA_SUCCESS;
@@ -102,11 +101,11 @@ CUresult Client::attachOnce() {
   if (session->snapshot().devices.empty())
     return fail(CUDA_ERROR_UNKNOWN, "the worker reported no devices. Check its log [MILLPOND_E_DRIVER]");
   const char* variable = std::getenv("CUDA_VISIBLE_DEVICES");
-  const auto visible = visibleDevices(
-      session->snapshot().devices, variable ? std::optional<std::string_view>(variable) : std::nullopt);
+  const auto visible =
+      visibleDevices(session->snapshot().devices, variable ? std::optional<std::string_view>(variable) : std::nullopt);
   if (!visible) {
-    return fail(CUDA_ERROR_INVALID_DEVICE,
-                std::string("CUDA_VISIBLE_DEVICES=") + variable + " names a device twice. Name each once [MILLPOND_E_INVALID]");
+    return fail(CUDA_ERROR_INVALID_DEVICE, std::string("CUDA_VISIBLE_DEVICES=") + variable +
+                                               " names a device twice. Name each once [MILLPOND_E_INVALID]");
   }
   adopt(std::move(session), *visible, *config);
   state_.store(State::Attached, std::memory_order_release);
@@ -160,13 +159,11 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
     return restore(fresh, journal, Remote::instance().images, Remote::instance().files);
   });
   session_->onLost([](const std::string& reason) {
-    log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on",
-        reason.c_str());
+    log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on", reason.c_str());
   });
   session_->onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
-  session_->onOutput([](wire::OutputStream stream, std::span<const std::byte> text) {
-    DeviceText::instance().add(stream, text);
-  });
+  session_->onOutput(
+      [](wire::OutputStream stream, std::span<const std::byte> text) { DeviceText::instance().add(stream, text); });
   session_->onFailure([](int32_t code, uint16_t op, uint64_t position) {
     log(LogLevel::Info, "%s (command %llu of the session) failed with %d; the next call reports it",
         cmd::opName(static_cast<cmd::Op>(op)), static_cast<unsigned long long>(position), code);
@@ -178,14 +175,13 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   for (const uint16_t device : visible) devices_.push_back(&snapshot().devices[device]);
   session_->onLandingsAwaited([] { return Remote::instance().landings.any(); });
   session_->onLanded([](uint64_t number) { Remote::instance().landings.end(number); });
-  contexts_ = std::make_unique<ContextTable>(visible, &endContext,
-                                             static_cast<uint16_t>(snapshot().devices.size() + 1));
+  contexts_ =
+      std::make_unique<ContextTable>(visible, &endContext, static_cast<uint16_t>(snapshot().devices.size() + 1));
   for (const ErrorText& error : snapshot().errors) errors_.push_back(&error);
-  std::sort(errors_.begin(), errors_.end(),
-            [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
+  std::sort(errors_.begin(), errors_.end(), [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
   ProfileFile::begin(*session_, &trace::flush);
-  log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(),
-      snapshot().devices.size(), snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
+  log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(), snapshot().devices.size(),
+      snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
 }
 
 CUresult Client::fail(CUresult code, const std::string& message) {
@@ -199,9 +195,8 @@ const Snapshot& Client::snapshot() const { return session_->snapshot(); }
 
 const ErrorText* Client::errorText(CUresult code) const {
   if (!knowsErrors()) return nullptr;
-  const auto found =
-      std::lower_bound(errors_.begin(), errors_.end(), code,
-                       [](const ErrorText* text, CUresult wanted) { return text->code < wanted; });
+  const auto found = std::lower_bound(errors_.begin(), errors_.end(), code,
+                                      [](const ErrorText* text, CUresult wanted) { return text->code < wanted; });
   return found != errors_.end() && (*found)->code == code ? *found : nullptr;
 }
 

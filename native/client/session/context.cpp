@@ -32,10 +32,8 @@ bool isSticky(CUresult failure) {
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
-      return true;
-    default:
-      return false;
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
+    default: return false;
   }
 }
 

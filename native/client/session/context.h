@@ -146,8 +146,8 @@ class ContextTable {
   std::vector<std::unique_ptr<Context>> contexts_;  ///< the primary ones
   std::vector<std::unique_ptr<Context>> created_;   ///< all that ever were
   std::array<std::atomic<Context*>, wire::kContextLimit> byNumber_{};
-  std::atomic<uint16_t> end_;           ///< above the highest number in use so far
-  std::deque<uint16_t> freeNumbers_;    ///< the one that rests longest first
+  std::atomic<uint16_t> end_;         ///< above the highest number in use so far
+  std::deque<uint16_t> freeNumbers_;  ///< the one that rests longest first
   OnEnd onEnd_;
   std::mutex mutex_;
   uint64_t lastId_ = 0;

@@ -10,9 +10,7 @@ namespace {
 /// The bytes of a text, its end included.
 constexpr size_t kTextBytes = 1024;
 
-bool isText(CUcoredumpSettings attribute) {
-  return attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
-}
+bool isText(CUcoredumpSettings attribute) { return attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE; }
 
 /// Bytes of an attribute's value; 0 where there is no such attribute.
 size_t bytesOf(CUcoredumpSettings attribute) {
@@ -34,7 +32,7 @@ CoreDumps& CoreDumps::instance() {
 }
 
 template <typename T>
-std::optional<T> CoreDumps::find(uint16_t context, std::optional<T> Settings::* member) const {
+std::optional<T> CoreDumps::find(uint16_t context, std::optional<T> Settings::*member) const {
   for (const uint16_t each : {context, kProcess})
     if (const auto found = settings_.find(each); found != settings_.end() && found->second.*member)
       return found->second.*member;
@@ -43,12 +41,10 @@ std::optional<T> CoreDumps::find(uint16_t context, std::optional<T> Settings::* 
 
 bool CoreDumps::truth(uint16_t context, CUcoredumpSettings attribute) const {
   switch (attribute) {
-    case CU_COREDUMP_TRIGGER_HOST:
-      return (flags(context) & CU_COREDUMP_SKIP_ABORT) == 0;
+    case CU_COREDUMP_TRIGGER_HOST: return (flags(context) & CU_COREDUMP_SKIP_ABORT) == 0;
     case CU_COREDUMP_LIGHTWEIGHT:
       return (flags(context) & CU_COREDUMP_LIGHTWEIGHT_FLAGS) == CU_COREDUMP_LIGHTWEIGHT_FLAGS;
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -94,11 +90,8 @@ CUresult CoreDumps::setTruth(uint16_t context, CUcoredumpSettings attribute, boo
       part = CU_COREDUMP_SKIP_ABORT;
       isSet = !value;
       break;
-    case CU_COREDUMP_LIGHTWEIGHT:
-      part = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
-      break;
-    default:
-      return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    case CU_COREDUMP_LIGHTWEIGHT: part = CU_COREDUMP_LIGHTWEIGHT_FLAGS; break;
+    default: return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
   }
   const unsigned before = flags(context);
   settings_[context].flags = isSet ? before | part : before & ~part;

@@ -37,7 +37,7 @@ class CoreDumps {
   };
 
   template <typename T>
-  std::optional<T> find(uint16_t context, std::optional<T> Settings::* member) const;
+  std::optional<T> find(uint16_t context, std::optional<T> Settings::*member) const;
   unsigned flags(uint16_t context) const { return find(context, &Settings::flags).value_or(CU_COREDUMP_DEFAULT_FLAGS); }
   bool truth(uint16_t context, CUcoredumpSettings attribute) const;
   std::string text(uint16_t context, CUcoredumpSettings attribute) const;

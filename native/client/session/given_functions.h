@@ -34,8 +34,10 @@ class GivenFunctions {
     const std::lock_guard lock(mutex_);
     const auto found = given_.find({shape, function, data});
     if (found == given_.end()) return false;
-    if (found->second.left != 0) --found->second.left;
-    else if (!found->second.isInGraph) return false;
+    if (found->second.left != 0)
+      --found->second.left;
+    else if (!found->second.isInGraph)
+      return false;
     if (found->second.left == 0 && !found->second.isInGraph) given_.erase(found);
     return true;
   }

@@ -29,7 +29,7 @@ thread_local std::vector<OwnStream>* ownStreams = nullptr;  ///< by number of th
 }  // namespace
 
 Remote& Remote::instance() noexcept {
-  static Remote& remote = [] () -> Remote& {
+  static Remote& remote = []() -> Remote& {
     auto& made = *new Remote();
     const auto isSet = [](const char* name) {
       const char* value = std::getenv(name);
@@ -42,9 +42,7 @@ Remote& Remote::instance() noexcept {
   return remote;
 }
 
-Context* contextOf(uint16_t wireContext) noexcept {
-  return Client::instance().contexts().byNumber(wireContext);
-}
+Context* contextOf(uint16_t wireContext) noexcept { return Client::instance().contexts().byNumber(wireContext); }
 
 uint32_t threadNumber() noexcept {
   static std::atomic<uint32_t> last{0};
@@ -140,8 +138,7 @@ void endContext(const Context& context) {
         call.post(wire);
         break;
       }
-      default:
-        break;  // functions and references end with their module
+      default: break;  // functions and references end with their module
     }
   }
   for (const uint64_t each : claimed) remote.images.drop(each);

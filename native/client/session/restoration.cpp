@@ -108,7 +108,8 @@ Status restore(Session& fresh, std::span<const std::byte> journal, const KeptIma
                  std::to_string(static_cast<int>(code)) + " [MILLPOND_E_DRIVER]"};
   };
   while (const auto frame = takeFrame(journal)) {
-    if (const CUresult done = repeat(restoring, fresh, *frame, {images, files})) return failed(cmd::opName(frame->op()), done);
+    if (const CUresult done = repeat(restoring, fresh, *frame, {images, files}))
+      return failed(cmd::opName(frame->op()), done);
   }
   if (!journal.empty()) return Error{"the journal of the parked session makes no sense [MILLPOND_E_INTERNAL]"};
   cmd::SessionRestoredReply reply{};

@@ -68,7 +68,8 @@ std::string describe(uint32_t number, const std::vector<void*>& frames) {
     uintptr_t moved = 0;
     out += ' ';
     putQuoted(out, moduleOf(at, file, moved, symbol) ? file : "");
-    std::snprintf(text.data(), text.size(), "+0x%llx", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(at) - moved));
+    std::snprintf(text.data(), text.size(), "+0x%llx",
+                  static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(at) - moved));
     out += text.data();
     if (symbol.empty()) continue;
     out += ':';

@@ -97,7 +97,7 @@ std::string expand(std::string_view pattern) {
 /// Writes a line if the descriptor still refers to the trace file: programs that become daemons close all descriptors, after
 /// which the number may refer to another file.
 bool append(std::string_view line) noexcept {
-  struct stat now{};
+  struct stat now {};
   if (::fstat(file.fd, &now) != 0 || now.st_dev != file.device || now.st_ino != file.inode) return false;
   ssize_t written;
   do {
@@ -126,8 +126,9 @@ std::string header() {
   tm utc{};
   ::gmtime_r(&now.tv_sec, &utc);
   std::array<char, 120> text;
-  std::snprintf(text.data(), text.size(), "# millpond trace 1, process %d, started %04d-%02d-%02dT%02d:%02d:%02d.%06ldZ, program ",
-                ::getpid(), utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+  std::snprintf(text.data(), text.size(),
+                "# millpond trace 1, process %d, started %04d-%02d-%02dT%02d:%02d:%02d.%06ldZ, program ", ::getpid(),
+                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
                 now.tv_nsec / 1000);
   return text.data() + programLine() + '\n';
 }
@@ -146,7 +147,8 @@ bool put(std::string_view line) noexcept {
 
 void endHere() noexcept {
   State on = State::kOn;
-  if (state.compare_exchange_strong(on, State::kOff)) log(LogLevel::Error, "the trace ends here: its file is full or closed");
+  if (state.compare_exchange_strong(on, State::kOff))
+    log(LogLevel::Error, "the trace ends here: its file is full or closed");
 }
 
 /// The child has a file, or at least lines, of its own; what the parent's thread was in the midst of is not its concern.
@@ -165,7 +167,7 @@ bool open() noexcept {
   if (!request || request->traceFile.empty()) return false;
   const std::string name = expand(request->traceFile);
   file.fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
-  struct stat opened{};
+  struct stat opened {};
   if (file.fd < 0 || ::fstat(file.fd, &opened) != 0) {
     log(LogLevel::Error, "no trace: %s: %s", name.c_str(), std::strerror(errno));
     return false;
@@ -196,9 +198,7 @@ const FunctionInfo* function(uint64_t handle) {
 }
 
 /// Offset behind all commands of the process; 0 before it has a session.
-uint64_t endOfStream() {
-  return Client::check() == CUDA_SUCCESS ? Client::instance().session().appended() : 0;
-}
+uint64_t endOfStream() { return Client::check() == CUDA_SUCCESS ? Client::instance().session().appended() : 0; }
 
 /// Which commands of the session a call has made, and from where it was called.
 std::string callerNotes(uint64_t streamBegin) {

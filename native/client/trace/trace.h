@@ -23,7 +23,7 @@ inline bool isOff() noexcept { return state.load(std::memory_order_relaxed) == S
 
 /// Facts that are logged with a call beside its result.
 struct Notes {
-  uint32_t waits = 0;            ///< how often it waited for the worker
+  uint32_t waits = 0;             ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
   bool hasWorked = false;         ///< it has given the worker something to do, or asked it
   uint64_t streamBegin = 0;       ///< with stacks: offset in the session's stream behind all that was before it

@@ -33,22 +33,17 @@ uint64_t loadWord(const std::byte* from, size_t bytes) {
 size_t bytesOf(Kind kind) {
   switch (kind) {
     case Kind::kI8:
-    case Kind::kU8:
-      return 1;
+    case Kind::kU8: return 1;
     case Kind::kI16:
-    case Kind::kU16:
-      return 2;
+    case Kind::kU16: return 2;
     case Kind::kI32:
     case Kind::kU32:
     case Kind::kF32:
     case Kind::kBits32:
     case Kind::kEnum:
-    case Kind::kResult:
-      return 4;
-    case Kind::kUuid:
-      return 16;
-    default:
-      return 8;
+    case Kind::kResult: return 4;
+    case Kind::kUuid: return 16;
+    default: return 8;
   }
 }
 
@@ -100,43 +95,26 @@ class Arguments {
 
   void putValue(const Item& item, uint64_t value) {
     switch (item.kind) {
-      case Kind::kI8:
-        return line_.putSigned(static_cast<int8_t>(value));
-      case Kind::kI16:
-        return line_.putSigned(static_cast<int16_t>(value));
-      case Kind::kI32:
-        return line_.putSigned(static_cast<int32_t>(value));
-      case Kind::kI64:
-        return line_.putSigned(static_cast<int64_t>(value));
-      case Kind::kU8:
-        return line_.putUnsigned(static_cast<uint8_t>(value));
-      case Kind::kU16:
-        return line_.putUnsigned(static_cast<uint16_t>(value));
-      case Kind::kU32:
-        return line_.putUnsigned(static_cast<uint32_t>(value));
-      case Kind::kU64:
-        return line_.putUnsigned(value);
-      case Kind::kF32:
-        return line_.putFloat(std::bit_cast<float>(static_cast<uint32_t>(value)));
-      case Kind::kF64:
-        return line_.putFloat(std::bit_cast<double>(value));
-      case Kind::kBits32:
-        return line_.putHex(static_cast<uint32_t>(value));
-      case Kind::kBits64:
-        return line_.putHex(value);
-      case Kind::kEnum:
-        return putEnum(kEnums[item.of], static_cast<int32_t>(value));
-      case Kind::kResult:
-        return putResult(static_cast<CUresult>(static_cast<int32_t>(value)));
+      case Kind::kI8: return line_.putSigned(static_cast<int8_t>(value));
+      case Kind::kI16: return line_.putSigned(static_cast<int16_t>(value));
+      case Kind::kI32: return line_.putSigned(static_cast<int32_t>(value));
+      case Kind::kI64: return line_.putSigned(static_cast<int64_t>(value));
+      case Kind::kU8: return line_.putUnsigned(static_cast<uint8_t>(value));
+      case Kind::kU16: return line_.putUnsigned(static_cast<uint16_t>(value));
+      case Kind::kU32: return line_.putUnsigned(static_cast<uint32_t>(value));
+      case Kind::kU64: return line_.putUnsigned(value);
+      case Kind::kF32: return line_.putFloat(std::bit_cast<float>(static_cast<uint32_t>(value)));
+      case Kind::kF64: return line_.putFloat(std::bit_cast<double>(value));
+      case Kind::kBits32: return line_.putHex(static_cast<uint32_t>(value));
+      case Kind::kBits64: return line_.putHex(value);
+      case Kind::kEnum: return putEnum(kEnums[item.of], static_cast<int32_t>(value));
+      case Kind::kResult: return putResult(static_cast<CUresult>(static_cast<int32_t>(value)));
       case Kind::kStream:
         if (value > 2) return line_.putHex(value);
         return line_.put(value == 0 ? "default" : value == 1 ? "legacy" : "perThread");
-      case Kind::kFunction:
-        return putFunction(value);
-      case Kind::kOpaque:
-        return line_.put("{}");
-      default:
-        return value == 0 ? line_.put("null") : line_.putHex(value);
+      case Kind::kFunction: return putFunction(value);
+      case Kind::kOpaque: return line_.put("{}");
+      default: return value == 0 ? line_.put("null") : line_.putHex(value);
     }
   }
 

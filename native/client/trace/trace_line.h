@@ -55,7 +55,7 @@ class Line {
   std::string_view end(std::string_view tail) noexcept;
 
  private:
-  static constexpr size_t kRoom = 1800;    ///< for all but the tail
+  static constexpr size_t kRoom = 1800;   ///< for all but the tail
   static constexpr size_t kResult = 120;  ///< of it, for what follows the arguments
   static constexpr size_t kTail = 200;
 

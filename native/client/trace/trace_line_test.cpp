@@ -70,8 +70,9 @@ TEST("numbers, addresses, flags and what a call wrote") {
                 static_cast<void**>(nullptr), 2000, cuuint64_t{0}),
            "cuGetProcAddress(symbol=null, pfn=null, cudaVersion=2000, flags=0x0) = CUDA_ERROR_INVALID_VALUE");
   float took = 1.5f;
-  CHECK_EQ(line("cuEventElapsedTime", CUDA_SUCCESS, &took, reinterpret_cast<CUevent>(16), reinterpret_cast<CUevent>(32)),
-           "cuEventElapsedTime(pMilliseconds=&1.5, hStart=0x10, hEnd=0x20) = CUDA_SUCCESS");
+  CHECK_EQ(
+      line("cuEventElapsedTime", CUDA_SUCCESS, &took, reinterpret_cast<CUevent>(16), reinterpret_cast<CUevent>(32)),
+      "cuEventElapsedTime(pMilliseconds=&1.5, hStart=0x10, hEnd=0x20) = CUDA_SUCCESS");
 }
 
 TEST("names instead of numbers, where the number has one") {
@@ -95,9 +96,9 @@ TEST("texts are quoted, escaped and bounded") {
   CHECK_EQ(line("cuModuleGetFunction", CUDA_SUCCESS, &function, module, static_cast<const char*>("a\"b\\\n")),
            R"(cuModuleGetFunction(hfunc=&0x1234 "_Z9vectorAddPfi", hmod=0x20, name="a\"b\\\u000a") = CUDA_SUCCESS)");
   const std::string longName(500, 'x');
-  CHECK_EQ(line("cuModuleGetFunction", CUDA_ERROR_NOT_FOUND, static_cast<CUfunction*>(nullptr), module, longName.c_str()),
-           "cuModuleGetFunction(hfunc=null, hmod=0x20, name=\"" + std::string(120, 'x') +
-               "\"...) = CUDA_ERROR_NOT_FOUND");
+  CHECK_EQ(
+      line("cuModuleGetFunction", CUDA_ERROR_NOT_FOUND, static_cast<CUfunction*>(nullptr), module, longName.c_str()),
+      "cuModuleGetFunction(hfunc=null, hmod=0x20, name=\"" + std::string(120, 'x') + "\"...) = CUDA_ERROR_NOT_FOUND");
   const std::string exact(120, 'y');
   CHECK(line("cuModuleGetFunction", CUDA_ERROR_NOT_FOUND, static_cast<CUfunction*>(nullptr), module, exact.c_str())
             .find("y\") = ") != std::string::npos);
@@ -108,8 +109,8 @@ TEST("texts are quoted, escaped and bounded") {
 
 TEST("memory that cannot be read is told by its address, and is not touched") {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  auto* pages = static_cast<char*>(
-      ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* pages =
+      static_cast<char*>(::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   CHECK(pages != MAP_FAILED);
   CHECK(::mprotect(pages + page, page, PROT_NONE) == 0);
   const auto module = reinterpret_cast<CUmodule>(0x20);
@@ -130,8 +131,8 @@ TEST("structs show their main fields") {
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = 1;
-  const std::string text = line("cuMemCreate", CUDA_ERROR_INVALID_VALUE, static_cast<CUmemGenericAllocationHandle*>(nullptr),
-                                size_t{2097152}, &prop, 0ull);
+  const std::string text = line("cuMemCreate", CUDA_ERROR_INVALID_VALUE,
+                                static_cast<CUmemGenericAllocationHandle*>(nullptr), size_t{2097152}, &prop, 0ull);
   CHECK(text.starts_with("cuMemCreate(handle=null, size=2097152, prop=&{type=CU_MEM_ALLOCATION_TYPE_PINNED, "));
   CHECK(text.find("location.type=CU_MEM_LOCATION_TYPE_DEVICE, location.id=1") != text.npos);
   CUmemLocation location{};

@@ -31,8 +31,8 @@ namespace {
 constexpr uint8_t kOverTcp = 1;
 constexpr uint8_t kWithGrace = 2;  ///< the link's own frames are understood
 constexpr uint8_t kCanPark = 4;
-constexpr uint8_t kGreeting = 8;   ///< the bytes answer a greeting
-constexpr uint8_t kLyingHead = 16; ///< the first eight bytes are where the replies are said to end
+constexpr uint8_t kGreeting = 8;    ///< the bytes answer a greeting
+constexpr uint8_t kLyingHead = 16;  ///< the first eight bytes are where the replies are said to end
 
 /// Memory at one place in every run, so that a corpus can name it: a page that bytes may land in, between pages that they may
 /// not.
@@ -85,7 +85,8 @@ void ask(Session& session) {
     answer.body = body;
     answer.data = data;
     answer.whole = &whole;
-    session.wait(1, {1, 1}, 8, [](std::byte* place) { std::memset(place, 0, 8); }, answer);
+    session.wait(
+        1, {1, 1}, 8, [](std::byte* place) { std::memset(place, 0, 8); }, answer);
     CHECK(answer.dataBytes <= data.size());
     session.takeFailure();
   }
@@ -123,7 +124,9 @@ void runSession(uint8_t how, std::span<const std::byte> bytes) {
   (*session)->onLanding(&Landing::mayLand);
   (*session)->onLanded([](uint64_t) {});
   (*session)->onFailure([](int32_t, uint16_t, uint64_t) {});
-  (*session)->onOutput([](wire::OutputStream, std::span<const std::byte> text) { (void)std::string(reinterpret_cast<const char*>(text.data()), text.size()); });
+  (*session)->onOutput([](wire::OutputStream, std::span<const std::byte> text) {
+    (void)std::string(reinterpret_cast<const char*>(text.data()), text.size());
+  });
   (*session)->onParked([](bool& mayAskAgain) -> Result<Endpoint> {
     mayAskAgain = false;
     return Error{"there is no other worker"};
@@ -135,9 +138,12 @@ void runSession(uint8_t how, std::span<const std::byte> bytes) {
     size_t sent = 0;
     while (sent < stream.size()) {
       const ssize_t n = ::send(worker.get(), stream.data() + sent, stream.size() - sent, MSG_NOSIGNAL);
-      if (n > 0) sent += static_cast<size_t>(n);
-      else if (errno != EAGAIN && errno != EINTR) return;
-      else std::this_thread::yield();
+      if (n > 0)
+        sent += static_cast<size_t>(n);
+      else if (errno != EAGAIN && errno != EINTR)
+        return;
+      else
+        std::this_thread::yield();
     }
     ::shutdown(worker.get(), SHUT_WR);
   });

@@ -155,7 +155,9 @@ class Session {
   void onParked(Awaken callback) { onParked_ = std::move(callback); }
   /// Called next with a session of that worker's, which has to become like the parked one by the journal that the worker of
   /// that one left: commands, as frames. All that it does is done when it returns.
-  void onRestore(std::function<Status(Session&, std::span<const std::byte>)> callback) { onRestore_ = std::move(callback); }
+  void onRestore(std::function<Status(Session&, std::span<const std::byte>)> callback) {
+    onRestore_ = std::move(callback);
+  }
   /// Called when the worker reports the failure of a command that nobody waited for (code, op, position).
   void onFailure(std::function<void(int32_t, uint16_t, uint64_t)> callback) { onFailure_ = std::move(callback); }
   using OnOutput = std::function<void(wire::OutputStream, std::span<const std::byte>)>;
@@ -310,21 +312,21 @@ class Session {
   RingProducer submit_;
 
   std::mutex sendMutex_;
-  Outgoing outgoing_;  // TCP: what goes to the socket next, and what may have to go again
-  std::vector<std::byte> linkOut_;  // frames of the link, before that
+  Outgoing outgoing_;                  // TCP: what goes to the socket next, and what may have to go again
+  std::vector<std::byte> linkOut_;     // frames of the link, before that
   std::atomic<uint64_t> sentHead_{0};  // how far the submit ring was sent
   std::atomic<uint32_t> unsent_{0};
   std::atomic<bool> stop_{false};
   pthread_t flusherThread_{};
   bool hasFlusher_ = false;
-  UniqueFd flusherWakeup_;                  // makes its poll return
+  UniqueFd flusherWakeup_;  // makes its poll return
   /// Where the flusher is: a thread that appends wakes it only if it does not look by itself.
   enum class FlusherState : uint32_t { kAwake, kSleeps, kPolls };
   std::atomic<FlusherState> flusherState_{FlusherState::kAwake};
   std::mutex landerMutex_;
-  pthread_t landerThread_{};               // shared memory; guarded by landerMutex_
+  pthread_t landerThread_{};  // shared memory; guarded by landerMutex_
   std::atomic<bool> hasLander_{false};
-  std::atomic<uint32_t> landing_{0};       // 1: the lander looks for what lands
+  std::atomic<uint32_t> landing_{0};  // 1: the lander looks for what lands
 
   std::mutex readMutex_;  // whoever holds it reads replies for everybody
   RingConsumer replies_;
@@ -345,16 +347,16 @@ class Session {
   bool parks_ = false;    ///< as it answered
   SessionSecret secret_{};
   ProcessWatch worker_;
-  uint32_t attempt_ = 0;                 // guarded by sendMutex_
-  std::atomic<bool> isLeaving_{false};   // goodbye was said
-  std::atomic<bool> isDown_{false};      // the connection has ended and was not made again yet
+  uint32_t attempt_ = 0;                // guarded by sendMutex_
+  std::atomic<bool> isLeaving_{false};  // goodbye was said
+  std::atomic<bool> isDown_{false};     // the connection has ended and was not made again yet
   std::mutex downMutex_;
   std::string downReason_;
 
-  std::atomic<bool> isParked_{false};     // TCP; changes under sendMutex_
-  std::atomic<bool> isAsked_{false};      // TCP: the worker would park the session
-  std::atomic<uint64_t> askedAt_{0};      // where this side's stream ended then
-  std::vector<std::byte> journal_;        // TCP: as the worker sent it last; guarded by readMutex_
+  std::atomic<bool> isParked_{false};  // TCP; changes under sendMutex_
+  std::atomic<bool> isAsked_{false};   // TCP: the worker would park the session
+  std::atomic<uint64_t> askedAt_{0};   // where this side's stream ended then
+  std::vector<std::byte> journal_;     // TCP: as the worker sent it last; guarded by readMutex_
   uint64_t base_ = 0;  // TCP: where this side's stream began for this worker; guarded by sendMutex_ and readMutex_
 
   std::atomic<bool> lost_{false};

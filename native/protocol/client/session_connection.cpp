@@ -94,13 +94,13 @@ bool Session::reconnect() {
       return false;
     }
     if (failed->final) {
-      lose("the connection to the worker at " + where + " was lost (" + first + "), and it refuses to go on: " +
-           failed->problem);
+      lose("the connection to the worker at " + where + " was lost (" + first +
+           "), and it refuses to go on: " + failed->problem);
       return false;
     }
     if (now >= deadline || workerEnded) {
-      lose("the connection to the worker at " + where + " was lost (" + first + ") and could not be made again within " +
-           seconds(deadline - start) + ": " + failed->problem +
+      lose("the connection to the worker at " + where + " was lost (" + first +
+           ") and could not be made again within " + seconds(deadline - start) + ": " + failed->problem +
            ". The session and its memory are given up; look at the network and at the node, and start the program "
            "again. MILLPOND_RECONNECT_GRACE is for how long a connection is tried");
       return false;

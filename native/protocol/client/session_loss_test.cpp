@@ -141,8 +141,7 @@ TEST("when the worker goes, everybody who waits learns it, and the reason is tol
       Loss loss;
       loss.watch(*session);
       std::vector<std::thread> callers;
-      for (unsigned t = 0; t < kThreads; ++t)
-        callers.emplace_back([&] { CHECK_EQ(waitOnce(*session), kSessionLost); });
+      for (unsigned t = 0; t < kThreads; ++t) callers.emplace_back([&] { CHECK_EQ(waitOnce(*session), kSessionLost); });
       for (auto& caller : callers) caller.join();
       CHECK_EQ(loss.times.load(), 1);
       CHECK(!loss.reason.empty());
@@ -337,6 +336,7 @@ TEST("replies that make no sense end the session") {
     return out;
   };
   const uint64_t some = 0;
+  // clang-format off
   const std::vector<Case> cases = {
       {"length 0", true, true, [&](uint32_t r) { return raw({0, ReplyKind::kResult, 0, r, 0}); }},
       {"length 8", true, true, [&](uint32_t r) { return raw({8, ReplyKind::kResult, 0, r, 0}); }},
@@ -385,6 +385,7 @@ TEST("replies that make no sense end the session") {
       {"a failure without a place", true, true,
        [&](uint32_t) { return frame({0, ReplyKind::kFailure, 0, 0, 1}, some); }},
   };
+  // clang-format on
   for (const Carrier carrier : kCarriers)
     for (const Case& c : cases) {
       if (!(carrier == Carrier::kTcp ? c.socket : c.ring)) continue;
@@ -436,7 +437,8 @@ TEST("random replies end the session, or do nothing, but never crash") {
                                      static_cast<int32_t>(random() % 3)};
             const size_t body = header.bytes - sizeof(header);
             if (random() % 4 == 0)
-              reinterpret_cast<unsigned char*>(&header)[random() % sizeof(header)] = static_cast<unsigned char>(random());
+              reinterpret_cast<unsigned char*>(&header)[random() % sizeof(header)] =
+                  static_cast<unsigned char>(random());
             const auto* h = reinterpret_cast<const std::byte*>(&header);
             bytes.insert(bytes.end(), h, h + sizeof(header));
             for (size_t i = 0; i < body; ++i)

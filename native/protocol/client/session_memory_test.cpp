@@ -14,8 +14,7 @@
 namespace millpond {
 namespace {
 
-constexpr size_t kFileBytes =
-    4096 + wire::kSubmitBytes + wire::kReplyBytes + wire::kChunkBytes * wire::kStagingChunks;
+constexpr size_t kFileBytes = 4096 + wire::kSubmitBytes + wire::kReplyBytes + wire::kChunkBytes * wire::kStagingChunks;
 
 UniqueFd memoryFile(size_t bytes, int seals) {
   UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -82,12 +82,9 @@ class Workers {
           take(link, frame);
           link.release(link.position());
           continue;
-        case ServerLink::Next::kGone:
-          return;
-        case ServerLink::Next::kBroken:
-          testing::fail(__FILE__, __LINE__, link.problem());
-        case ServerLink::Next::kNothing:
-          break;
+        case ServerLink::Next::kGone: return;
+        case ServerLink::Next::kBroken: testing::fail(__FILE__, __LINE__, link.problem());
+        case ServerLink::Next::kNothing: break;
       }
       if (random() % 4 != 0 && link.park()) {
         ++parked_;
@@ -236,7 +233,8 @@ TEST("a parked session is made again by the journal that its worker left, as its
       return welcome;
     };
     SessionTestServer first(
-        carrier, [&](ServerLink& link) {
+        carrier,
+        [&](ServerLink& link) {
           ServerLink::Frame frame;
           while (!link.park(left)) {
             CHECK(link.next(frame) == ServerLink::Next::kNothing);
@@ -246,13 +244,12 @@ TEST("a parked session is made again by the journal that its worker left, as its
         judge, kGrace);
     std::vector<uint16_t> ops;
     auto second = std::make_unique<SessionTestServer>(
-        carrier, [&](ServerLink& link) {
-          SessionTestServer::loop(
-              link,
-              [&](const ServerLink::Frame& frame) {
-                ops.push_back(frame.header.op);
-                return frame.header.request == 0 || link.reply(wire::ReplyKind::kResult, 0, frame.header.request, 0);
-              });
+        carrier,
+        [&](ServerLink& link) {
+          SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
+            ops.push_back(frame.header.op);
+            return frame.header.request == 0 || link.reply(wire::ReplyKind::kResult, 0, frame.header.request, 0);
+          });
         },
         judge, kGrace);
     const auto canPark = [](Endpoint endpoint) {
@@ -314,9 +311,10 @@ TEST("another kind of device is not gone on with") {
   Session::Answer answer;
   const Post body{0, 0};
   CHECK_EQ((*session)->wait(kPost, {1, 1}, sizeof(body), filled(body), answer), kSessionLost);
-  CHECK_EQ(reason,
-           "the GPU that was granted is not what the program was told it has: it is a Large GPU, not a Small GPU. Start the "
-           "program again [MILLPOND_E_IMPOSSIBLE]");
+  CHECK_EQ(
+      reason,
+      "the GPU that was granted is not what the program was told it has: it is a Large GPU, not a Small GPU. Start the "
+      "program again [MILLPOND_E_IMPOSSIBLE]");
 }
 
 }  // namespace

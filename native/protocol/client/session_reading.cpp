@@ -220,15 +220,13 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       if (landing.number && onLanded_) onLanded_(landing.number);
       return true;
     }
-    case wire::ReplyKind::kLink:
-      return acceptLinkWord(body);
+    case wire::ReplyKind::kLink: return acceptLinkWord(body);
     case wire::ReplyKind::kJournal:
       if (!remote_ || !canPark_ || header.op > 7 || header.op > body.size()) return false;
       if (header.request == 0) journal_.clear();
       journal_.insert(journal_.end(), body.begin(), body.end() - header.op);
       return journal_.size() <= wire::kMaxJournalBytes;
-    case wire::ReplyKind::kData:
-      return false;  // only a socket carries these
+    case wire::ReplyKind::kData: return false;  // only a socket carries these
   }
   return false;
 }

@@ -113,8 +113,7 @@ void mixture(Carrier carrier, unsigned threads, uint64_t operations, size_t larg
           uint64_t value = 0;
           Session::Answer answer;
           answer.body = std::as_writable_bytes(std::span(&value, 1));
-          CHECK_EQ(session->wait(kPlain, caller, sizeof(body), filling(body), answer),
-                   static_cast<int32_t>(i % 3));
+          CHECK_EQ(session->wait(kPlain, caller, sizeof(body), filling(body), answer), static_cast<int32_t>(i % 3));
           CHECK_EQ(value, answerTo(body));
           CHECK_EQ(answer.bodyBytes, sizeof(value));
         }
@@ -298,8 +297,7 @@ TEST("what lands by itself is there before the wait behind it returns") {
     const size_t from = random() % 1'000'000;
     const size_t bytes = 1 + random() % (memory.size() - from);
     const LandBody body{reinterpret_cast<uint64_t>(memory.data()) + from, bytes, round};
-    CHECK(session->post(kLand, {}, sizeof(body),
-                        [&](std::byte* place) { std::memcpy(place, &body, sizeof(body)); }));
+    CHECK(session->post(kLand, {}, sizeof(body), [&](std::byte* place) { std::memcpy(place, &body, sizeof(body)); }));
     Session::Answer answer;
     const Body end{};
     CHECK_EQ(session->wait(kPlain, {}, sizeof(end), filling(end), answer), 0);
@@ -326,8 +324,7 @@ TEST("nothing lands where no memory waits for it, and the session goes on") {
     if (asked) session->onLanding([](uint64_t address, uint64_t) { return address == 64; });
     for (const uint64_t address : {start, uint64_t{8}, ~uint64_t{0} - 16}) {
       const LandBody body{address, 350'001, 1};
-      CHECK(session->post(kLand, {}, sizeof(body),
-                          [&](std::byte* place) { std::memcpy(place, &body, sizeof(body)); }));
+      CHECK(session->post(kLand, {}, sizeof(body), [&](std::byte* place) { std::memcpy(place, &body, sizeof(body)); }));
       uint64_t value = 0;
       Session::Answer answer;
       answer.body = std::as_writable_bytes(std::span(&value, 1));
@@ -353,7 +350,8 @@ TEST("an answer of any length comes whole where that is asked, and cut to its ro
     std::minstd_rand random(6);
     for (uint64_t i = 0; i < 300 * kScale; ++i) {
       // Bodies travel padded to 8, and the longest ones just fit.
-      const Body body{0, i, i % 10 ? 8 * (random() % 64) : wire::kMaxReplyBytes - sizeof(wire::ReplyHeader) - 8 * (random() % 3)};
+      const Body body{
+          0, i, i % 10 ? 8 * (random() % 64) : wire::kMaxReplyBytes - sizeof(wire::ReplyHeader) - 8 * (random() % 3)};
       std::vector<std::byte> whole;
       std::array<std::byte, 40> room;
       room.fill(std::byte{0x33});

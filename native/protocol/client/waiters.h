@@ -18,11 +18,11 @@ class Waiters {
  public:
   /// Where the answer of a waiting command goes.
   struct Answer {
-    std::span<std::byte> body;           ///< in: room; the reply's body is copied there as far as it fits
-    size_t bodyBytes = 0;                ///< out: length of the reply's body
+    std::span<std::byte> body;                ///< in: room; the reply's body is copied there as far as it fits
+    size_t bodyBytes = 0;                     ///< out: length of the reply's body
     std::vector<std::byte>* whole = nullptr;  ///< if given, receives the whole body
-    std::span<std::byte> data;           ///< destination of the bytes that a copy from the device sends
-    size_t dataBytes = 0;                ///< out: how many of them came
+    std::span<std::byte> data;                ///< destination of the bytes that a copy from the device sends
+    size_t dataBytes = 0;                     ///< out: how many of them came
   };
 
   class Waiter {

@@ -19,8 +19,7 @@ std::optional<uint64_t> numberAt(std::span<const std::byte> body, size_t offset)
 std::optional<Subject> subjectOf(const cmd::Left& left, uint16_t context, std::span<const std::byte> body) {
   using Kind = Subject::Kind;
   switch (left.of) {
-    case cmd::LeftOf::kOwnContext:
-      return Subject{Kind::kContext, context};
+    case cmd::LeftOf::kOwnContext: return Subject{Kind::kContext, context};
     case cmd::LeftOf::kContext:
       if (const auto number = numberAt<uint32_t>(body, left.subject)) return Subject{Kind::kContext, *number};
       return std::nullopt;
@@ -44,8 +43,9 @@ std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<
   if (!names || body.size() < size_t{left.value} + left.valueBytes) return std::nullopt;
   const auto subject = subjectOf(left, context, body);
   if (!subject) return std::nullopt;
-  const bool hasContext = subject->kind == Subject::Kind::kContext ||
-                          (subject->kind == Subject::Kind::kHandle && handle::livesInContext(handle::kind(subject->number)));
+  const bool hasContext =
+      subject->kind == Subject::Kind::kContext ||
+      (subject->kind == Subject::Kind::kHandle && handle::livesInContext(handle::kind(subject->number)));
   return CommandSubject{*subject, left.value, left.valueBytes, hasContext};
 }
 

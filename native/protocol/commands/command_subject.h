@@ -22,9 +22,9 @@ struct Subject {
 };
 
 struct CommandSubject {
-  Subject subject;        ///< what it makes, or what its setting is of
-  size_t value = 0;       ///< of a setting: offset of the bytes that it sets
-  size_t valueBytes = 0;  ///< 0: it makes its subject
+  Subject subject;         ///< what it makes, or what its setting is of
+  size_t value = 0;        ///< of a setting: offset of the bytes that it sets
+  size_t valueBytes = 0;   ///< 0: it makes its subject
   bool hasContext = true;  ///< its subject ends with the context that the command is in, if not before
 };
 

@@ -25,10 +25,10 @@ struct Endpoint {
   uint16_t tcpPort = 0;
   std::optional<LinkSecret> secret;  ///< of the TCP connection, which is encrypted by it; without one it is plain
   TransportChoice transport = TransportChoice::Auto;
-  std::string ticket;   ///< presented in the handshake; empty only for a worker that was assigned none
-  std::string session;  ///< the session's id for messages; empty where the worker was named directly
-  std::string program;  ///< short name of this program, for the worker's records
-  bool canPark = false;  ///< the session may be parked, and be had again: see Session::onParked
+  std::string ticket;         ///< presented in the handshake; empty only for a worker that was assigned none
+  std::string session;        ///< the session's id for messages; empty where the worker was named directly
+  std::string program;        ///< short name of this program, for the worker's records
+  bool canPark = false;       ///< the session may be parked, and be had again: see Session::onParked
   uint32_t graceSeconds = 0;  ///< for how long a lost TCP connection is tried to be made again; 0: not at all
 };
 

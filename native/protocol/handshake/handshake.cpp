@@ -89,7 +89,7 @@ std::vector<std::byte> encode(const Hello& hello) {
                          static_cast<uint32_t>(sizeof(HelloLink) + hello.processSpace.size())};
   const Resumption resumption = hello.resumption.value_or(Resumption{});
   const uint32_t parking = (hello.canPark ? kCanPark : 0) | (hello.isParked ? kIsParked : 0);
-  const HelloLink link{hello.graceSeconds, hello.resumption ? 1u : 0u,   resumption.attempt, parking,
+  const HelloLink link{hello.graceSeconds,  hello.resumption ? 1u : 0u, resumption.attempt, parking,
                        resumption.received, resumption.secret};
   std::vector<std::byte> out;
   append(out, bytesOf(fixed));
@@ -120,8 +120,15 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
   if (fixed.carrier > static_cast<uint32_t>(Carrier::kTcp)) return Error{"the greeting asks for an unknown carrier"};
   auto tail = bytes.subspan(kHelloFixedBytes);
   const auto take = [&tail](size_t n) { return std::exchange(tail, tail.subspan(n)).first(n); };
-  Hello hello{fixed.protocol, fixed.apiHash, static_cast<Carrier>(fixed.carrier), fixed.pid,
-              text(take(fixed.ticketBytes)), text(take(fixed.programBytes)), 0, "", std::nullopt};
+  Hello hello{fixed.protocol,
+              fixed.apiHash,
+              static_cast<Carrier>(fixed.carrier),
+              fixed.pid,
+              text(take(fixed.ticketBytes)),
+              text(take(fixed.programBytes)),
+              0,
+              "",
+              std::nullopt};
   // Without it this is a client of an earlier version, which gets a refusal that says so.
   if (tail.empty()) return hello;
   if (tail.size() < sizeof(HelloLink)) return Error{"the greeting is cut short"};
@@ -173,9 +180,15 @@ Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
   // A worker of an earlier version says nothing of the link.
   if (!last.empty() && last.size() != sizeof(WelcomeLink)) return Error{"the worker's answer makes no sense"};
   const WelcomeLink link = last.empty() ? WelcomeLink{} : readFixed<WelcomeLink>(last);
-  return Welcome{fixed.protocol, fixed.apiHash, static_cast<Admission>(fixed.admission),
-                 text(tail.first(fixed.messageBytes)), {snapshot.begin(), snapshot.end()},
-                 link.graceSeconds & ~kParks, link.pid, link.received, link.secret,
+  return Welcome{fixed.protocol,
+                 fixed.apiHash,
+                 static_cast<Admission>(fixed.admission),
+                 text(tail.first(fixed.messageBytes)),
+                 {snapshot.begin(), snapshot.end()},
+                 link.graceSeconds & ~kParks,
+                 link.pid,
+                 link.received,
+                 link.secret,
                  (link.graceSeconds & kParks) != 0};
 }
 

@@ -30,14 +30,14 @@ struct Hello {
   uint32_t protocol = 0;
   uint64_t apiHash = 0;
   Carrier carrier = Carrier::kSharedMemory;
-  uint32_t pid = 0;      ///< of the client in its own pid namespace
-  std::string ticket;    ///< at most kMaxTicket
-  std::string program;   ///< for people, at most kMaxProgram
-  uint32_t graceSeconds = 0;  ///< for how long the session shall wait for a lost client; 0: not at all
-  std::string processSpace = {};  ///< in which `pid` means something, at most kMaxProcessSpace
+  uint32_t pid = 0;                           ///< of the client in its own pid namespace
+  std::string ticket;                         ///< at most kMaxTicket
+  std::string program;                        ///< for people, at most kMaxProgram
+  uint32_t graceSeconds = 0;                  ///< for how long the session shall wait for a lost client; 0: not at all
+  std::string processSpace = {};              ///< in which `pid` means something, at most kMaxProcessSpace
   std::optional<Resumption> resumption = {};  ///< in place of a ticket
-  bool canPark = false;   ///< the client attaches anew, should the session be parked
-  bool isParked = false;  ///< it had a session that was, and goes on with this one
+  bool canPark = false;                       ///< the client attaches anew, should the session be parked
+  bool isParked = false;                      ///< it had a session that was, and goes on with this one
 };
 
 enum class Admission : uint32_t {
@@ -46,9 +46,9 @@ enum class Admission : uint32_t {
   kApiMismatch = 2,
   kTicketRefused = 3,
   kTicketExpired = 4,
-  kNoSession = 5,   ///< this worker has no session assigned
-  kBusy = 6,        ///< its session already has its client
-  kFailed = 7,      ///< the worker could not set the session up
+  kNoSession = 5,  ///< this worker has no session assigned
+  kBusy = 6,       ///< its session already has its client
+  kFailed = 7,     ///< the worker could not set the session up
 };
 
 /// Worker → client.

@@ -10,7 +10,8 @@ namespace millpond {
 namespace {
 
 Hello someHello() {
-  return {7, 0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd", 60, "boot/pid", {}, true};
+  return {7,   0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd", 60, "boot/pid", {},
+          true};
 }
 
 Hello someReturn() {
@@ -18,7 +19,8 @@ Hello someReturn() {
   hello.ticket.clear();
   hello.resumption = Resumption{{}, 0x1020304050607080ULL, 9};
   hello.isParked = true;
-  for (size_t i = 0; i < hello.resumption->secret.size(); ++i) hello.resumption->secret[i] = static_cast<std::byte>(i * 7);
+  for (size_t i = 0; i < hello.resumption->secret.size(); ++i)
+    hello.resumption->secret[i] = static_cast<std::byte>(i * 7);
   return hello;
 }
 
@@ -53,10 +55,16 @@ std::span<const std::byte, kHelloFixedBytes> fixedPart(const std::vector<std::by
 }
 
 TEST("a greeting arrives as it was sent") {
-  for (const Hello& hello : {someHello(), someReturn(), Hello{}, Hello{~0u, ~uint64_t{0}, Carrier::kSharedMemory, ~0u,
-                                                          std::string(kMaxTicket, 't'),
-                                                          std::string(kMaxProgram, '\0'), ~0u,
-                                                          std::string(kMaxProcessSpace, 's'), {}}}) {
+  for (const Hello& hello : {someHello(), someReturn(), Hello{},
+                             Hello{~0u,
+                                   ~uint64_t{0},
+                                   Carrier::kSharedMemory,
+                                   ~0u,
+                                   std::string(kMaxTicket, 't'),
+                                   std::string(kMaxProgram, '\0'),
+                                   ~0u,
+                                   std::string(kMaxProcessSpace, 's'),
+                                   {}}}) {
     const auto bytes = encode(hello);
     CHECK_EQ(*helloRest(fixedPart(bytes)), bytes.size() - kHelloFixedBytes);
     auto read = decodeHello(bytes);
@@ -135,7 +143,8 @@ TEST("no bytes at all make it read outside of them") {
       if (random() % 4 == 0) garbage[i] = static_cast<std::byte>(random());
     garbage.shrink_to_fit();
     if (auto read = decodeHello(garbage))
-      CHECK(kHelloFixedBytes + read->ticket.size() + read->program.size() + read->processSpace.size() <= garbage.size());
+      CHECK(kHelloFixedBytes + read->ticket.size() + read->program.size() + read->processSpace.size() <=
+            garbage.size());
     if (auto read = decodeWelcome(garbage))
       CHECK(kWelcomeFixedBytes + read->message.size() + read->snapshot.size() <= garbage.size());
   }

@@ -111,12 +111,14 @@ std::string differenceOfKind(const DeviceSnapshot& own, const DeviceSnapshot& ot
   if (own.name != other.name) return "it is a " + other.name + ", not a " + own.name;
   for (int id = 1; id < kDeviceAttributeLimit; ++id) {
     const auto at = static_cast<size_t>(id);
-    if (own.attributes[at] == other.attributes[at] || std::find(std::begin(kOfPlace), std::end(kOfPlace), id) != std::end(kOfPlace))
+    if (own.attributes[at] == other.attributes[at] ||
+        std::find(std::begin(kOfPlace), std::end(kOfPlace), id) != std::end(kOfPlace))
       continue;
     return "attribute " + std::to_string(id) + " of its device is " + std::to_string(other.attributes[at]) + ", not " +
            std::to_string(own.attributes[at]);
   }
-  return own.leastStreamPriority == other.leastStreamPriority && own.greatestStreamPriority == other.greatestStreamPriority
+  return own.leastStreamPriority == other.leastStreamPriority &&
+                 own.greatestStreamPriority == other.greatestStreamPriority
              ? ""
              : "its streams have other priorities";
 }
@@ -131,7 +133,8 @@ std::string differenceOfKind(const Snapshot& own, const Snapshot& other) {
     return "its driver has the version " + std::to_string(other.driverVersion) + ", not " +
            std::to_string(own.driverVersion);
   for (size_t i = 0; i < own.devices.size(); ++i)
-    if (std::string difference = differenceOfKind(own.devices[i], other.devices[i]); !difference.empty()) return difference;
+    if (std::string difference = differenceOfKind(own.devices[i], other.devices[i]); !difference.empty())
+      return difference;
   return "";
 }
 

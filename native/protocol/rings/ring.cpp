@@ -88,8 +88,7 @@ Status SessionMemory::mapAt(UniqueFd file) {
                {kStagingOffset, kStagingBytes}};
   std::byte* at = base_;
   for (const auto& run : kRuns) {
-    if (mapOver(at, run.bytes, file.get(), run.offset) == MAP_FAILED)
-      return systemError("cannot map shared memory");
+    if (mapOver(at, run.bytes, file.get(), run.offset) == MAP_FAILED) return systemError("cannot map shared memory");
     at += run.bytes;
   }
   file_ = std::move(file);

@@ -183,7 +183,12 @@ class RingConsumer {
  public:
   RingConsumer() = default;
   RingConsumer(RingControl& control, std::byte* bytes, size_t capacity)
-      : control_(&control), bytes_(bytes), capacity_(capacity), read_(control.tail.load()), seen_(read_), released_(read_) {}
+      : control_(&control),
+        bytes_(bytes),
+        capacity_(capacity),
+        read_(control.tail.load()),
+        seen_(read_),
+        released_(read_) {}
 
   /// Bytes ready to be read; more than the capacity when the producer lies (check it).
   size_t available() const { return static_cast<size_t>(control_->head.load(std::memory_order_acquire) - read_); }
@@ -219,7 +224,8 @@ class RingConsumer {
   /// they wake the consumer, which may be about to sleep.
   void sleep(int64_t timeoutNs, const std::atomic<bool>* isWoken = nullptr) {
     control_->consumerState.store(kAsleep, std::memory_order_seq_cst);
-    if (control_->head.load(std::memory_order_seq_cst) == read_ && !(isWoken && isWoken->load(std::memory_order_seq_cst)))
+    if (control_->head.load(std::memory_order_seq_cst) == read_ &&
+        !(isWoken && isWoken->load(std::memory_order_seq_cst)))
       futexWait(control_->consumerState, kAsleep, timeoutNs);
     control_->consumerState.store(kAwake, std::memory_order_relaxed);
   }

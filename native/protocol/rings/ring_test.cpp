@@ -28,9 +28,7 @@ SessionMemory makeMemory() {
 }
 
 /// The byte at an offset of the test's stream.
-std::byte expected(uint64_t offset) {
-  return static_cast<std::byte>((offset * 0x9E3779B97F4A7C15ULL) >> 56);
-}
+std::byte expected(uint64_t offset) { return static_cast<std::byte>((offset * 0x9E3779B97F4A7C15ULL) >> 56); }
 
 /// How one end of a ring behaves: sizes of its steps, and now and then a pause in which the other end has to sleep.
 class Rhythm {

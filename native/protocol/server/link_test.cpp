@@ -15,11 +15,11 @@ namespace {
 
 using testing::CuttingProxy;
 
-constexpr uint16_t kTakeData = 1;    ///< number, then data that it makes
-constexpr uint16_t kTellCount = 2;    ///< answered with how many commands came before
-constexpr uint16_t kGiveData = 3;   ///< answered with that many bytes
-constexpr uint16_t kGiveLanding = 4; ///< so many bytes land at that address
-constexpr uint16_t kNeverAnswered = 5;    ///< never answered
+constexpr uint16_t kTakeData = 1;       ///< number, then data that it makes
+constexpr uint16_t kTellCount = 2;      ///< answered with how many commands came before
+constexpr uint16_t kGiveData = 3;       ///< answered with that many bytes
+constexpr uint16_t kGiveLanding = 4;    ///< so many bytes land at that address
+constexpr uint16_t kNeverAnswered = 5;  ///< never answered
 
 struct Ask {
   uint64_t number;
@@ -154,10 +154,8 @@ class Serving {
         const auto data = bytesOf(ask.number, ask.bytes);
         return link_->reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)), std::span(data));
       }
-      case kNeverAnswered:
-        return true;
-      default:
-        testing::fail(__FILE__, __LINE__, "no such command");
+      case kNeverAnswered: return true;
+      default: testing::fail(__FILE__, __LINE__, "no such command");
     }
   }
   void sendPiece(uint32_t request, std::vector<std::byte> bytes) {
@@ -196,16 +194,11 @@ class Caller {
 
   void act() {
     switch (random_() % 8) {
-      case 0:
-        return fetch(random_() % 4 ? random_() % 5000 : random_() % (size_t{2} << 20));
-      case 1:
-        return land(random_() % 3000 + 1);
-      case 2:
-        return echo();
-      case 3:
-        return post(random_() % (size_t{200} << 10), Session::Data::kCallers);
-      case 4:
-        return lend();
+      case 0: return fetch(random_() % 4 ? random_() % 5000 : random_() % (size_t{2} << 20));
+      case 1: return land(random_() % 3000 + 1);
+      case 2: return echo();
+      case 3: return post(random_() % (size_t{200} << 10), Session::Data::kCallers);
+      case 4: return lend();
       default:
         for (auto n = random_() % 100; n; --n) post(random_() % 200, Session::Data::kCallers);
     }
@@ -271,7 +264,8 @@ TEST("a session whose link is cut 150 times goes on as if nothing had happened")
   CuttingProxy proxy(seed, cuts);
   proxy.start(server.port(), kCuts);
   auto session = connectTo(proxy.port(), 3600);
-  session->onLost([&](const std::string& why) { testing::fail(__FILE__, __LINE__, "seed " + std::to_string(seed) + ": " + why); });
+  session->onLost(
+      [&](const std::string& why) { testing::fail(__FILE__, __LINE__, "seed " + std::to_string(seed) + ": " + why); });
   std::vector<std::thread> threads;
   for (uint32_t t = 1; t <= 4; ++t)
     threads.emplace_back([&, t] {
@@ -401,8 +395,7 @@ TEST("a link that stays away ends both sides, each with its reason") {
     caller.echo();
     proxy.setOff(true);
     Session::Answer answer;
-    CHECK_EQ(session->wait(kNeverAnswered, {1, 1}, sizeof(Ask), fill({0, 0, 0}), answer),
-             kSessionLost);
+    CHECK_EQ(session->wait(kNeverAnswered, {1, 1}, sizeof(Ask), fill({0, 0, 0}), answer), kSessionLost);
     CHECK_EQ(lost.load(), 1);
     CHECK(session->lost());
     CHECK(!session->post(kTakeData, {1, 1}, 0, [](std::byte*) {}));
@@ -435,4 +428,3 @@ TEST("a client that cannot be waited for is not") {
 
 }  // namespace
 }  // namespace millpond
-

@@ -307,8 +307,8 @@ std::optional<ServerLink::Offer> ServerLink::takeOffer() {
 ServerLink::Next ServerLink::resume(Offer offer) {
   const Received whole = lookAhead();
   if (!outgoing_.resumeAt(offer.received)) {
-    problem_ = "the client came back for replies behind offset " + std::to_string(offer.received) +
-               ", which are not the next";
+    problem_ =
+        "the client came back for replies behind offset " + std::to_string(offer.received) + ", which are not the next";
     isBroken_ = true;
     return Next::kBroken;
   }
@@ -383,8 +383,7 @@ void ServerLink::say(wire::LinkMessage message, uint64_t received) {
   // Where the socket takes nothing now it goes with the next reply.
   SendRuns runs;
   runs.add(word_);
-  if (runs.send(channel_))
-    word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
+  if (runs.send(channel_)) word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
 }
 
 void ServerLink::leaveJournal(std::span<const std::byte> journal) {

@@ -182,7 +182,8 @@ TEST("a reply ring's tail that lies ends the replies, and nothing is written out
   const auto send = [&](Ends& ends) {
     return ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span<const std::byte>(half));
   };
-  for (const uint64_t tail : {uint64_t{wire::kReplyBytes} + 8, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - (uint64_t{1} << 30)}) {
+  for (const uint64_t tail :
+       {uint64_t{wire::kReplyBytes} + 8, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - (uint64_t{1} << 30)}) {
     Ends ends(false);
     CHECK(send(ends));
     CHECK(send(ends));
@@ -248,7 +249,8 @@ TEST("no sequence of bytes makes it read outside the ring") {
     Ends ends(round % 2 != 0);
     std::vector<std::byte> bytes;
     for (auto n = 1 + random() % 40; n; --n) {
-      const uint32_t size = random() % 30 ? 16 + 8 * static_cast<uint32_t>(random() % 100) : static_cast<uint32_t>(random());
+      const uint32_t size =
+          random() % 30 ? 16 + 8 * static_cast<uint32_t>(random() % 100) : static_cast<uint32_t>(random());
       const auto one = command(size, std::min<size_t>(size, 16 + random() % 900));
       bytes.insert(bytes.end(), one.begin(), one.end());
     }
@@ -285,7 +287,8 @@ TEST("a ring whose client takes no replies and goes is given up") {
   leaver.join();
 }
 
-TEST("small replies that are collected go out together, in order, and with the next look at the commands at the latest") {
+TEST(
+    "small replies that are collected go out together, in order, and with the next look at the commands at the latest") {
   const auto bytesThere = [](const Ends& ends) {
     std::vector<std::byte> seen(size_t{1} << 20);
     const ssize_t n = ::recv(ends.client.get(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);

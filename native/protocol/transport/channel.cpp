@@ -37,8 +37,7 @@ ssize_t Channel::send(std::span<const iovec> runs) {
     const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0 || errno != EFAULT || faults == kMostFaults) return n;
     for (const iovec& run : runs)
-      touchPages(run.iov_base, run.iov_len,
-                 [](uintptr_t at) { (void)*reinterpret_cast<const volatile char*>(at); });
+      touchPages(run.iov_base, run.iov_len, [](uintptr_t at) { (void)*reinterpret_cast<const volatile char*>(at); });
   }
 }
 

@@ -53,8 +53,8 @@ TEST("whatever is sent, acknowledged and sent again is the stream, in order") {
     std::minstd_rand random(seed);
     Ring ring;
     Outgoing& outgoing = ring.outgoing;
-    std::vector<std::byte> stream;          // all that was ever given
-    std::vector<uint64_t> frames{0};        // where frames end
+    std::vector<std::byte> stream;    // all that was ever given
+    std::vector<uint64_t> frames{0};  // where frames end
     std::deque<std::vector<std::byte>> lent;
     const auto fresh = [&](size_t bytes) {
       std::vector<std::byte> out(bytes);
@@ -81,9 +81,7 @@ TEST("whatever is sent, acknowledged and sent again is the stream, in order") {
     };
     for (int step = 0; step < 400; ++step) {
       switch (random() % 4) {
-        case 0:
-          appendFrame();
-          break;
+        case 0: appendFrame(); break;
         case 1: {
           const auto bytes = collected(outgoing);
           CHECK(outgoing.pending() == !bytes.empty());
@@ -133,4 +131,3 @@ TEST("an acknowledgement inside of lent bytes, or of what was not sent, is none"
 
 }  // namespace
 }  // namespace millpond
-

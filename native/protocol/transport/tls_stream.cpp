@@ -78,7 +78,10 @@ std::optional<std::array<std::byte, kTlsSecretBytes>> parseHex32(std::string_vie
 }
 
 TlsStream::TlsStream(const MillpondTlsFunctions* library, MillpondTls* tls, bool isLink)
-    : library_(library), tls_(tls), isLink_(isLink), in_(std::make_unique<std::byte[]>(kInBytes)),
+    : library_(library),
+      tls_(tls),
+      isLink_(isLink),
+      in_(std::make_unique<std::byte[]>(kInBytes)),
       out_(std::make_unique<std::byte[]>(kOutBytes)) {}
 
 TlsStream::~TlsStream() { library_->close(tls_); }
@@ -151,8 +154,7 @@ Status TlsStream::shakeWithin(int socket, int timeoutMs) {
 ssize_t TlsStream::unseal(std::span<std::byte> to) {
   size_t used = 0;
   std::lock_guard lock(mutex_);
-  const ptrdiff_t n =
-      library_->unseal(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, to.data(), to.size());
+  const ptrdiff_t n = library_->unseal(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, to.data(), to.size());
   inBegin_ += used;
   // Bytes of the same record, or an end that was found out behind these.
   holds_ = n > 0;

@@ -205,12 +205,8 @@ void tamper(std::vector<std::byte>& wire, std::minstd_rand& random) {
   const auto record = [&](size_t k) { return std::vector<std::byte>(begin(k), begin(k + 1)); };
   const auto place = begin(i);
   switch (random() % 6) {
-    case 0:
-      wire[random() % wire.size()] ^= static_cast<std::byte>(1 << random() % 8);
-      break;
-    case 1:
-      wire.erase(place, begin(i + 1));
-      break;
+    case 0: wire[random() % wire.size()] ^= static_cast<std::byte>(1 << random() % 8); break;
+    case 1: wire.erase(place, begin(i + 1)); break;
     case 2: {
       const auto again = record(j);
       wire.insert(place, again.begin(), again.end());
@@ -222,11 +218,8 @@ void tamper(std::vector<std::byte>& wire, std::minstd_rand& random) {
         std::ranges::copy(first, begin(j));
       }
       break;
-    case 4:
-      wire.resize(random() % wire.size());
-      break;
-    default:
-      wire.insert(place, random() % 100, static_cast<std::byte>(random() >> 8));
+    case 4: wire.resize(random() % wire.size()); break;
+    default: wire.insert(place, random() % 100, static_cast<std::byte>(random() >> 8));
   }
 }
 
@@ -355,8 +348,9 @@ TEST("a forked child makes connections of its own, whatever the parent's threads
       Ends ends;
       auto client = end(kTlsClient), server = end(kTlsServer);
       // One thread only: each goes on as far as the other lets it.
-      bool done = client->shake(ends.client.get()) == kTlsShakeMore && server->shake(ends.server.get()) == kTlsShakeMore &&
-                  client->shake(ends.client.get()) == kTlsShakeDone && server->shake(ends.server.get()) == kTlsShakeDone;
+      bool done =
+          client->shake(ends.client.get()) == kTlsShakeMore && server->shake(ends.server.get()) == kTlsShakeMore &&
+          client->shake(ends.client.get()) == kTlsShakeDone && server->shake(ends.server.get()) == kTlsShakeDone;
       ::_exit(done ? 0 : 1);
     }
     int status = -1;

@@ -61,8 +61,7 @@ struct Bench {
     constexpr uint32_t kThreads = 256;
     Array<uint32_t> out(device.memory, kBlocks * kThreads);
     Parameters parameters(out, uint64_t{rounds}, uint64_t{0});
-    double seconds =
-        medianSeconds([&] { launch(device, "k", {kBlocks, 1, 1}, {kThreads, 1, 1}, parameters); });
+    double seconds = medianSeconds([&] { launch(device, "k", {kBlocks, 1, 1}, {kThreads, 1, 1}, parameters); });
     double total = double{kBlocks} * kThreads * rounds * (count + 3);
     std::printf("%-28s %9.0f M lane instructions/s and thread\n", name, total / seconds / threads / 1e6);
   }
@@ -91,33 +90,27 @@ int main(int argc, char** argv) {
   std::printf("%u thread(s)\n", threads);
   bench.instructions(
       "add, xor, shift",
-      repeated(
-          "add.s32 %r2, %r2, %r1;\nxor.b32 %r2, %r2, %r23;\nshl.b32 %r4, %r2, 3;\nsub.s32 %r2, %r4, %r2;\n",
-          16),
+      repeated("add.s32 %r2, %r2, %r1;\nxor.b32 %r2, %r2, %r23;\nshl.b32 %r4, %r2, 3;\nsub.s32 %r2, %r4, %r2;\n", 16),
       64);
-  bench.instructions("fma.rn.f32",
-                     repeated("fma.rn.f32 %f1, %f1, %f2, %f2;\nfma.rn.f32 %f3, %f1, %f2, %f1;\n", 32), 64);
+  bench.instructions("fma.rn.f32", repeated("fma.rn.f32 %f1, %f1, %f2, %f2;\nfma.rn.f32 %f3, %f1, %f2, %f1;\n", 32),
+                     64);
   bench.instructions(
       "mad.lo.s32, setp, selp",
-      repeated("mad.lo.s32 %r5, %r2, %r23, %r1;\nsetp.lt.s32 %p2, %r5, %r2;\nselp.b32 %r2, %r5, %r2, %p2;\n",
-               20),
-      60);
-  bench.instructions(
-      "ex2, lg2, sin",
-      repeated("ex2.approx.f32 %f4, %f2;\nlg2.approx.f32 %f5, %f4;\nsin.approx.f32 %f6, %f5;\n", 4), 12, 500);
-  bench.instructions(
-      "ld.shared, contiguous",
-      "mov.u32 %r6, area;\nadd.u32 %r6, %r6, %r23;\n" + repeated("ld.shared.u32 %r7, [%r6];\n", 30), 32);
+      repeated("mad.lo.s32 %r5, %r2, %r23, %r1;\nsetp.lt.s32 %p2, %r5, %r2;\nselp.b32 %r2, %r5, %r2, %p2;\n", 20), 60);
+  bench.instructions("ex2, lg2, sin",
+                     repeated("ex2.approx.f32 %f4, %f2;\nlg2.approx.f32 %f5, %f4;\nsin.approx.f32 %f6, %f5;\n", 4), 12,
+                     500);
+  bench.instructions("ld.shared, contiguous",
+                     "mov.u32 %r6, area;\nadd.u32 %r6, %r6, %r23;\n" + repeated("ld.shared.u32 %r7, [%r6];\n", 30), 32);
   bench.instructions("ld.shared, scattered",
                      "mov.u32 %r6, area;\nmul.lo.u32 %r7, %tid0, 20;\nadd.u32 %r6, %r6, %r7;\n" +
                          repeated("and.b32 %r6, %r6, 4092;\nld.shared.u32 %r7, [%r6];\n", 14),
                      31);
   bench.instructions("ld.global, contiguous", repeated("ld.global.u32 %r7, [%slot];\n", 32), 32);
-  bench.instructions(
-      "divergent if and else",
-      repeated("and.b32 %r8, %tid0, 1;\nsetp.eq.u32 %p3, %r8, 0;\n", 1) +
-          "@%p3 bra EVEN;\nadd.s32 %r2, %r2, 3;\nbra.uni MEET;\nEVEN:\nsub.s32 %r2, %r2, 1;\nMEET:\n",
-      6);
+  bench.instructions("divergent if and else",
+                     repeated("and.b32 %r8, %tid0, 1;\nsetp.eq.u32 %p3, %r8, 0;\n", 1) +
+                         "@%p3 bra EVEN;\nadd.s32 %r2, %r2, 3;\nbra.uni MEET;\nEVEN:\nsub.s32 %r2, %r2, 1;\nMEET:\n",
+                     6);
   {
     Device device(readKernelFile("basic.ptx"));
     constexpr int kSize = 512;
@@ -125,12 +118,11 @@ int main(int argc, char** argv) {
     Array<float> b(device.memory, kSize * kSize, 0.25f);
     Array<float> c(device.memory, kSize * kSize);
     Parameters parameters(a, b, c, kSize);
-    double small =
-        medianSeconds([&] { bench.launch(device, "matrix_product", {32, 32, 1}, {16, 16, 1}, parameters); });
-    double large = medianSeconds(
-        [&] { bench.launch(device, "matrix_product32", {16, 16, 1}, {32, 32, 1}, parameters); });
-    std::printf("%-28s %9.3f s (tiles of 16), %.3f s (tiles of 32)\n", "512 x 512 matrix product", small,
-                large);
+    double small = medianSeconds([&] { bench.launch(device, "matrix_product", {32, 32, 1}, {16, 16, 1}, parameters); });
+    double large = medianSeconds([&] {
+      bench.launch(device, "matrix_product32", {16, 16, 1}, {32, 32, 1}, parameters);
+    });
+    std::printf("%-28s %9.3f s (tiles of 16), %.3f s (tiles of 32)\n", "512 x 512 matrix product", small, large);
     Parameters one(a, b, c, 1);
     double launch = medianSeconds([&] {
       for (int i = 0; i < 1000; ++i) bench.launch(device, "vector_add", {1, 1, 1}, {32, 1, 1}, one);
@@ -138,8 +130,8 @@ int main(int argc, char** argv) {
     double wide = medianSeconds([&] {
       for (int i = 0; i < 100; ++i) bench.launch(device, "vector_add", {1024, 1, 1}, {256, 1, 1}, one);
     });
-    std::printf("%-28s %9.2f us (one block), %.2f us (1024 blocks of 256 threads that do nothing)\n",
-                "launch", launch * 1e3, wide * 1e4);
+    std::printf("%-28s %9.2f us (one block), %.2f us (1024 blocks of 256 threads that do nothing)\n", "launch",
+                launch * 1e3, wide * 1e4);
     double compileSeconds = medianSeconds([&] { compileOrFail(readKernelFile("basic.ptx")); });
     std::printf("%-28s %9.2f ms (1283 lines of PTX)\n", "compile", compileSeconds * 1e3);
   }

@@ -21,8 +21,7 @@ uint64_t roundUp(uint64_t value, uint64_t multiple) { return (value + multiple -
 
 class Compiler {
  public:
-  Compiler(std::string_view text, Checks checks)
-      : module_(parse(text)), program_(std::make_unique<ProgramImpl>()) {
+  Compiler(std::string_view text, Checks checks) : module_(parse(text)), program_(std::make_unique<ProgramImpl>()) {
     program_->checks = symbols_.checks = checks;
   }
 
@@ -55,8 +54,8 @@ class Compiler {
       end = offset + variable.bytes();
       if (end > kMaxParameterBytes) {
         fail(CompileError::Kind::kMemory, variable.line,
-             "the parameters of kernel " + quoted(function.name) + " exceed " +
-                 std::to_string(kMaxParameterBytes) + " bytes");
+             "the parameters of kernel " + quoted(function.name) + " exceed " + std::to_string(kMaxParameterBytes) +
+                 " bytes");
       }
       offsets.push_back(static_cast<uint32_t>(offset));
       if (info) {
@@ -133,8 +132,7 @@ class Compiler {
     parameterOffsets(node, &info);
     uint64_t limit = kMaxThreadsPerBlock;
     if (node.maxThreads[0]) {
-      limit =
-          std::min<uint64_t>(limit, uint64_t{node.maxThreads[0]} * node.maxThreads[1] * node.maxThreads[2]);
+      limit = std::min<uint64_t>(limit, uint64_t{node.maxThreads[0]} * node.maxThreads[1] * node.maxThreads[2]);
     }
     if (node.requiredThreads[0]) {
       info.requiredBlock = Dim3{node.requiredThreads[0], node.requiredThreads[1], node.requiredThreads[2]};
@@ -204,8 +202,7 @@ class Compiler {
       uint64_t deepest = 0;
       for (uint32_t callee : use.callees) deepest = std::max(deepest, bytes[callee]);
       // Each call takes a little even from functions without local memory.
-      bytes[f] =
-          std::max<uint64_t>(program_->functions[f].localBytes, use.callees.empty() ? 0 : 16) + deepest;
+      bytes[f] = std::max<uint64_t>(program_->functions[f].localBytes, use.callees.empty() ? 0 : 16) + deepest;
       marks[f] = Mark::kDone;
       path.pop_back();
     }
@@ -247,13 +244,12 @@ class Compiler {
                "kernel " + quoted(info.name) + " uses more than " + std::to_string(kMaxStaticSharedBytes) +
                    " bytes of shared memory");
         }
-        info.staticSharedBytes =
-            std::max(info.staticSharedBytes, static_cast<uint32_t>(offset + variable.bytes));
+        info.staticSharedBytes = std::max(info.staticSharedBytes, static_cast<uint32_t>(offset + variable.bytes));
       }
     }
     for (uint32_t k = 0; k < program_->kernels.size(); ++k) {
-      program_->kernelCode[k].dynamicSharedStart = static_cast<uint32_t>(
-          roundUp(program_->kernels[k].staticSharedBytes, symbols_.dynamicSharedAlignment));
+      program_->kernelCode[k].dynamicSharedStart =
+          static_cast<uint32_t>(roundUp(program_->kernels[k].staticSharedBytes, symbols_.dynamicSharedAlignment));
     }
   }
 
@@ -292,13 +288,11 @@ class Compiler {
   uint32_t countConstBytes() const {
     uint64_t bytes = 0;
     for (const VariableNode& variable : symbols_.globals) {
-      if (variable.space == Space::kConst)
-        bytes = roundUp(bytes, variable.effectiveAlignment()) + variable.bytes();
+      if (variable.space == Space::kConst) bytes = roundUp(bytes, variable.effectiveAlignment()) + variable.bytes();
     }
     if (bytes > kMaxConstBytes) {
       fail(CompileError::Kind::kMemory, 0,
-           "the const variables take " + std::to_string(bytes) + " bytes, more than " +
-               std::to_string(kMaxConstBytes));
+           "the const variables take " + std::to_string(bytes) + " bytes, more than " + std::to_string(kMaxConstBytes));
     }
     return static_cast<uint32_t>(bytes);
   }

@@ -54,11 +54,11 @@ struct ParameterInfo {
 struct KernelInfo {
   std::string name;
   std::vector<ParameterInfo> parameters;
-  uint32_t parameterBytes = 0;     // length of the parameter buffer that a launch must bring
-  uint32_t staticSharedBytes = 0;  // per block
-  uint32_t registers = 0;          // 32-bit registers per thread
-  uint32_t localBytes = 0;         // local memory per thread, called functions included where that is known
-  uint32_t constBytes = 0;         // constant variables of the whole program
+  uint32_t parameterBytes = 0;                // length of the parameter buffer that a launch must bring
+  uint32_t staticSharedBytes = 0;             // per block
+  uint32_t registers = 0;                     // 32-bit registers per thread
+  uint32_t localBytes = 0;                    // local memory per thread, called functions included where that is known
+  uint32_t constBytes = 0;                    // constant variables of the whole program
   uint32_t maxThreads = kMaxThreadsPerBlock;  // per block: .maxntid and .reqntid
   std::optional<Dim3> requiredBlock;          // .reqntid
   bool usesDynamicShared = false;
@@ -166,8 +166,7 @@ class Kernel {
 /// A program with its variables in device memory, initialised. The allocator must outlive it.
 class Module {
  public:
-  static Result<std::unique_ptr<Module>> create(std::shared_ptr<const Program> program,
-                                                DeviceAllocator& allocator);
+  static Result<std::unique_ptr<Module>> create(std::shared_ptr<const Program> program, DeviceAllocator& allocator);
   explicit Module(std::unique_ptr<ModuleImpl> impl);
   ~Module();
   Module(const Module&) = delete;
@@ -233,9 +232,9 @@ struct Launch {
   bool cooperative = false;
   /// %envreg0 to %envreg31.
   std::array<uint32_t, 32> environment{};
-  DeviceHeap* heap = nullptr;                 // optional; without it malloc() in a kernel returns null
-  Conditions* conditions = nullptr;           // optional; without it cudaGraphSetConditional() does nothing
-  uint32_t multiprocessors = 1;               // %nsmid
+  DeviceHeap* heap = nullptr;        // optional; without it malloc() in a kernel returns null
+  Conditions* conditions = nullptr;  // optional; without it cudaGraphSetConditional() does nothing
+  uint32_t multiprocessors = 1;      // %nsmid
   /// Optional; without it there are no texture and surface objects. References are found by their addresses.
   const TextureMap* textures = nullptr;
   const MemoryMap* memory = nullptr;          // required

@@ -11,8 +11,8 @@ namespace millpond::softgpu::ptx {
 
 /// Checks that compile() puts in front of a program's instructions. A program without any runs as fast as ever.
 struct Checks {
-  bool memory = false;  // every access is of memory that the program may use
-  bool races = false;   // accesses of shared memory are ordered by barriers
+  bool memory = false;          // every access is of memory that the program may use
+  bool races = false;           // accesses of shared memory are ordered by barriers
   bool initialisation = false;  // memory that is read was written before
   bool barriers = false;        // threads meet at barriers as the program's text promises
 
@@ -46,10 +46,10 @@ struct Finding {
     kReadAfterWrite,  // of shared memory: `access` does not wait for `other`
     kWriteAfterRead,
     kWriteAfterWrite,
-    kUninitialised,      // a read of memory that was allocated and never written
-    kDivergentBarrier,   // threads wait at one barrier at different places: `access` and `other`
-    kMissedBarrier,      // threads have ended that a barrier of the whole block should have met
-    kNotAMember,         // a thread synchronises its warp and does not name itself
+    kUninitialised,     // a read of memory that was allocated and never written
+    kDivergentBarrier,  // threads wait at one barrier at different places: `access` and `other`
+    kMissedBarrier,     // threads have ended that a barrier of the whole block should have met
+    kNotAMember,        // a thread synchronises its warp and does not name itself
   };
   Kind kind = Kind::kAccess;
   FaultKind fault = FaultKind::kIllegalAddress;
@@ -65,7 +65,9 @@ struct Finding {
   uint64_t variableOffset = 0;
   uint32_t threads = 0;  // of kMissedBarrier: how many have ended
 
-  bool isRace() const { return kind == Kind::kReadAfterWrite || kind == Kind::kWriteAfterRead || kind == Kind::kWriteAfterWrite; }
+  bool isRace() const {
+    return kind == Kind::kReadAfterWrite || kind == Kind::kWriteAfterRead || kind == Kind::kWriteAfterWrite;
+  }
 };
 
 /// Receives the findings of a launch. Called from many threads at once.

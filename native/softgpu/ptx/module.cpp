@@ -27,8 +27,8 @@ Status ModuleImpl::prepare() {
     bool isWritable = variable.space == VariableSpace::kGlobal;
     addresses_[i] = allocator_.allocate(bytes, variable.alignment, isWritable);
     if (!addresses_[i]) {
-      return Error{"no device memory left for the variable '" + variable.name + "' of " +
-                   std::to_string(bytes) + " bytes"};
+      return Error{"no device memory left for the variable '" + variable.name + "' of " + std::to_string(bytes) +
+                   " bytes"};
     }
     variableByName_.emplace(variable.name, static_cast<uint32_t>(i));
   }
@@ -38,8 +38,7 @@ Status ModuleImpl::prepare() {
     std::memset(to, 0, code.variables[i].bytes);
     if (!image.bytes.empty()) std::memcpy(to, image.bytes.data(), image.bytes.size());
     for (const Relocation& relocation : image.relocations) {
-      uint64_t base =
-          relocation.isFunction ? kFunctionWindow + relocation.target : addresses_[relocation.target];
+      uint64_t base = relocation.isFunction ? kFunctionWindow + relocation.target : addresses_[relocation.target];
       uint64_t value = (base + relocation.addend) >> relocation.shift;
       std::memcpy(to + relocation.offset, &value, relocation.bytes);
     }
@@ -94,8 +93,7 @@ bool ModuleImpl::isConst(uint64_t address) const {
 
 const KernelInfo& Kernel::info() const { return module_->code().kernels[index_]; }
 
-Result<std::unique_ptr<Module>> Module::create(std::shared_ptr<const Program> program,
-                                               DeviceAllocator& allocator) {
+Result<std::unique_ptr<Module>> Module::create(std::shared_ptr<const Program> program, DeviceAllocator& allocator) {
   auto impl = std::make_unique<ModuleImpl>(std::move(program), allocator);
   Status status = impl->prepare();
   if (!status) return status.error();

@@ -85,7 +85,7 @@ enum class VideoOp : uint8_t {
   kMinimum,
   kMaximum,
   kCompare,
-  kShiftLeft,    // this and what follows: of one value only
+  kShiftLeft,  // this and what follows: of one value only
   kShiftRight,
   kMultiplyAdd,
 };
@@ -102,8 +102,8 @@ struct VideoForm {
   Order order = Order::kEqual;
 
   constexpr int64_t pack() const {
-    return static_cast<int64_t>(op) | isHalves << 8 | isSignedA << 9 | isSignedB << 10 |
-           isSignedResult << 11 | saturates << 12 | sums << 13 | static_cast<int64_t>(order) << 14;
+    return static_cast<int64_t>(op) | isHalves << 8 | isSignedA << 9 | isSignedB << 10 | isSignedResult << 11 |
+           saturates << 12 | sums << 13 | static_cast<int64_t>(order) << 14;
   }
   static constexpr VideoForm unpack(int64_t bits) {
     auto has = [bits](int bit) { return (bits >> bit & 1) != 0; };

@@ -21,9 +21,8 @@ const Selectors& selectors() {
 #ifdef MILLPOND_EXEC_V3
     const char* wish = std::getenv("MILLPOND_SOFTGPU_ISA");
     bool isBaseline = wish && std::string_view(wish) == "baseline";
-    bool hasV3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                 __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                 __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe") &&
+    bool hasV3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                 __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe") &&
                  __builtin_cpu_supports("f16c");
     if (hasV3 && !isBaseline) return &exec_v3::kSelectors;
 #endif

@@ -11,7 +11,7 @@ namespace millpond::softgpu::ptx {
 
 /// Where the elements of a texture or surface lie, at one level of detail.
 struct TextureLevel {
-  uint64_t base = 0;  // device memory, which the launch's memory map knows
+  uint64_t base = 0;   // device memory, which the launch's memory map knows
   uint32_t width = 1;  // elements; like the others at least 1
   uint32_t height = 1;
   uint32_t depth = 1;  // slices, or layers

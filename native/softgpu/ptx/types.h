@@ -37,27 +37,21 @@ std::optional<Type> typeNamed(std::string_view modifier);
 /// Bits of a value; 1 for a predicate.
 constexpr uint32_t bitsOf(Type type) {
   switch (type) {
-    case Type::kPred:
-      return 1;
+    case Type::kPred: return 1;
     case Type::kB8:
     case Type::kU8:
-    case Type::kS8:
-      return 8;
+    case Type::kS8: return 8;
     case Type::kB16:
     case Type::kU16:
     case Type::kS16:
     case Type::kF16:
-    case Type::kBf16:
-      return 16;
-    case Type::kB128:
-      return 128;
+    case Type::kBf16: return 16;
+    case Type::kB128: return 128;
     case Type::kB64:
     case Type::kU64:
     case Type::kS64:
-    case Type::kF64:
-      return 64;
-    default:
-      return 32;
+    case Type::kF64: return 64;
+    default: return 32;
   }
 }
 constexpr uint32_t bytesOf(Type type) { return bitsOf(type) / 8; }

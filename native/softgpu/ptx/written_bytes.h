@@ -52,7 +52,8 @@ class WrittenBytes {
  private:
   void clear(uint64_t offset) {
     if (bits_ && offset < bytes_)
-      std::atomic_ref<uint64_t>(bits_.get()[offset / 64]).fetch_and(~(uint64_t{1} << offset % 64), std::memory_order_relaxed);
+      std::atomic_ref<uint64_t>(bits_.get()[offset / 64])
+          .fetch_and(~(uint64_t{1} << offset % 64), std::memory_order_relaxed);
   }
   /// Calls `visit` with each word of bits and those in it, until it returns false.
   template <typename F>

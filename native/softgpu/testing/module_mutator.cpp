@@ -15,6 +15,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t maxSize);
 namespace {
 
 /// What PTX is made of and a small corpus need not have.
+// clang-format off
 constexpr auto kWords = std::to_array<std::string_view>({
     ".1d", ".2d", ".3d", ".a1d", ".a2d", ".acq_rel", ".acquire", ".add", ".align 16", ".aligned", ".all", ".and",
     ".any", ".approx", ".arrive", ".atom", ".b16", ".b32", ".b4e", ".b64", ".b8", ".ballot", ".bf16", ".bf16x2", ".bfly",
@@ -40,6 +41,7 @@ constexpr auto kWords = std::to_array<std::string_view>({
     "0x7fffffffffffffff", "0f7F800000", "0d0000000000000000", "{", "}", "(", ")", "[", "]", ",", ";", ":", "+", "-", "=",
     "_", "|", "!", "@", "<", ">", "\"", "/*", "//", "WARP_SZ",
 });
+// clang-format on
 
 bool isWordByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%'; }
 
@@ -78,17 +80,10 @@ class TextMutator {
     const auto begin = static_cast<size_t>(at.data() - text_.data());
     const std::string other(below(2) ? kWords[below(kWords.size())] : words[below(words.size())]);
     switch (below(5)) {
-      case 0:
-        text_.erase(begin, at.size());
-        break;
-      case 1:
-        text_.insert(begin, other);
-        break;
-      case 2:
-        text_.replace(begin, at.size(), std::to_string(uint64_t{random_()} << below(40)));
-        break;
-      default:
-        text_.replace(begin, at.size(), other);
+      case 0: text_.erase(begin, at.size()); break;
+      case 1: text_.insert(begin, other); break;
+      case 2: text_.replace(begin, at.size(), std::to_string(uint64_t{random_()} << below(40))); break;
+      default: text_.replace(begin, at.size(), other);
     }
   }
 
@@ -103,15 +98,9 @@ class TextMutator {
     const auto [begin, length] = anyLine();
     const std::string line = text_.substr(begin, length);
     switch (below(3)) {
-      case 0:
-        text_.erase(begin, length);
-        break;
-      case 1:
-        text_.insert(anyLine().first, line);
-        break;
-      default:
-        text_.erase(begin, length);
-        text_.insert(anyLine().first, line);
+      case 0: text_.erase(begin, length); break;
+      case 1: text_.insert(anyLine().first, line); break;
+      default: text_.erase(begin, length); text_.insert(anyLine().first, line);
     }
   }
 
@@ -123,7 +112,8 @@ class TextMutator {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t maxSize, unsigned seed) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const bool isText = text.find(".version") != std::string_view::npos && std::isprint(static_cast<unsigned char>(text[0]));
+  const bool isText =
+      text.find(".version") != std::string_view::npos && std::isprint(static_cast<unsigned char>(text[0]));
   if (!isText || seed % 8 == 0) return LLVMFuzzerMutate(data, size, maxSize);
   TextMutator mutator(std::string(text), seed);
   for (unsigned i = 0; i <= seed % 4; ++i) mutator.change();

@@ -13,8 +13,8 @@ const char* errorName(CUresult result);
 
 }  // namespace millpond::model
 
-#define CU(name)                                                                                              \
-  ([] {                                                                                                       \
-    static const auto found = reinterpret_cast<decltype(&::name)>(::millpond::model::driverSymbol(#name));    \
-    return found;                                                                                             \
+#define CU(name)                                                                                           \
+  ([] {                                                                                                    \
+    static const auto found = reinterpret_cast<decltype(&::name)>(::millpond::model::driverSymbol(#name)); \
+    return found;                                                                                          \
   }())

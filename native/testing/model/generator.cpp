@@ -86,7 +86,8 @@ class Generator {
   uint8_t thread() { return static_cast<uint8_t>(below(program_.threads)); }
   template <typename Suits>
   int slot(Suits suits, int but = -1) {
-    if (lastSlot_ >= 0 && lastSlot_ != but && chance(40) && suits(bufferOf(program_, lastSlot_).memory)) return lastSlot_;
+    if (lastSlot_ >= 0 && lastSlot_ != but && chance(40) && suits(bufferOf(program_, lastSlot_).memory))
+      return lastSlot_;
     std::vector<int> all;
     for (int i = 0; i < static_cast<int>(slotCount(program_)); ++i)
       if (i != but && suits(bufferOf(program_, i).memory)) all.push_back(i);
@@ -106,7 +107,8 @@ class Generator {
     if (chance(30)) op.variant = chance(50) ? Variant::table : Variant::packed;
     const auto touchesHost = [&](int each) { return each >= 0 && isHost(bufferOf(program_, each).memory); };
     if ((touchesHost(op.to) || touchesHost(op.from)) && !has("indirect")) op.variant = Variant::plain;
-    if (has("burst") && chance(2) && op.from >= 0 && bufferOf(program_, op.from).words <= 64) op.count = 1100 + below(1000);
+    if (has("burst") && chance(2) && op.from >= 0 && bufferOf(program_, op.from).words <= 64)
+      op.count = 1100 + below(1000);
     return op;
   }
   Op copy() {
@@ -122,7 +124,8 @@ class Generator {
       const uint32_t words = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words);
       if (op.variant == Variant::rows && has("box") && words >= 2 * kRowWords && chance(40)) op.variant = Variant::box;
       const auto isPlace = [](Memory each) { return isDevice(each) && each != Memory::managed; };
-      if (op.variant == Variant::plain && !op.isSynchronous && has("temporary") && isPlace(from) && isPlace(to) && chance(15))
+      if (op.variant == Variant::plain && !op.isSynchronous && has("temporary") && isPlace(from) && isPlace(to) &&
+          chance(15))
         op.variant = has("pool") && chance(70) ? Variant::pooled : Variant::freed;
       // Between devices there is one call only.
       if (from == Memory::peer || to == Memory::peer) op.variant = Variant::plain;
@@ -270,8 +273,10 @@ class Generator {
     }
     appendHandover(ops, touch.thread, op.thread);
     if (!fromHost) {
-      ops.push_back({.kind = toHost ? OpKind::syncEvent : OpKind::waitEvent, .thread = op.thread,
-                     .stream = op.isSynchronous ? kLegacy : op.stream, .object = event});
+      ops.push_back({.kind = toHost ? OpKind::syncEvent : OpKind::waitEvent,
+                     .thread = op.thread,
+                     .stream = op.isSynchronous ? kLegacy : op.stream,
+                     .object = event});
     }
     return ops;
   }
@@ -338,13 +343,15 @@ class Generator {
       op = launch();
       op.variant = Variant::plain;
       op.count = 1;
-      if (op.to >= 0 && op.from >= 0 && !(suits(bufferOf(program_, op.to).memory) && suits(bufferOf(program_, op.from).memory)))
+      if (op.to >= 0 && op.from >= 0 &&
+          !(suits(bufferOf(program_, op.to).memory) && suits(bufferOf(program_, op.from).memory)))
         return std::nullopt;
     } else if (which < 8 && has("graph-copies")) {
       op.kind = OpKind::copy;
       op.from = static_cast<int16_t>(slot(suits));
       op.to = static_cast<int16_t>(slot(suits, op.from));
-      if (op.to >= 0 && op.from >= 0 && isHost(bufferOf(program_, op.to).memory) && isHost(bufferOf(program_, op.from).memory))
+      if (op.to >= 0 && op.from >= 0 && isHost(bufferOf(program_, op.to).memory) &&
+          isHost(bufferOf(program_, op.from).memory))
         return std::nullopt;
     } else if (which < 9) {
       op = fill();
@@ -404,6 +411,8 @@ class Generator {
 
 }  // namespace
 
-Program generate(uint64_t seed, uint64_t number, const Features& without) { return Generator(seed, number, without).make(); }
+Program generate(uint64_t seed, uint64_t number, const Features& without) {
+  return Generator(seed, number, without).make();
+}
 
 }  // namespace millpond::model

@@ -14,6 +14,7 @@
 namespace millpond::model {
 
 /// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
+// clang-format off
 inline constexpr std::array<std::string_view, 25> kFeatures = {
     "threads",     // more than one thread
     "burst",       // a thousand launches and more behind each other
@@ -35,6 +36,7 @@ inline constexpr std::array<std::string_view, 25> kFeatures = {
     "ask",         // calls that wait for nothing
     "touch-held",  // a thread touches pinned or managed memory while a host function waits for a thread
 };
+// clang-format on
 using Features = std::set<std::string, std::less<>>;
 
 /// Program `number` of a seed: always the same for the same features left out.

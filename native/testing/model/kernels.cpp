@@ -70,7 +70,8 @@ std::string kernels() {
   const std::string packed = unpack("%p1", "%p4", Packed::kTo, 8) + unpack("%p2", "%p4", Packed::kFrom, 8) +
                              unpack("%r5", "%r9", Packed::kWords, 4) + unpack("%r6", "%r9", Packed::kValue, 4);
   return kHeader + entry("mix", ".param .u64 to, .param .u64 from, .param .u32 words, .param .u32 value", plain) +
-         entry("mixTable", ".param .u64 table, .param .u32 to, .param .u32 from, .param .u32 words, .param .u32 value", table) +
+         entry("mixTable", ".param .u64 table, .param .u32 to, .param .u32 from, .param .u32 words, .param .u32 value",
+               table) +
          entry("mixPacked", ".param .align 1 .b8 packed[27]", packed);
 }
 

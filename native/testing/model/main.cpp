@@ -72,7 +72,8 @@ Options readOptions(int argc, char** argv) {
       options.seconds = std::strtoll(value(), nullptr, 10);
     } else if (name == "--without") {
       for (const std::string& each : parts(value())) {
-        if (std::find(kFeatures.begin(), kFeatures.end(), each) == kFeatures.end()) refuse("there is no feature " + each);
+        if (std::find(kFeatures.begin(), kFeatures.end(), each) == kFeatures.end())
+          refuse("there is no feature " + each);
         options.without.insert(each);
       }
     } else if (name == "--only") {
@@ -92,7 +93,8 @@ Options readOptions(int argc, char** argv) {
 std::atomic<int64_t> deadlineMs = 0;
 
 int64_t nowMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 const Program* underWay = nullptr;
@@ -106,8 +108,10 @@ void watch(unsigned patienceSeconds) {
     std::printf("hang: not done after %u s; the program %s\n", patienceSeconds, stage.load());
     for (uint8_t i = 0; i < underWay->threads; ++i) {
       const size_t at = progress[i];
-      std::printf("  %s\n", at < underWay->ops.size() ? ("at op " + std::to_string(at) + ", " + describe(*underWay, underWay->ops[at])).c_str()
-                                                      : "a thread is done");
+      std::printf("  %s\n",
+                  at < underWay->ops.size()
+                      ? ("at op " + std::to_string(at) + ", " + describe(*underWay, underWay->ops[at])).c_str()
+                      : "a thread is done");
     }
     std::fflush(stdout);
     ::_exit(3);
@@ -131,7 +135,8 @@ int main(int argc, char** argv) {
     size_t at = 0;
     if (const Refusal refusal = check(program, &at); refusal != Refusal::none) {
       // An invalid op in a whole program is a bug of the generator.
-      std::printf("program %llu is none: op %zu, reason %d\n", static_cast<unsigned long long>(number), at, static_cast<int>(refusal));
+      std::printf("program %llu is none: op %zu, reason %d\n", static_cast<unsigned long long>(number), at,
+                  static_cast<int>(refusal));
       return options.only ? 77 : 2;
     }
     if (options.describe) {

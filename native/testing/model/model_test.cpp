@@ -33,8 +33,12 @@ Refusal judge(std::vector<Op> ops, uint8_t threads = 1) {
   return check(programOf(std::move(ops), threads), &at);
 }
 
-Op copyOn(uint8_t stream, int16_t to, int16_t from) { return {.kind = OpKind::copy, .stream = stream, .to = to, .from = from}; }
-Op on(OpKind kind, uint8_t stream, uint8_t object = kNone) { return {.kind = kind, .stream = stream, .object = object}; }
+Op copyOn(uint8_t stream, int16_t to, int16_t from) {
+  return {.kind = OpKind::copy, .stream = stream, .to = to, .from = from};
+}
+Op on(OpKind kind, uint8_t stream, uint8_t object = kNone) {
+  return {.kind = kind, .stream = stream, .object = object};
+}
 Op checkOf(int16_t slot) { return {.kind = OpKind::hostCheck, .from = slot}; }
 
 }  // namespace

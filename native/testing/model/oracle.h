@@ -12,8 +12,8 @@
 namespace millpond::model {
 
 struct Outcome {
-  std::vector<std::vector<uint32_t>> slots;                 ///< in the end
-  std::map<size_t, std::vector<uint32_t>> checks;           ///< by the place of a hostCheck: what it finds
+  std::vector<std::vector<uint32_t>> slots;        ///< in the end
+  std::map<size_t, std::vector<uint32_t>> checks;  ///< by the place of a hostCheck: what it finds
 };
 
 Outcome evaluate(const Program& program);

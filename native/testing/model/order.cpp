@@ -33,7 +33,8 @@ Order::Order(const Program& program)
       promisesUsed_(program.promises),
       promisesFulfilled_(program.promises) {
   lanes_[kLegacy].isLegacy = true;
-  for (size_t i = 0; i < program.streams.size(); ++i) lanes_[kFirstStream + i].isBlocking = program.streams[i].isBlocking;
+  for (size_t i = 0; i < program.streams.size(); ++i)
+    lanes_[kFirstStream + i].isBlocking = program.streams[i].isBlocking;
 }
 
 size_t Order::moment() {
@@ -256,7 +257,8 @@ Refusal Order::copy(const Op& op) {
     // To free memory waits for the device.
     if (op.variant == Variant::freed)
       for (const Lane& lane : lanes_) blocksOn(lane.last, false);
-    return read(op.from, isHost(from) ? early_ : work_, work_) && write(op.to, work_, work_) ? Refusal::none : Refusal::race;
+    return read(op.from, isHost(from) ? early_ : work_, work_) && write(op.to, work_, work_) ? Refusal::none
+                                                                                             : Refusal::race;
   }
   if (isManaged || isHostOnly || (op.isSynchronous && !isHost(from) && !isHost(to))) {
     // How far such a call waits, and when it looks at the memory, is left open.

@@ -106,9 +106,9 @@ class Order {
 
   const Program& program_;
   std::vector<Moment> moments_;
-  std::vector<size_t> threads_;       ///< last moment of each
-  std::vector<size_t> blocked_;       ///< last return of a call that waited, of each thread
-  std::vector<Lane> lanes_;           ///< streams, with a per-thread default stream for each thread at the end
+  std::vector<size_t> threads_;  ///< last moment of each
+  std::vector<size_t> blocked_;  ///< last return of a call that waited, of each thread
+  std::vector<Lane> lanes_;      ///< streams, with a per-thread default stream for each thread at the end
   std::vector<Access> slots_;
   std::vector<EventState> events_;
   std::vector<GraphState> graphs_;

@@ -35,15 +35,19 @@ class Printer {
     const std::string asks = buffer.isAsked ? " cuMemHostGetDevicePointer(…, " + name + ", 0);" : "";
     switch (buffer.memory) {
       case Memory::device: return line("CUdeviceptr " + name + "; cuMemAlloc(&" + name + ", " + bytes + ");" + sizes);
-      case Memory::pool: return line("CUdeviceptr " + name + "; cuMemAllocAsync(&" + name + ", " + bytes + ", 0);" + sizes);
-      case Memory::peer: return line("CUdeviceptr " + name + "; /* device 1 */ cuMemAlloc(&" + name + ", " + bytes + ");" + sizes);
+      case Memory::pool:
+        return line("CUdeviceptr " + name + "; cuMemAllocAsync(&" + name + ", " + bytes + ", 0);" + sizes);
+      case Memory::peer:
+        return line("CUdeviceptr " + name + "; /* device 1 */ cuMemAlloc(&" + name + ", " + bytes + ");" + sizes);
       case Memory::managed:
-        return line("char* " + name + "; cuMemAllocManaged((CUdeviceptr*)&" + name + ", " + bytes + ", CU_MEM_ATTACH_GLOBAL);" + sizes);
+        return line("char* " + name + "; cuMemAllocManaged((CUdeviceptr*)&" + name + ", " + bytes +
+                    ", CU_MEM_ATTACH_GLOBAL);" + sizes);
       case Memory::pinned:
-        return line("char* " + name + "; cuMemHostAlloc((void**)&" + name + ", " + bytes + ", CU_MEMHOSTALLOC_DEVICEMAP);" + asks + sizes);
+        return line("char* " + name + "; cuMemHostAlloc((void**)&" + name + ", " + bytes +
+                    ", CU_MEMHOSTALLOC_DEVICEMAP);" + asks + sizes);
       case Memory::registered:
-        return line("char* " + name + " = aligned_alloc(4096, roundUp(" + bytes + ")); cuMemHostRegister(" + name + ", roundUp(" + bytes +
-                    "), CU_MEMHOSTREGISTER_DEVICEMAP);" + asks + sizes);
+        return line("char* " + name + " = aligned_alloc(4096, roundUp(" + bytes + ")); cuMemHostRegister(" + name +
+                    ", roundUp(" + bytes + "), CU_MEMHOSTREGISTER_DEVICEMAP);" + asks + sizes);
       case Memory::pageable: return line("char* " + name + " = malloc(" + bytes + ");" + sizes);
     }
   }
@@ -71,15 +75,17 @@ class Printer {
       case OpKind::launch: {
         constexpr const char* kHow[] = {"mix", "mixTable", "mixPacked"};
         const std::string many = op.count == 1 ? "" : "for (int i = 0; i < " + number(op.count) + "; i++) ";
-        return line(many + kHow[static_cast<size_t>(op.variant)] + "<<<" + number((wordsOf(op) + 127) / 128) + ", 128, 0, " + stream +
-                    ">>>(" + slot(op.to) + ", " + slot(op.from) + ", " + number(wordsOf(op)) + ", " + number(op.value) +
-                    ");  // to = 3 to + from + value");
+        return line(many + kHow[static_cast<size_t>(op.variant)] + "<<<" + number((wordsOf(op) + 127) / 128) +
+                    ", 128, 0, " + stream + ">>>(" + slot(op.to) + ", " + slot(op.from) + ", " + number(wordsOf(op)) +
+                    ", " + number(op.value) + ");  // to = 3 to + from + value");
       }
       case OpKind::copy: return copy(op, async, last);
       case OpKind::fill:
         if (op.variant == Variant::rows)
-          return line("cuMemsetD2D32" + async + "(" + slot(op.to) + ", 64, " + number(op.value) + ", 15, " + number(wordsOf(op) / 16) + last);
-        return line("cuMemsetD32" + async + "(" + slot(op.to) + ", " + number(op.value) + ", " + number(wordsOf(op)) + last);
+          return line("cuMemsetD2D32" + async + "(" + slot(op.to) + ", 64, " + number(op.value) + ", 15, " +
+                      number(wordsOf(op) / 16) + last);
+        return line("cuMemsetD32" + async + "(" + slot(op.to) + ", " + number(op.value) + ", " + number(wordsOf(op)) +
+                    last);
       case OpKind::record: return line("cuEventRecord(e" + object + ", " + stream + ");");
       case OpKind::waitEvent: return line("cuStreamWaitEvent(" + stream + ", e" + object + ", 0);");
       case OpKind::syncEvent: return line("cuEventSynchronize(e" + object + ");");
@@ -94,8 +100,11 @@ class Printer {
         if (op.to >= 0) does += " " + slot(op.to) + " = 5 * it + " + number(op.value) + ";";
         return line("cuLaunchHostFunc(" + stream + ", {" + does + " });");
       }
-      case OpKind::waitValue: return line("cuStreamWaitValue32(" + stream + ", &words[" + number(op.object * 16) + "], 1, CU_STREAM_WAIT_VALUE_GEQ);");
-      case OpKind::writeValue: return line("cuStreamWriteValue32(" + stream + ", &words[" + number(op.object * 16) + "], 1, 0);");
+      case OpKind::waitValue:
+        return line("cuStreamWaitValue32(" + stream + ", &words[" + number(op.object * 16) +
+                    "], 1, CU_STREAM_WAIT_VALUE_GEQ);");
+      case OpKind::writeValue:
+        return line("cuStreamWriteValue32(" + stream + ", &words[" + number(op.object * 16) + "], 1, 0);");
       case OpKind::storeWord: return line("words[" + number(op.object * 16) + "] = 1;");
       case OpKind::fulfil: return line("fulfil promise " + object + ";");
       case OpKind::hostUpdate: return line(slot(op.to) + " = 5 * it + " + number(op.value) + ";  // each word");
@@ -123,16 +132,18 @@ class Printer {
     if (op.variant == Variant::rows)
       return line("cuMemcpy2D" + async + ends + "pitch 64, width 60, height " + number(wordsOf(op) / 16) + last);
     if (op.variant == Variant::box)
-      return line("cuMemcpy3D" + async + ends + "pitch 64, width 60, height " + number(wordsOf(op) / 32) + ", depth 2" + last);
+      return line("cuMemcpy3D" + async + ends + "pitch 64, width 60, height " + number(wordsOf(op) / 32) + ", depth 2" +
+                  last);
     if (op.variant == Variant::pooled)
-      return line("cuMemAllocAsync(&t, " + bytes + last + " cuMemcpyAsync" + "(t, " + slot(op.from) + ", " + bytes + last +
-                  " cuMemcpyAsync(" + slot(op.to) + ", t, " + bytes + last + " cuMemFreeAsync(t" + last);
+      return line("cuMemAllocAsync(&t, " + bytes + last + " cuMemcpyAsync" + "(t, " + slot(op.from) + ", " + bytes +
+                  last + " cuMemcpyAsync(" + slot(op.to) + ", t, " + bytes + last + " cuMemFreeAsync(t" + last);
     if (op.variant == Variant::freed)
-      return line("cuMemAlloc(&t, " + bytes + "); cuMemcpyAsync(t, " + slot(op.from) + ", " + bytes + last + " cuMemcpyAsync(" +
-                  slot(op.to) + ", t, " + bytes + last + " cuMemFree(t);");
+      return line("cuMemAlloc(&t, " + bytes + "); cuMemcpyAsync(t, " + slot(op.from) + ", " + bytes + last +
+                  " cuMemcpyAsync(" + slot(op.to) + ", t, " + bytes + last + " cuMemFree(t);");
     const bool isPeer = !isHost(from) && !isHost(to) && (from == Memory::peer) != (to == Memory::peer);
     if (isPeer) return line("cuMemcpyPeer" + async + ends + bytes + last);
-    if (op.variant == Variant::unified || isHost(from) == isHost(to)) return line("cuMemcpy" + async + ends + bytes + last);
+    if (op.variant == Variant::unified || isHost(from) == isHost(to))
+      return line("cuMemcpy" + async + ends + bytes + last);
     line((isHost(from) ? "cuMemcpyHtoD" : "cuMemcpyDtoH") + async + ends + bytes + last);
   }
 

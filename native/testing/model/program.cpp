@@ -68,15 +68,16 @@ const char* nameOf(OpKind kind) {
 std::string slotText(const Program& program, int slot) {
   const SlotPlace place = placeOf(program, slot);
   const Buffer& buffer = program.buffers[place.buffer];
-  return std::string(nameOf(buffer.memory)) + std::to_string(place.buffer) + "[" + std::to_string(place.index) + " of " +
-         std::to_string(buffer.words) + " words]";
+  return std::string(nameOf(buffer.memory)) + std::to_string(place.buffer) + "[" + std::to_string(place.index) +
+         " of " + std::to_string(buffer.words) + " words]";
 }
 
 }  // namespace
 
 std::string describe(const Program& program, const Op& op) {
   constexpr const char* kVariants[] = {"", " table", " packed", " rows", " unified", " box", " pooled", " freed"};
-  std::string text = "thread " + std::to_string(op.thread) + ": " + nameOf(op.kind) + kVariants[static_cast<size_t>(op.variant)];
+  std::string text =
+      "thread " + std::to_string(op.thread) + ": " + nameOf(op.kind) + kVariants[static_cast<size_t>(op.variant)];
   text += op.isSynchronous ? " synchronous" : " stream " + std::to_string(op.stream);
   if (op.to >= 0) text += " to " + slotText(program, op.to);
   if (op.from >= 0) text += " from " + slotText(program, op.from);
@@ -84,7 +85,8 @@ std::string describe(const Program& program, const Op& op) {
   if (op.count != 1) text += " count " + std::to_string(op.count);
   if (op.value != 0) text += " value " + std::to_string(op.value);
   for (const Op& each : op.body)
-    text += "\n      branch " + std::to_string(each.branch) + (each.joins ? " joined" : "") + ": " + describe(program, each);
+    text += "\n      branch " + std::to_string(each.branch) + (each.joins ? " joined" : "") + ": " +
+            describe(program, each);
   return text;
 }
 

@@ -69,14 +69,14 @@ inline constexpr uint8_t kNone = 255;
 
 /// How a launch finds its operands, and which call makes a copy or a fill.
 enum class Variant : uint8_t {
-  plain,     // pointers as parameters; a copy of one dimension
-  table,     // launch: through pointers in device memory
-  packed,    // launch: pointers at odd offsets of a parameter passed by value
-  rows,      // copy and fill: two dimensions, all words but the last of each row
-  unified,   // copy: cuMemcpyAsync, which finds out itself where the ends are
-  box,       // copy: three dimensions, the words of `rows` in two slices
-  pooled,    // copy: by way of memory that cuMemAllocAsync gives and cuMemFreeAsync takes back, in the same stream
-  freed,     // copy: by way of memory that cuMemFree takes back while the copy may be under way
+  plain,    // pointers as parameters; a copy of one dimension
+  table,    // launch: through pointers in device memory
+  packed,   // launch: pointers at odd offsets of a parameter passed by value
+  rows,     // copy and fill: two dimensions, all words but the last of each row
+  unified,  // copy: cuMemcpyAsync, which finds out itself where the ends are
+  box,      // copy: three dimensions, the words of `rows` in two slices
+  pooled,   // copy: by way of memory that cuMemAllocAsync gives and cuMemFreeAsync takes back, in the same stream
+  freed,    // copy: by way of memory that cuMemFree takes back while the copy may be under way
 };
 /// Whether the last word of each row stays as it is.
 constexpr bool skipsLast(Variant variant) { return variant == Variant::rows || variant == Variant::box; }
@@ -116,10 +116,14 @@ struct SlotPlace {
 };
 SlotPlace placeOf(const Program& program, int slot);
 size_t slotCount(const Program& program);
-inline const Buffer& bufferOf(const Program& program, int slot) { return program.buffers[placeOf(program, slot).buffer]; }
+inline const Buffer& bufferOf(const Program& program, int slot) {
+  return program.buffers[placeOf(program, slot).buffer];
+}
 
 /// What a slot holds before the program.
-inline uint32_t initialWord(int slot, uint32_t word) { return static_cast<uint32_t>(slot) * 1'000'003U + word * 7U + 1U; }
+inline uint32_t initialWord(int slot, uint32_t word) {
+  return static_cast<uint32_t>(slot) * 1'000'003U + word * 7U + 1U;
+}
 
 /// One line for people.
 std::string describe(const Program& program, const Op& op);

@@ -52,7 +52,8 @@ class Run {
         executables_(program.graphs) {
     makeMemory();
     for (const Stream& stream : program.streams)
-      must("cuStreamCreate", CU(cuStreamCreate)(&streams_.emplace_back(), stream.isBlocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+      must("cuStreamCreate", CU(cuStreamCreate)(&streams_.emplace_back(),
+                                                stream.isBlocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     for (CUstream& stream : capturing_) must("cuStreamCreate", CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
     for (CUevent& event : marks_) {
       must("cuEventCreate", CU(cuEventCreate)(&event, CU_EVENT_DEFAULT));
@@ -119,8 +120,9 @@ class Run {
     give(std::string("error: ") + call + ": " + errorName(result) + where());
   }
   std::string where() const {
-    return place_ < program_.ops.size() ? " at op " + std::to_string(place_) + ", " + describe(program_, program_.ops[place_])
-                                        : std::string(" before or behind the ops");
+    return place_ < program_.ops.size()
+               ? " at op " + std::to_string(place_) + ", " + describe(program_, program_.ops[place_])
+               : std::string(" before or behind the ops");
   }
 
   // Memory
@@ -200,10 +202,13 @@ class Run {
     }
   }
 
-  size_t offset(int slot) const { return placeOf(program_, slot).index * size_t{bufferOf(program_, slot).words} * sizeof(uint32_t); }
+  size_t offset(int slot) const {
+    return placeOf(program_, slot).index * size_t{bufferOf(program_, slot).words} * sizeof(uint32_t);
+  }
   CUdeviceptr device(int slot) const { return memory_[placeOf(program_, slot).buffer].device + offset(slot); }
   uint32_t* host(int slot) const {
-    return reinterpret_cast<uint32_t*>(static_cast<std::byte*>(memory_[placeOf(program_, slot).buffer].host) + offset(slot));
+    return reinterpret_cast<uint32_t*>(static_cast<std::byte*>(memory_[placeOf(program_, slot).buffer].host) +
+                                       offset(slot));
   }
   /// The address of a slot of any kind: for host memory, the host's pointer.
   CUdeviceptr address(int slot) const {
@@ -213,9 +218,9 @@ class Run {
   void compare(int slot, const uint32_t* words, const std::vector<uint32_t>& expected, const char* when) const {
     for (size_t i = 0; i < expected.size(); ++i) {
       if (words[i] == expected[i]) continue;
-      give("difference: slot " + std::to_string(slot) + " (" + std::to_string(bufferOf(program_, slot).words) + " words, buffer " +
-           std::to_string(placeOf(program_, slot).buffer) + ") has " + std::to_string(words[i]) + " at word " + std::to_string(i) +
-           " instead of " + std::to_string(expected[i]) + " " + when + where());
+      give("difference: slot " + std::to_string(slot) + " (" + std::to_string(bufferOf(program_, slot).words) +
+           " words, buffer " + std::to_string(placeOf(program_, slot).buffer) + ") has " + std::to_string(words[i]) +
+           " at word " + std::to_string(i) + " instead of " + std::to_string(expected[i]) + " " + when + where());
     }
   }
 
@@ -248,7 +253,8 @@ class Run {
         // Others may look for it only behind this op.
         if (!events_[op.object]) must("cuEventCreate", CU(cuEventCreate)(&events_[op.object], CU_EVENT_DISABLE_TIMING));
         return must("cuEventRecord", CU(cuEventRecord)(events_[op.object], stream(op)));
-      case OpKind::waitEvent: return must("cuStreamWaitEvent", CU(cuStreamWaitEvent)(stream(op), events_[op.object], 0));
+      case OpKind::waitEvent:
+        return must("cuStreamWaitEvent", CU(cuStreamWaitEvent)(stream(op), events_[op.object], 0));
       case OpKind::syncEvent: return must("cuEventSynchronize", CU(cuEventSynchronize)(events_[op.object]));
       case OpKind::queryEvent: return must("cuEventQuery", CU(cuEventQuery)(events_[op.object]));
       case OpKind::syncStream: return must("cuStreamSynchronize", CU(cuStreamSynchronize)(stream(op)));
@@ -262,13 +268,13 @@ class Run {
         return must("cuStreamWaitValue32",
                     CU(cuStreamWaitValue32_v2)(stream(op), deviceWords_ + 64 * op.object, 1, CU_STREAM_WAIT_VALUE_GEQ));
       case OpKind::writeValue:
-        return must("cuStreamWriteValue32",
-                    CU(cuStreamWriteValue32_v2)(stream(op), deviceWords_ + 64 * op.object, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
-      case OpKind::storeWord:
-        return std::atomic_ref(words_[16 * op.object]).store(1, std::memory_order_release);
+        return must("cuStreamWriteValue32", CU(cuStreamWriteValue32_v2)(stream(op), deviceWords_ + 64 * op.object, 1,
+                                                                        CU_STREAM_WRITE_VALUE_DEFAULT));
+      case OpKind::storeWord: return std::atomic_ref(words_[16 * op.object]).store(1, std::memory_order_release);
       case OpKind::fulfil: return promises_[op.object].open();
       case OpKind::hostUpdate:
-        for (uint32_t i = 0; i < bufferOf(program_, op.to).words; ++i) host(op.to)[i] = updated(host(op.to)[i], op.value);
+        for (uint32_t i = 0; i < bufferOf(program_, op.to).words; ++i)
+          host(op.to)[i] = updated(host(op.to)[i], op.value);
         return;
       case OpKind::hostCheck: return compare(op.from, host(op.from), outcome_.checks.at(place), "by then");
       case OpKind::send: return signals_[op.object].open();
@@ -286,7 +292,10 @@ class Run {
   void submit(const Op& op, CUstream into) {
     if (op.kind == OpKind::launch) return launch(op, into);
     if (op.kind == OpKind::copy && isByWay(op.variant)) return copyByWay(op, into);
-    if (op.kind == OpKind::copy) return op.variant == Variant::rows ? copyRows(op, into) : op.variant == Variant::box ? copyBox(op, into) : copy(op, into);
+    if (op.kind == OpKind::copy)
+      return op.variant == Variant::rows  ? copyRows(op, into)
+             : op.variant == Variant::box ? copyBox(op, into)
+                                          : copy(op, into);
     if (op.kind == OpKind::fill) return fill(op, into);
     HostFunction* function = nullptr;
     {
@@ -318,20 +327,28 @@ class Run {
     const bool isTable = op.variant == Variant::table;
     const bool isPacked = op.variant == Variant::packed;
     for (uint32_t i = 0; i < op.count; ++i)
-      must("cuLaunchKernel", CU(cuLaunchKernel)(isTable ? mixTable : isPacked ? mixPacked : mix, (words + kBlock - 1) / kBlock, 1, 1,
-                                                kBlock, 1, 1, 0, into, isTable ? table : isPacked ? whole : plain, nullptr));
+      must("cuLaunchKernel", CU(cuLaunchKernel)(isTable    ? mixTable
+                                                : isPacked ? mixPacked
+                                                           : mix,
+                                                (words + kBlock - 1) / kBlock, 1, 1, kBlock, 1, 1, 0, into,
+                                                isTable    ? table
+                                                : isPacked ? whole
+                                                           : plain,
+                                                nullptr));
   }
 
   void copy(const Op& op, CUstream into) {
     const Memory from = bufferOf(program_, op.from).memory;
     const Memory to = bufferOf(program_, op.to).memory;
-    const size_t bytes = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) * sizeof(uint32_t);
+    const size_t bytes =
+        std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) * sizeof(uint32_t);
     const bool sync = op.isSynchronous;
     if ((from == Memory::peer) != (to == Memory::peer) && !isHost(from) && !isHost(to)) {
       const CUcontext fromContext = from == Memory::peer ? peer : context;
       const CUcontext toContext = to == Memory::peer ? peer : context;
-      return must("cuMemcpyPeer", sync ? CU(cuMemcpyPeer)(device(op.to), toContext, device(op.from), fromContext, bytes)
-                                       : CU(cuMemcpyPeerAsync)(device(op.to), toContext, device(op.from), fromContext, bytes, into));
+      return must("cuMemcpyPeer",
+                  sync ? CU(cuMemcpyPeer)(device(op.to), toContext, device(op.from), fromContext, bytes)
+                       : CU(cuMemcpyPeerAsync)(device(op.to), toContext, device(op.from), fromContext, bytes, into));
     }
     if (op.variant == Variant::unified || isHost(from) == isHost(to))
       return must("cuMemcpy", sync ? CU(cuMemcpy)(address(op.to), address(op.from), bytes)
@@ -347,7 +364,9 @@ class Run {
   void copyRows(const Op& op, CUstream into) {
     const uint32_t words = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words);
     CUDA_MEMCPY2D rows{};
-    const auto isHostEnd = [&](int slot) { return isHost(bufferOf(program_, slot).memory) && bufferOf(program_, slot).memory != Memory::managed; };
+    const auto isHostEnd = [&](int slot) {
+      return isHost(bufferOf(program_, slot).memory) && bufferOf(program_, slot).memory != Memory::managed;
+    };
     rows.srcMemoryType = isHostEnd(op.from) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     rows.dstMemoryType = isHostEnd(op.to) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     rows.srcHost = isHostEnd(op.from) ? host(op.from) : nullptr;
@@ -376,7 +395,8 @@ class Run {
   }
 
   void copyByWay(const Op& op, CUstream into) {
-    const size_t bytes = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) * sizeof(uint32_t);
+    const size_t bytes =
+        std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) * sizeof(uint32_t);
     const bool isPooled = op.variant == Variant::pooled;
     CUdeviceptr way = 0;
     must("cuMemAlloc", isPooled ? CU(cuMemAllocAsync)(&way, bytes, into) : CU(cuMemAlloc_v2)(&way, bytes));
@@ -390,11 +410,13 @@ class Run {
     const CUdeviceptr to = device(op.to);
     if (op.variant == Variant::rows) {
       constexpr size_t pitch = kRowWords * sizeof(uint32_t);
-      return must("cuMemsetD2D32", op.isSynchronous
-                                       ? CU(cuMemsetD2D32_v2)(to, pitch, op.value, kRowWords - 1, words / kRowWords)
-                                       : CU(cuMemsetD2D32Async)(to, pitch, op.value, kRowWords - 1, words / kRowWords, into));
+      return must("cuMemsetD2D32",
+                  op.isSynchronous
+                      ? CU(cuMemsetD2D32_v2)(to, pitch, op.value, kRowWords - 1, words / kRowWords)
+                      : CU(cuMemsetD2D32Async)(to, pitch, op.value, kRowWords - 1, words / kRowWords, into));
     }
-    must("cuMemsetD32", op.isSynchronous ? CU(cuMemsetD32_v2)(to, op.value, words) : CU(cuMemsetD32Async)(to, op.value, words, into));
+    must("cuMemsetD32",
+         op.isSynchronous ? CU(cuMemsetD32_v2)(to, op.value, words) : CU(cuMemsetD32Async)(to, op.value, words, into));
   }
 
   void capture(const Op& op) {

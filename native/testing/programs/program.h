@@ -14,8 +14,8 @@ namespace millpond::programs {
 /// Ends the program unless `call` answers `wanted`.
 #define EXPECT(wanted, call) ::millpond::programs::expect(call, wanted, #call, __FILE__, __LINE__)
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
-#define REQUIRE(condition)                                                    \
-  do {                                                                        \
+#define REQUIRE(condition)                                                        \
+  do {                                                                            \
     if (!(condition)) ::millpond::programs::fail(#condition, __FILE__, __LINE__); \
   } while (false)
 

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <vector>

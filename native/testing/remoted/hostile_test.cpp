@@ -39,7 +39,8 @@ class OtherWorker {
     return e;
   }
   UniqueFd call(Way way) const {
-    auto socket = way == Way::kTcp ? connectTcp("127.0.0.1", worker_->port(), 60'000) : connectUnix(directory_ + "/data");
+    auto socket =
+        way == Way::kTcp ? connectTcp("127.0.0.1", worker_->port(), 60'000) : connectUnix(directory_ + "/data");
     CHECK(bool(socket));
     return std::move(*socket);
   }
@@ -119,53 +120,60 @@ size_t count(const std::string& text, const std::string& what) {
 
 TEST("a frame that a session may not send ends that session with a logged reason, and nothing else") {
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
-    CHECK_EQ(runProgram(way, [way] {
-      Neighbour neighbour;
-      for (const Frame& frame : forbidden()) {
-        OtherWorker other;
-        auto session = other.connect(way);
-        std::string lost;
-        session->onLost([&](const std::string& reason) { lost = reason; });
-        Session::Answer answer;
-        session->wait(static_cast<uint16_t>(frame.op), {frame.context, 1}, frame.body.size(), [&](std::byte* place) {
-          std::copy(frame.body.begin(), frame.body.end(), place);
-        }, answer);
-        CHECK(session->lost());
-        CHECK(lost.ends_with(frame.reason));
-        session.reset();
-        std::string said;
-        CHECK(other.wait(said) != 0);
-        CHECK(said.find("protocol violation in command 1 (") != std::string::npos);
-        CHECK(said.find(frame.reason) != std::string::npos);
-        neighbour.goOn();
-      }
-    }), 0);
+    CHECK_EQ(runProgram(way,
+                        [way] {
+                          Neighbour neighbour;
+                          for (const Frame& frame : forbidden()) {
+                            OtherWorker other;
+                            auto session = other.connect(way);
+                            std::string lost;
+                            session->onLost([&](const std::string& reason) { lost = reason; });
+                            Session::Answer answer;
+                            session->wait(
+                                static_cast<uint16_t>(frame.op), {frame.context, 1}, frame.body.size(),
+                                [&](std::byte* place) { std::copy(frame.body.begin(), frame.body.end(), place); },
+                                answer);
+                            CHECK(session->lost());
+                            CHECK(lost.ends_with(frame.reason));
+                            session.reset();
+                            std::string said;
+                            CHECK(other.wait(said) != 0);
+                            CHECK(said.find("protocol violation in command 1 (") != std::string::npos);
+                            CHECK(said.find(frame.reason) != std::string::npos);
+                            neighbour.goOn();
+                          }
+                        }),
+             0);
   }
 }
 
 TEST("every command in place of a greeting is turned away, and the session that is due comes about") {
-  CHECK_EQ(runProgram(Way::kSharedMemory, [] {
-    Neighbour neighbour;
-    OtherWorker other;
-    for (const cmd::CommandLayout& layout : cmd::kCommandLayouts) {
-      // As much as a greeting's fixed part, or more.
-      const uint32_t bytes = 64 + (layout.fixedBytes + 7u) / 8 * 8;
-      std::vector<std::byte> frame(bytes);
-      const wire::CommandHeader header{bytes, static_cast<uint16_t>(layout.op), 1, 1, 1};
-      std::memcpy(frame.data(), &header, sizeof(header));
-      const UniqueFd socket = other.call(header.op % 2 ? Way::kTcp : Way::kSharedMemory);
-      // It may have been turned away before the last byte.
-      if (auto sent = sendAll(socket.get(), frame); !sent) continue;
-      CHECK(isShutOut(socket));
-    }
-    neighbour.goOn();
-    auto session = other.connect(Way::kTcp);
-    Session::Answer answer;
-    CHECK_EQ(session->wait(static_cast<uint16_t>(cmd::Op::kMarker), {1, 1}, 0, [](std::byte*) {}, answer), 0);
-    session.reset();
-    std::string said;
-    CHECK_EQ(other.wait(said), 0);
-    CHECK_EQ(count(said, "a connection was turned away: "), std::size(cmd::kCommandLayouts));
-    neighbour.goOn();
-  }), 0);
+  CHECK_EQ(runProgram(Way::kSharedMemory,
+                      [] {
+                        Neighbour neighbour;
+                        OtherWorker other;
+                        for (const cmd::CommandLayout& layout : cmd::kCommandLayouts) {
+                          // As much as a greeting's fixed part, or more.
+                          const uint32_t bytes = 64 + (layout.fixedBytes + 7u) / 8 * 8;
+                          std::vector<std::byte> frame(bytes);
+                          const wire::CommandHeader header{bytes, static_cast<uint16_t>(layout.op), 1, 1, 1};
+                          std::memcpy(frame.data(), &header, sizeof(header));
+                          const UniqueFd socket = other.call(header.op % 2 ? Way::kTcp : Way::kSharedMemory);
+                          // It may have been turned away before the last byte.
+                          if (auto sent = sendAll(socket.get(), frame); !sent) continue;
+                          CHECK(isShutOut(socket));
+                        }
+                        neighbour.goOn();
+                        auto session = other.connect(Way::kTcp);
+                        Session::Answer answer;
+                        CHECK_EQ(session->wait(
+                                     static_cast<uint16_t>(cmd::Op::kMarker), {1, 1}, 0, [](std::byte*) {}, answer),
+                                 0);
+                        session.reset();
+                        std::string said;
+                        CHECK_EQ(other.wait(said), 0);
+                        CHECK_EQ(count(said, "a connection was turned away: "), std::size(cmd::kCommandLayouts));
+                        neighbour.goOn();
+                      }),
+           0);
 }

@@ -93,14 +93,10 @@ class Worker {
 
   void act() {
     switch (random_() % 6) {
-      case 0:
-        return check();
-      case 1:
-        return copyAround(1 + random_() % 2000);
-      case 2:
-        return copyAround(1 + random_() % kLargest);
-      case 3:
-        return land();
+      case 0: return check();
+      case 1: return copyAround(1 + random_() % 2000);
+      case 2: return copyAround(1 + random_() % kLargest);
+      case 3: return land();
       default:
         for (auto n = random_() % 60; n; --n) launch();
     }
@@ -259,8 +255,9 @@ std::string workThrough(Broken& broken, uint32_t seed, uint32_t cuts) {
   const int status = broken.wait(said);
   const int ended = broken.worker->wait(workerSaid);
   if (status != 0 || ended != 0)
-    fail(__FILE__, __LINE__, "seed " + std::to_string(seed) + ": program " + std::to_string(status) + ", worker " +
-                                 std::to_string(ended) + "\n" + said + workerSaid);
+    fail(__FILE__, __LINE__,
+         "seed " + std::to_string(seed) + ": program " + std::to_string(status) + ", worker " + std::to_string(ended) +
+             "\n" + said + workerSaid);
   CHECK_EQ(broken.shared.cuts.load(), cuts);
   CHECK_EQ(timesIn(workerSaid, "protocol violation"), 0u);
   return workerSaid;
@@ -315,7 +312,8 @@ TEST("what a program sends and receives is on the wire for all to see, unless th
   }
 }
 
-TEST("a client without the link's secret, or with another, gets no GPU, and the session is still there for the right one") {
+TEST(
+    "a client without the link's secret, or with another, gets no GPU, and the session is still there for the right one") {
   Broken broken(1, {}, kLinkSecret);
   Shared& shared = broken.shared;
   broken.start(0, "60", [&] {
@@ -449,9 +447,7 @@ Connection greet(const WorkerProcess& worker, const Hello& hello) {
   return {std::move(*socket), std::move(*welcome)};
 }
 
-Hello begins() {
-  return {wire::kProtocolVersion, kApiHash, Carrier::kTcp, 1, "t", "by hand", 86'400, "elsewhere", {}};
-}
+Hello begins() { return {wire::kProtocolVersion, kApiHash, Carrier::kTcp, 1, "t", "by hand", 86'400, "elsewhere", {}}; }
 Hello comesBack(const SessionSecret& secret, uint64_t received, uint32_t attempt) {
   Hello hello = begins();
   hello.ticket.clear();
@@ -557,4 +553,3 @@ TEST("a client that acknowledges what was never sent ends its session") {
   CHECK_EQ(broken.worker->wait(said), 3);
   CHECK_EQ(timesIn(said, "a frame of the link that makes no sense"), 1u);
 }
-

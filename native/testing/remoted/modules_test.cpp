@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 
-#include "testing/stderr_capture.h"
 #include "testing/remoted.h"
+#include "testing/stderr_capture.h"
 
 using namespace millpond::testing;
 
@@ -176,7 +176,8 @@ TEST("a library has kernels, and is a module in each context") {
   everywhere([] {
     begin();
     CUlibrary library = nullptr;
-    OK(CU(cuLibraryLoadFromFile)(&library, writeFile("two.ptx", kTwo).c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    OK(CU(cuLibraryLoadFromFile)(&library, writeFile("two.ptx", kTwo).c_str(), nullptr, nullptr, 0, nullptr, nullptr,
+                                 0));
     unsigned count = 0;
     OK(CU(cuLibraryGetKernelCount)(&count, library));
     CHECK_EQ(count, 2u);

@@ -99,20 +99,13 @@ class OrderedThread {
   void act() {
     SharedStream& shared = any();
     switch (random_() % 16) {
-      case 0:
-        return see(shared);
-      case 1:
-        return waitForOwn(shared);
-      case 2:
-        return set(shared);
-      case 3:
-        return follow(shared, any());
-      case 4:
-        return waitForAll();
-      case 5:
-        return lookAround(shared);
-      default:
-        return step(shared);
+      case 0: return see(shared);
+      case 1: return waitForOwn(shared);
+      case 2: return set(shared);
+      case 3: return follow(shared, any());
+      case 4: return waitForAll();
+      case 5: return lookAround(shared);
+      default: return step(shared);
     }
   }
 

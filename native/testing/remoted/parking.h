@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "testing/servers/http_server.h"
 #include "testing/remoted.h"
+#include "testing/servers/http_server.h"
 
 namespace millpond::testing {
 
@@ -70,7 +70,8 @@ class ParkingPool {
  private:
   std::string answer(const HttpTestServer::Request& request) {
     const auto is = [&](const char* method) { return request.path.ends_with(method); };
-    if (is("/WaitClaim")) return HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
+    if (is("/WaitClaim"))
+      return HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
     if (is("/CreateTicket"))
       return HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
     CHECK(is("/OpenSession"));
@@ -85,7 +86,8 @@ class ParkingPool {
         ::kill(pid, SIGKILL);
       });
     return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
-                                         R"(","linkSecret":")" + kParkingSecret + R"(","tcpHost":"127.0.0.1","tcpPort":)" +
+                                         R"(","linkSecret":")" + kParkingSecret +
+                                         R"(","tcpHost":"127.0.0.1","tcpPort":)" +
                                          std::to_string(workers_.back()->port()) + "}");
   }
 

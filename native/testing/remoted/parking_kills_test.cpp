@@ -54,8 +54,10 @@ TEST("a program whose workers are killed at any moment computes what it should, 
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
     size_t killed = 0;
     for (unsigned seed = 1; seed <= (way == Way::kTcp ? 3 : 8); ++seed) {
-      const Outcome outcome = runParked(way, [seed] { computeAndRest(seed); }, seed);
-      const bool isWell = WIFEXITED(outcome.status) && (WEXITSTATUS(outcome.status) == 0 || WEXITSTATUS(outcome.status) == kLost);
+      const Outcome outcome = runParked(
+          way, [seed] { computeAndRest(seed); }, seed);
+      const bool isWell =
+          WIFEXITED(outcome.status) && (WEXITSTATUS(outcome.status) == 0 || WEXITSTATUS(outcome.status) == kLost);
       // Nothing else takes it away.
       if (!isWell || (outcome.killed == 0 && WEXITSTATUS(outcome.status) != 0))
         fail(__FILE__, __LINE__, std::string(nameOf(way)) + ", seed " + std::to_string(seed) + ":\n" + outcome.said);

@@ -105,7 +105,8 @@ void usePool(CUmemoryPool pool, size_t bytes, CUstream stream) {
 
 }  // namespace
 
-TEST("pools from which nothing is allocated are there again, as they were set, also those of a context that has ended") {
+TEST(
+    "pools from which nothing is allocated are there again, as they were set, also those of a context that has ended") {
   // The software GPU itself has no pools.
   runParkedOverBoth(
       [] {

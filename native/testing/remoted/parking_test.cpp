@@ -222,7 +222,8 @@ TEST("a session that holds memory or a graph is not parked, nor one whose stream
         rest();
         useGraph();
         rest();
-        OK(CU(cuLaunchHostFunc)(nullptr, [](void*) {}, nullptr));
+        OK(CU(cuLaunchHostFunc)(
+            nullptr, [](void*) {}, nullptr));
         stay([] { OK(CU(cuCtxSynchronize)()); });
       },
       4);
@@ -369,7 +370,8 @@ TEST("times between events are the same when they are asked for again, also over
         };
         // The session may have been parked between two of them; the elapsed time must be the same.
         const auto same = [](float now, float before) {
-          if (std::abs(now - before) > 1e-5f * (1 + before)) fail(__FILE__, __LINE__, std::to_string(now) + " is not " + std::to_string(before));
+          if (std::abs(now - before) > 1e-5f * (1 + before))
+            fail(__FILE__, __LINE__, std::to_string(now) + " is not " + std::to_string(before));
         };
         const float first = between(0, 1), second = between(1, 2), both = between(0, 2);
         for (unsigned round = 0; round < 2; ++round) {

@@ -28,7 +28,8 @@ uint64_t sentSegments() {
     std::array<std::byte, 256> info{};
     uint32_t segments = 0;
     socklen_t bytes = info.size();
-    if (::getsockopt(each, IPPROTO_TCP, TCP_INFO, info.data(), &bytes) != 0 || bytes < kPlace + sizeof segments) continue;
+    if (::getsockopt(each, IPPROTO_TCP, TCP_INFO, info.data(), &bytes) != 0 || bytes < kPlace + sizeof segments)
+      continue;
     std::memcpy(&segments, info.data() + kPlace, sizeof segments);
     sum += segments;
   }

@@ -76,8 +76,7 @@ class Tenant {
     worker_ = std::make_unique<WorkerProcess>(
         directory_, std::vector<std::string>{"--gates", gates, "--assign",
                                              R"({"session":"s","ticket":"t","expires":4000000000,)" + together +
-                                                 R"("devices":)" +
-                                                 devices(percent) + "}"});
+                                                 R"("devices":)" + devices(percent) + "}"});
   }
   ~Tenant() {
     if (program_ > 0) {

@@ -166,7 +166,7 @@ TEST("attributes of streams are kept and copied") {
 }
 
 TEST("the best block size, also where the program says how much shared memory each needs") {
-  const auto ask = [](int (&found)[4]) {
+  const auto ask = [](int(&found)[4]) {
     begin();
     CUmodule module = nullptr;
     CUfunction store = nullptr;
@@ -229,7 +229,8 @@ TEST("managed memory is touched while a function of a stream waits for the threa
       } promise;
       const CUhostFn wait = [](void* data) {
         auto& awaited = *static_cast<Promise*>(data);
-        for (int i = 0; i < 2'000 && !awaited.isFulfilled; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        for (int i = 0; i < 2'000 && !awaited.isFulfilled; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
         awaited.wasFulfilled = awaited.isFulfilled.load();
       };
       OK(CU(cuLaunchHostFunc)(stream, wait, &promise));

@@ -32,7 +32,8 @@ Calls read(const std::string& path) {
   Calls calls;
   std::ifstream file(path);
   CHECK(file.good());
-  for (std::string line; std::getline(file, line);) (line.starts_with("# ") ? calls.headers : calls.lines).push_back(line);
+  for (std::string line; std::getline(file, line);)
+    (line.starts_with("# ") ? calls.headers : calls.lines).push_back(line);
   return calls;
 }
 
@@ -213,6 +214,7 @@ TEST("a program that closes the file, and opens another one in its place, finds 
 }
 
 TEST("a file that cannot be made is no reason to fail") {
-  traced("no/such/folder/calls", [] { begin(); },
-         [](const std::string& folder) { CHECK(std::filesystem::is_empty(folder)); });
+  traced(
+      "no/such/folder/calls", [] { begin(); },
+      [](const std::string& folder) { CHECK(std::filesystem::is_empty(folder)); });
 }

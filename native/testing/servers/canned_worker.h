@@ -46,8 +46,7 @@ class CannedWorker {
       d.attributes.fill(kNoAttribute);
       for (const int id : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 16, 39})
         d.attributes[static_cast<size_t>(id)] = 1024;
-      for (size_t id = 17; id < 148; ++id)
-        d.attributes[id] = d.attributes[id] == kNoAttribute ? 1 : d.attributes[id];
+      for (size_t id = 17; id < 148; ++id) d.attributes[id] = d.attributes[id] == kNoAttribute ? 1 : d.attributes[id];
       d.attributes[10] = 32;  // warp size
       d.attributes[75] = 9;   // compute capability
       d.attributes[76] = 0;
@@ -104,8 +103,7 @@ class CannedWorker {
         pollfd wait{listener, POLLIN, 0};
         ::poll(&wait, 1, -1);
       }
-      std::thread([session](UniqueFd socket) { serveOne(std::move(socket), session); }, std::move(peer))
-          .detach();
+      std::thread([session](UniqueFd socket) { serveOne(std::move(socket), session); }, std::move(peer)).detach();
     }
   }
 
@@ -119,8 +117,7 @@ class CannedWorker {
     CHECK(bool(decodeHello(hello)));
     auto memory = SessionMemory::create();
     CHECK(bool(memory));
-    const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "",
-                          snapshot(session).encode()};
+    const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", snapshot(session).encode()};
     CHECK(bool(sendAll(socket.get(), encode(welcome))));
     CHECK(bool(sendFile(socket.get(), memory->file())));
     ServerLink link(std::move(socket), std::move(*memory), false);

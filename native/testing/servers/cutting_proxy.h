@@ -145,7 +145,8 @@ class CuttingProxy {
       if (at == before.end()) break;
       ++seen_;
     }
-    if (before.size() >= watched_.size()) before.erase(before.begin(), before.end() - static_cast<ptrdiff_t>(watched_.size() - 1));
+    if (before.size() >= watched_.size())
+      before.erase(before.begin(), before.end() - static_cast<ptrdiff_t>(watched_.size() - 1));
   }
 
   void change(Line& line, unsigned from) {

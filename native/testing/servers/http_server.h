@@ -52,8 +52,7 @@ class HttpTestServer {
 
   static std::string json(int status, const std::string& body) {
     return "HTTP/1.1 " + std::to_string(status) +
-           " X\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-           "\r\n\r\n" + body;
+           " X\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   static std::string silence() { return std::string("\0", 1); }
 

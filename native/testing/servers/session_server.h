@@ -47,8 +47,8 @@ class SessionTestServer {
     return {wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", snapshot.encode()};
   }
 
-  SessionTestServer(Carrier carrier, Serve serve, Judge judge = [](const Hello&) { return welcome(); },
-                    uint32_t graceSeconds = 0)
+  SessionTestServer(
+      Carrier carrier, Serve serve, Judge judge = [](const Hello&) { return welcome(); }, uint32_t graceSeconds = 0)
       : carrier_(carrier), serve_(std::move(serve)), judge_(std::move(judge)), graceSeconds_(graceSeconds) {
     if (carrier_ == Carrier::kTcp) {
       auto socket = listenTcp("127.0.0.1", port_);
@@ -109,10 +109,8 @@ class SessionTestServer {
           if (n == 0 && !link.ready()) return;  // over shared memory only the socket tells that the client is gone
           break;
         }
-        case ServerLink::Next::kGone:
-          return;
-        case ServerLink::Next::kBroken:
-          testing::fail(__FILE__, __LINE__, link.problem());
+        case ServerLink::Next::kGone: return;
+        case ServerLink::Next::kBroken: testing::fail(__FILE__, __LINE__, link.problem());
       }
     }
   }

@@ -137,7 +137,8 @@ TEST("what cannot be a callback is refused") {
   context();
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuLaunchHostFunc)(nullptr, nullptr, nullptr));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamAddCallback)(nullptr, nullptr, nullptr, 0));
-  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamAddCallback)(nullptr, [](CUstream, CUresult, void*) {}, nullptr, 1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamAddCallback)(
+                                      nullptr, [](CUstream, CUresult, void*) {}, nullptr, 1));
 }
 
 TEST("many threads and streams at once: each stream's functions stay in order") {
@@ -341,9 +342,12 @@ TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
   std::string text;
   for (int i = 0; i < kLength; ++i) text += "120, ";
   text += "10, 0";
-  const std::string image = ".version 6.0\n.target sm_50\n.address_size 64\n"
+  const std::string image =
+      ".version 6.0\n.target sm_50\n.address_size 64\n"
       ".extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 values);\n"
-      ".global .align 1 .b8 text[" + std::to_string(kLength + 2) + "] = {" + text + "};\n"
+      ".global .align 1 .b8 text[" +
+      std::to_string(kLength + 2) + "] = {" + text +
+      "};\n"
       ".visible .entry say() {\n.reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n"
       "mov.u64 %rd1, text;\ncvta.global.u64 %rd2, %rd1;\n{\n"
       ".param .b64 format;\nst.param.b64 [format+0], %rd2;\n.param .b64 values;\nst.param.b64 [values+0], 0;\n"
@@ -379,7 +383,8 @@ TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
   CHECK(!isDone.load());
   std::vector<char> printed(size_t{1} << 20);
   size_t bytes = 0;
-  while (bytes < size_t{kThreads} * (kLength + 1)) bytes += static_cast<size_t>(::read(pipe[0], printed.data(), printed.size()));
+  while (bytes < size_t{kThreads} * (kLength + 1))
+    bytes += static_cast<size_t>(::read(pipe[0], printed.data(), printed.size()));
   printer.join();
   CHECK(::dup2(before, STDOUT_FILENO) == STDOUT_FILENO);
   for (const int each : {pipe[0], pipe[1], before}) ::close(each);

@@ -258,7 +258,11 @@ TEST("what a capture forbids, call by call, as on a card") {
        }},
       {"cuStreamQuery", true, [&] { return CU(cuStreamQuery)(other); }},
       {"cuCtxSynchronize", true, [&] { return CU(cuCtxSynchronize)(); }},
-      {"cuLaunchHostFunc", false, [&] { return CU(cuLaunchHostFunc)(other, [](void*) {}, nullptr); }},
+      {"cuLaunchHostFunc", false,
+       [&] {
+         return CU(cuLaunchHostFunc)(
+             other, [](void*) {}, nullptr);
+       }},
   };
   for (const Attempt& attempt : attempts) {
     CUstream s = stream();
@@ -268,7 +272,8 @@ TEST("what a capture forbids, call by call, as on a card") {
     const CUresult ended = CU(cuStreamEndCapture)(s, &graph);
     if (result != (attempt.isForbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS) ||
         ended != (attempt.isForbidden ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS))
-      ::millpond::testing::fail(__FILE__, __LINE__, std::string(attempt.call) + ": " + std::to_string(result) + ", " + std::to_string(ended));
+      ::millpond::testing::fail(
+          __FILE__, __LINE__, std::string(attempt.call) + ": " + std::to_string(result) + ", " + std::to_string(ended));
     if (graph) OK(CU(cuGraphDestroy)(graph));
     OK(CU(cuStreamDestroy_v2)(s));
   }

@@ -343,7 +343,8 @@ TEST("user objects end with the last graph that holds them") {
   static std::atomic<int> ended;
   ended = 0;
   CUuserObject object = nullptr;
-  OK(CU(cuUserObjectCreate)(&object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  OK(CU(cuUserObjectCreate)(
+      &object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
   CUgraph g = graph();
   OK(CU(cuGraphRetainUserObject)(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
   FillNode fill(0, 0);

@@ -49,7 +49,11 @@ class HostMemory {
 
 struct Case {
   explicit Case(size_t words, bool isRegistered)
-      : count(words), host(words * sizeof(int), isRegistered), from(allocate(bytes())), to(allocate(bytes())), stream(millpond::streams::stream()) {}
+      : count(words),
+        host(words * sizeof(int), isRegistered),
+        from(allocate(bytes())),
+        to(allocate(bytes())),
+        stream(millpond::streams::stream()) {}
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
   ~Case() {
@@ -58,7 +62,9 @@ struct Case {
     OK(CU(cuMemFree_v2)(to));
   }
   size_t bytes() const { return count * sizeof(int); }
-  void fill(CUdeviceptr memory, int value) const { OK(CU(cuMemsetD32Async)(memory, static_cast<unsigned>(value), count, stream)); }
+  void fill(CUdeviceptr memory, int value) const {
+    OK(CU(cuMemsetD32Async)(memory, static_cast<unsigned>(value), count, stream));
+  }
   void fromDevice() const { OK(CU(cuMemcpyDtoHAsync_v2)(host.words, from, bytes(), stream)); }
   void toDevice() const { OK(CU(cuMemcpyHtoDAsync_v2)(to, host.words, bytes(), stream)); }
   void wait() const { OK(CU(cuStreamSynchronize)(stream)); }
@@ -120,10 +126,13 @@ TEST("what lands behind such a function is copied on, and so is what another fun
       all.fill(all.from, 20);
       all.fromDevice();
       if (isChanged)
-        OK(CU(cuLaunchHostFunc)(all.stream, [](void* data) {
-          const auto& each = *static_cast<const Case*>(data);
-          for (size_t i = 0; i < each.count; ++i) ++each.host.words[i];
-        }, const_cast<Case*>(&all)));
+        OK(CU(cuLaunchHostFunc)(
+            all.stream,
+            [](void* data) {
+              const auto& each = *static_cast<const Case*>(data);
+              for (size_t i = 0; i < each.count; ++i) ++each.host.words[i];
+            },
+            const_cast<Case*>(&all)));
       all.toDevice();
       gate.open();
       all.wait();

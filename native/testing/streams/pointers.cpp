@@ -289,7 +289,8 @@ TEST("copies between devices take pinned memory for either end") {
   OK(CU(cuStreamDestroy_v2)(s));
 }
 
-TEST("a kernel is recorded while the program has written what kernels reach, and memory is there that none has reached") {
+TEST(
+    "a kernel is recorded while the program has written what kernels reach, and memory is there that none has reached") {
   context();
   std::vector<int*> registered(kPage);
   int** list = registered.data();

@@ -32,10 +32,10 @@ inline void* driverSymbol(const char* name) {
   return found;
 }
 
-#define CU(name)                                                                                          \
-  ([]() {                                                                                                 \
+#define CU(name)                                                                                           \
+  ([]() {                                                                                                  \
     static const auto entry = reinterpret_cast<decltype(&::name)>(millpond::streams::driverSymbol(#name)); \
-    return entry;                                                                                         \
+    return entry;                                                                                          \
   }())
 #define OK(call) CHECK_EQ(static_cast<int>(call), 0)
 #define FAILS(code, call) CHECK_EQ(static_cast<int>(call), static_cast<int>(code))

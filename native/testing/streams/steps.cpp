@@ -82,7 +82,8 @@ void betweenHosts(const std::function<void(Host& to, Host& from)>& body) {
 }
 
 CUresult copyHost(Host& to, const Host& from, CUstream stream) {
-  return CU(cuMemcpyAsync)(reinterpret_cast<CUdeviceptr>(to.words), reinterpret_cast<CUdeviceptr>(from.words), kBytes, stream);
+  return CU(cuMemcpyAsync)(reinterpret_cast<CUdeviceptr>(to.words), reinterpret_cast<CUdeviceptr>(from.words), kBytes,
+                           stream);
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ class Attacker {
   /// Looks at what has come of it all.
   void check(const std::string& what) {
     if (!session_->isLost()) session_->synchronise();
-    for (const std::string& each : DriverGuard::takeViolations())
-      testing::fail(__FILE__, __LINE__, what + ": " + each);
+    for (const std::string& each : DriverGuard::takeViolations()) testing::fail(__FILE__, __LINE__, what + ": " + each);
     if (!canary_.isUnchanged()) testing::fail(__FILE__, __LINE__, what + ": memory of the worker was changed");
     if (session_->isLost()) return;
     if (Canary::isIn(session_->download(memory_, kMemory)))
@@ -95,8 +94,8 @@ uint64_t launch(OwnSession& session, uint64_t graph) {
 /// Every kind of node with an address in it, all of which are `address`: each with what it is called.
 std::vector<std::pair<std::string, std::vector<std::byte>>> nodesAt(uint64_t address, uint64_t memory) {
   std::vector<std::pair<std::string, std::vector<std::byte>>> nodes;
-  const CUmemorytype types[] = {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_UNIFIED,
-                                static_cast<CUmemorytype>(0), static_cast<CUmemorytype>(77)};
+  const CUmemorytype types[] = {CU_MEMORYTYPE_HOST,    CU_MEMORYTYPE_DEVICE,         CU_MEMORYTYPE_ARRAY,
+                                CU_MEMORYTYPE_UNIFIED, static_cast<CUmemorytype>(0), static_cast<CUmemorytype>(77)};
   for (const CUmemorytype src : types)
     for (const CUmemorytype dst : types)
       for (const int which : {1, 2, 3}) {
@@ -180,8 +179,10 @@ TEST("memory of the worker in every address of every command") {
           std::vector<std::byte> body(layout.fixedBytes);
           for (const cmd::FieldLayout& other : layout.fields) {
             uint64_t value = other.bytes > 8 || other.use == cmd::FieldUse::kTailBytes ? 0 : numbers[random() % 8];
-            if (other.use == cmd::FieldUse::kAddress) value = random() % 4 ? attacker.memory() + 64 * (random() % 8) : attacker.canary().address();
-            if (std::string_view(other.name).find("tream") != std::string_view::npos) value = random() % 2 ? OwnSession::stream(1) : 0;
+            if (other.use == cmd::FieldUse::kAddress)
+              value = random() % 4 ? attacker.memory() + 64 * (random() % 8) : attacker.canary().address();
+            if (std::string_view(other.name).find("tream") != std::string_view::npos)
+              value = random() % 2 ? OwnSession::stream(1) : 0;
             if (&other == &field) value = attacker.canary().address();
             std::memcpy(body.data() + other.offset, &value, std::min<size_t>(other.bytes, sizeof(value)));
           }

@@ -23,8 +23,10 @@ TEST("addresses that a thread changes between the looks at a command") {
       for (size_t at = 0; at + 8 <= ring.size() && !isOver.load(); at += 8) {
         std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(ring.data() + at));
         uint64_t there = word.load(std::memory_order_relaxed);
-        if (there == memory && word.compare_exchange_strong(there, canary.address())) changed.fetch_add(1);
-        else if (there == canary.address()) word.compare_exchange_strong(there, memory);
+        if (there == memory && word.compare_exchange_strong(there, canary.address()))
+          changed.fetch_add(1);
+        else if (there == canary.address())
+          word.compare_exchange_strong(there, memory);
       }
   });
   uint64_t sent = 0;

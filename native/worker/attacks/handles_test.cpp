@@ -53,7 +53,8 @@ TEST("the largest numbers of every kind of handle take no more of the node than 
 }
 
 TEST("a handle that is made twice, and one of no kind, end the session and nothing else") {
-  for (const uint64_t second : {handle::make(HandleKind::kEvent, 7, 1), handle::make(HandleKind::kEvent, 7, 2), uint64_t{0}}) {
+  for (const uint64_t second :
+       {handle::make(HandleKind::kEvent, 7, 1), handle::make(HandleKind::kEvent, 7, 2), uint64_t{0}}) {
     OwnSession session(Carrier::kSharedMemory);
     makeEvent(session, handle::make(HandleKind::kEvent, 7, 1));
     makeEvent(session, second);
@@ -86,7 +87,8 @@ TEST("ten thousand events and a thousand streams take no files, and no thread ea
   session.run(cmd::ContextSync{});
   CHECK(!session.isLost());
   CHECK_EQ(session.session().takeFailure(), 0);
-  std::printf("  %zu files and %zu threads more\n", entriesOf("/proc/self/fd") - files, entriesOf("/proc/self/task") - threads);
+  std::printf("  %zu files and %zu threads more\n", entriesOf("/proc/self/fd") - files,
+              entriesOf("/proc/self/task") - threads);
   CHECK(entriesOf("/proc/self/fd") <= files + 8);
   CHECK(entriesOf("/proc/self/task") <= threads + 64);
   CHECK(session.finish().ok);

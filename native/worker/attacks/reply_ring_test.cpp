@@ -75,8 +75,12 @@ TEST("control words that a thread changes while the longest answers are asked fo
       std::minstd_rand random(seed);
       while (!isOver.load()) {
         const uint64_t head = control.reply.head.load();
-        const uint64_t lies[] = {head + 8, head + wire::kReplyBytes, head - wire::kReplyBytes - 8, ~uint64_t{0},
-                                 uint64_t{random()} << 32 | random(), head};
+        const uint64_t lies[] = {head + 8,
+                                 head + wire::kReplyBytes,
+                                 head - wire::kReplyBytes - 8,
+                                 ~uint64_t{0},
+                                 uint64_t{random()} << 32 | random(),
+                                 head};
         control.reply.tail.store(lies[random() % (seed % 6 + 1)]);
         std::this_thread::yield();
       }

@@ -162,7 +162,8 @@ TEST("memory that a killed session has shared counts as long as another has it o
     const auto there = enter(folder);
     auto made = there->take(40 * kMebibyte);
     there->share(*made);
-    if (!there->take(10 * kMebibyte) || ::write(pipe[1], &made->shared, sizeof(uint64_t)) != sizeof(uint64_t)) std::abort();
+    if (!there->take(10 * kMebibyte) || ::write(pipe[1], &made->shared, sizeof(uint64_t)) != sizeof(uint64_t))
+      std::abort();
     for (;;) ::pause();
   });
   uint64_t number = 0;

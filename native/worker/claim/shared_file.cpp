@@ -16,7 +16,9 @@ namespace millpond::worker {
 
 Result<void*> mapSharedBytes(const std::string& path, const std::string& what, uint64_t bytes,
                              const std::function<bool(void*)>& make) {
-  const auto problem = [&](const char* how) { return Error{what + " " + path + " " + how + ": " + std::strerror(errno)}; };
+  const auto problem = [&](const char* how) {
+    return Error{what + " " + path + " " + how + ": " + std::strerror(errno)};
+  };
   const auto map = [&](int file) {
     void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return place == MAP_FAILED ? nullptr : place;

@@ -248,20 +248,27 @@ CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   if (box.width == 0 || box.height == 0 || box.depth == 0) return violation("a box of nothing");
   CUDA_MEMCPY3D copy{};
   const auto end = [&](uint64_t array, wire::Address address, uint64_t pitch, uint64_t rows, CUmemorytype& type,
-                       CUarray& handleOut, CUdeviceptr& device, auto& host, size_t& pitchOut, size_t& rowsOut) -> CUresult {
+                       CUarray& handleOut, CUdeviceptr& device, auto& host, size_t& pitchOut,
+                       size_t& rowsOut) -> CUresult {
     if (array) {
       type = CU_MEMORYTYPE_ARRAY;
       if (!handle(HandleKind::kArray, array, handleOut)) return violation("unknown array");
       return handleOut ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     SessionRange range;
-    if (CUresult rc = addresses_.reach(
-            Box{.address = address, .pitch = pitch, .rows = rows, .width = box.width, .height = box.height, .depth = box.depth},
-            range))
+    if (CUresult rc = addresses_.reach(Box{.address = address,
+                                           .pitch = pitch,
+                                           .rows = rows,
+                                           .width = box.width,
+                                           .height = box.height,
+                                           .depth = box.depth},
+                                       range))
       return rc;
     type = range.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    if (range.isHost()) host = range.host();
-    else device = range.device();
+    if (range.isHost())
+      host = range.host();
+    else
+      device = range.device();
     pitchOut = pitch;
     rowsOut = rows;
     return CUDA_SUCCESS;
@@ -288,11 +295,13 @@ CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   if (!driver_.cuMemcpy3DAsync_v2) return CUDA_ERROR_NOT_SUPPORTED;
   const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
   if (fromHost && copy.dstMemoryType == CU_MEMORYTYPE_HOST && captures_.empty())
-    return hostCopies_.run(s, [box, to = static_cast<std::byte*>(copy.dstHost), from = static_cast<const std::byte*>(copy.srcHost)] {
-      for (uint64_t z = 0; z < box.depth; ++z)
-        for (uint64_t y = 0; y < box.height; ++y)
-          std::memmove(to + (z * box.dstRows + y) * box.dstPitch, from + (z * box.srcRows + y) * box.srcPitch, box.width);
-    });
+    return hostCopies_.run(
+        s, [box, to = static_cast<std::byte*>(copy.dstHost), from = static_cast<const std::byte*>(copy.srcHost)] {
+          for (uint64_t z = 0; z < box.depth; ++z)
+            for (uint64_t y = 0; y < box.height; ++y)
+              std::memmove(to + (z * box.dstRows + y) * box.dstPitch, from + (z * box.srcRows + y) * box.srcPitch,
+                           box.width);
+        });
   if (fromHost)
     if (CUresult rc = hostCopies_.keepOrder(s, box.width * box.height * box.depth)) return rc;
   return driver_.cuMemcpy3DAsync_v2(&copy, s.handle);

@@ -25,9 +25,8 @@ CUdevResource resourceIn(const std::byte* bytes) {
 static_assert(sizeof(CUdevResource) == sizeof(cmd::DeviceResourceReply::resource));
 
 bool Executor::isKnown(const CUdevResource& resource) const {
-  return std::any_of(resources_.begin(), resources_.end(), [&](const CUdevResource& each) {
-    return std::memcmp(&each, &resource, sizeof resource) == 0;
-  });
+  return std::any_of(resources_.begin(), resources_.end(),
+                     [&](const CUdevResource& each) { return std::memcmp(&each, &resource, sizeof resource) == 0; });
 }
 
 CUresult Executor::know(const CUdevResource& resource) {
@@ -40,7 +39,8 @@ CUresult Executor::know(const CUdevResource& resource) {
 CUresult Executor::onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& command) {
   CUdevice device = 0;
   const bool isOfContext = command.fixed.device == -1;
-  if (!isOfContext && !this->device(command.fixed.device, device)) return violation("a resource of no device of the session");
+  if (!isOfContext && !this->device(command.fixed.device, device))
+    return violation("a resource of no device of the session");
   if (command.fixed.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   CUdevResource resource{};
   CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
@@ -97,7 +97,8 @@ CUresult Executor::onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>&
     if (!isKnown(resources.back())) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   }
   CUdevResourceDesc descriptor = nullptr;
-  if (CUresult rc = driver_.cuDevResourceGenerateDesc(&descriptor, resources.data(), static_cast<unsigned>(resources.size())))
+  if (CUresult rc =
+          driver_.cuDevResourceGenerateDesc(&descriptor, resources.data(), static_cast<unsigned>(resources.size())))
     return rc;
   descriptors_.emplace(command.fixed.descriptor, descriptor);
   return CUDA_SUCCESS;
@@ -116,8 +117,8 @@ CUresult Executor::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) 
   const auto make = [&] { return driver_.cuGreenCtxCreate(&green, descriptor->second, device, create.flags); };
   const auto primary = static_cast<uint16_t>(create.device + 1);
   const DriverCosts& costs = charges_.costs(static_cast<size_t>(create.device));
-  const CUresult rc = costs.any() ? charges_.measured(DriverMemory::Of::kContext, create.context, primary, costs.context, make,
-                                             [&] { driver_.cuGreenCtxDestroy(green); })
+  const CUresult rc = costs.any() ? charges_.measured(DriverMemory::Of::kContext, create.context, primary,
+                                                      costs.context, make, [&] { driver_.cuGreenCtxDestroy(green); })
                                   : make();
   if (rc) {
     counts_.countContexts();

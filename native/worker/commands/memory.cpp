@@ -26,7 +26,8 @@ CUresult Executor::onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& command) {
 
 CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
-  if (graphMemory_.contains(address)) return order_.run([this, address] { return graphMemory_.free(address, nullptr); });
+  if (graphMemory_.contains(address))
+    return order_.run([this, address] { return graphMemory_.free(address, nullptr); });
   const auto run = memory_.opened().close(address);
   if (!run && (memory_.pools().isKept(address) || memory_.opened().isMapped(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUdeviceptr place = run.value_or(address);

@@ -57,7 +57,8 @@ std::string cubin(uint64_t sections) {
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
 
-int32_t get(ExecutorFixture& f, uint64_t owner, uint64_t handle, const std::string& name, uint32_t* parameters = nullptr) {
+int32_t get(ExecutorFixture& f, uint64_t owner, uint64_t handle, const std::string& name,
+            uint32_t* parameters = nullptr) {
   cmd::GetFunction command{};
   command.owner = owner;
   command.handle = handle;
@@ -226,8 +227,7 @@ void checkViolation(const std::string& reason, Act&& act) {
 TEST("a client that breaks the rules of modules ends its session, with what was wrong") {
   const std::string lies = "a piece of an image lies outside of it";
   checkViolation("an image of 0 bytes", [](auto& f) { part(f, module(5), 0, 0, ""); });
-  checkViolation("an image of 2147483649 bytes",
-                 [](auto& f) { part(f, module(5), 0, (uint64_t{2} << 30) + 1, "x"); });
+  checkViolation("an image of 2147483649 bytes", [](auto& f) { part(f, module(5), 0, (uint64_t{2} << 30) + 1, "x"); });
   checkViolation("an image of 18446744073709551615 bytes", [](auto& f) { part(f, module(5), 0, ~uint64_t{0}, "x"); });
   checkViolation(lies, [](auto& f) { part(f, module(5), 0, 3, "four"); });
   checkViolation(lies, [](auto& f) { part(f, module(5), 1, 10, "x"); });

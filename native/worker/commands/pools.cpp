@@ -25,11 +25,13 @@ CUresult Executor::onPoolDestroy(const cmd::Decoded<cmd::PoolDestroy>& command) 
 }
 
 CUresult Executor::onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>& command) {
-  return memory_.pools().setThreshold(command.fixed.pool, command.fixed.bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return memory_.pools().setThreshold(command.fixed.pool, command.fixed.bytes) ? CUDA_SUCCESS
+                                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Executor::onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& command) {
-  return memory_.pools().resetHigh(command.fixed.pool, command.fixed.ofReserved != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return memory_.pools().resetHigh(command.fixed.pool, command.fixed.ofReserved != 0) ? CUDA_SUCCESS
+                                                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Executor::onPoolHigh(const cmd::Decoded<cmd::PoolHigh>& command) {
@@ -71,7 +73,8 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
     reply(cmd::PoolAllocReply{*again, 0});
     return CUDA_SUCCESS;
   }
-  const auto attempt = [this, pool = wanted.pool, wantedBytes = wanted.bytes, bytes, counted, device = *ordinal]() -> CUresult {
+  const auto attempt = [this, pool = wanted.pool, wantedBytes = wanted.bytes, bytes, counted,
+                        device = *ordinal]() -> CUresult {
     if (!memory_.pools().device(pool)) return CUDA_ERROR_INVALID_VALUE;
     std::vector<MemoryPools::Block> released;
     const bool hasRoom = memory_.pools().makeRoom(pool, bytes, released);

@@ -22,7 +22,8 @@ CUresult Executor::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>&) {
   profiler_ = *started;
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  reply(cmd::ProfileBeginReply{.now = uint64_t{1'000'000'000} * static_cast<uint64_t>(now.tv_sec) + static_cast<uint64_t>(now.tv_nsec)});
+  reply(cmd::ProfileBeginReply{.now = uint64_t{1'000'000'000} * static_cast<uint64_t>(now.tv_sec) +
+                                      static_cast<uint64_t>(now.tv_nsec)});
   return CUDA_SUCCESS;
 }
 

@@ -59,7 +59,8 @@ bool Executor::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal)
   return false;
 }
 
-CUresult Executor::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle) {
+CUresult Executor::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item,
+                             Sharing::Handle& handle) {
   if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
   handle = sharing_->add(kind, object, std::move(item));
   return CUDA_SUCCESS;
@@ -91,8 +92,8 @@ CUresult Executor::importFile(const Sharing::Item& item, CUmemGenericAllocationH
   return driver_.cuMemImportFromShareableHandle(&memory, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
-CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
-                                   Sharing::Handle& handle) {
+CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes,
+                                   uint64_t pool, Sharing::Handle& handle) {
   if (!memory_.canShare(ordinal)) return CUDA_ERROR_NOT_SUPPORTED;
   if (const auto known = sharing_->find(kind, address)) {
     handle = *known;
@@ -127,7 +128,8 @@ CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) 
   const auto ordinal = memory_.deviceOf(address);
   if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
   Sharing::Handle handle{};
-  if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, *ordinal, address, command.fixed.bytes, 0, handle)) return rc;
+  if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, *ordinal, address, command.fixed.bytes, 0, handle))
+    return rc;
   reply(replyWith<cmd::ShareMemoryReply>(handle));
   return CUDA_SUCCESS;
 }
@@ -140,7 +142,9 @@ CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
     HeldMemory held(driver_);
     if (CUresult rc = importMemory(Sharing::Kind::kMemory, handle, item, ordinal, held.handle)) return rc;
     CUdeviceptr address = 0;
-    if (CUresult rc = memory_.arena(ordinal).adopt(held.handle, item.facts.charge, item.facts.fileBytes, item.facts.offset, address)) return rc;
+    if (CUresult rc = memory_.arena(ordinal).adopt(held.handle, item.facts.charge, item.facts.fileBytes,
+                                                   item.facts.offset, address))
+      return rc;
     session_.sanitizer().allocated(address, item.facts.bytes, "cuIpcOpenMemHandle");
     budgets_.publish(ordinal);
     reply(cmd::OpenMemoryReply{address, item.facts.bytes, static_cast<int32_t>(ordinal)});
@@ -165,7 +169,8 @@ CUresult Executor::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
     if (CUresult rc = exportFile(memory->handle, item.file)) return rc;
     item.facts.bytes = item.facts.fileBytes = memory->bytes;
     item.facts.charge = virtualMemory_.share(number);
-    if (CUresult rc = shareItem(Sharing::Kind::kPages, number, memory->device, std::move(item), handle.emplace())) return rc;
+    if (CUresult rc = shareItem(Sharing::Kind::kPages, number, memory->device, std::move(item), handle.emplace()))
+      return rc;
   }
   reply(replyWith<cmd::VmShareReply>(*handle));
   return CUDA_SUCCESS;
@@ -178,7 +183,8 @@ CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
   Sharing::Item item;
   size_t ordinal = 0;
   HeldMemory held(driver_);
-  if (CUresult rc = importMemory(Sharing::Kind::kPages, handleIn(command.fixed.handle), item, ordinal, held.handle)) return rc;
+  if (CUresult rc = importMemory(Sharing::Kind::kPages, handleIn(command.fixed.handle), item, ordinal, held.handle))
+    return rc;
   if (CUresult rc = virtualMemory_.adopt(number, ordinal, item.facts.bytes, held.handle, item.facts.charge)) return rc;
   held.handle = 0;
   budgets_.publish(ordinal);
@@ -294,7 +300,8 @@ CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
     static_assert(sizeof own == sizeof item.facts.event);
     std::memcpy(item.facts.event.data(), &own, sizeof own);
     const size_t ordinal = contexts_.bound() ? contexts_.deviceOf(contexts_.bound()) : 0;
-    if (CUresult rc = shareItem(Sharing::Kind::kEvent, command.fixed.event, ordinal, std::move(item), handle.emplace())) return rc;
+    if (CUresult rc = shareItem(Sharing::Kind::kEvent, command.fixed.event, ordinal, std::move(item), handle.emplace()))
+      return rc;
   }
   reply(replyWith<cmd::ShareEventReply>(*handle));
   return CUDA_SUCCESS;
@@ -306,7 +313,9 @@ CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
   CUresult rc = objects_.admit(HandleKind::kEvent);
   if (!rc) rc = openEvent(handleIn(command.fixed.handle), event);
   // Under its number in any case, as with every object that the client invents a handle for.
-  return objects_.adopt(HandleKind::kEvent, wire, event) ? rc : violation("event " + std::to_string(wire) + " is in use already");
+  return objects_.adopt(HandleKind::kEvent, wire, event)
+             ? rc
+             : violation("event " + std::to_string(wire) + " is in use already");
 }
 
 CUresult Executor::openEvent(const Sharing::Handle& handle, CUevent& event) {

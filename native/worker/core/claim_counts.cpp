@@ -47,9 +47,8 @@ void ClaimCounts::count(HandleKind kind) {
 
 void ClaimCounts::countContexts() {
   const auto own = std::span(session_.contexts().all()).subspan(session_.devices().all().size());
-  hold(Thing::kContext, static_cast<uint64_t>(std::count_if(own.begin(), own.end(), [](const Context& context) {
-         return context.handle != nullptr;
-       })));
+  hold(Thing::kContext, static_cast<uint64_t>(std::count_if(
+                            own.begin(), own.end(), [](const Context& context) { return context.handle != nullptr; })));
 }
 
 }  // namespace millpond::worker

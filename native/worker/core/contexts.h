@@ -13,16 +13,16 @@ namespace millpond::worker {
 
 /// A context of the session. The primary ones come first: their numbers are 1 + ordinal of their device.
 struct Context {
-  uint16_t device = 0;         ///< ordinal in the session
-  CUcontext handle = nullptr;  ///< null: there is none of this number
-  bool used = false;           ///< there was one at some time
-  bool ending = false;         ///< it is destroyed as soon as its work is done
-  std::vector<CUevent> pool;   ///< events at rest
-  CUstream quiet = nullptr;    ///< on which nothing ever runs; made when it is needed
-  CUgreenCtx green = nullptr;  ///< it is the primary one with a part of the device's resources
-  bool hasLaunched = false;    ///< kernels, which may have written variables
-  uint32_t streams = 0;        ///< of the program
-  uint32_t mostStreams = 0;    ///< that it had at a time
+  uint16_t device = 0;                ///< ordinal in the session
+  CUcontext handle = nullptr;         ///< null: there is none of this number
+  bool used = false;                  ///< there was one at some time
+  bool ending = false;                ///< it is destroyed as soon as its work is done
+  std::vector<CUevent> pool;          ///< events at rest
+  CUstream quiet = nullptr;           ///< on which nothing ever runs; made when it is needed
+  CUgreenCtx green = nullptr;         ///< it is the primary one with a part of the device's resources
+  bool hasLaunched = false;           ///< kernels, which may have written variables
+  uint32_t streams = 0;               ///< of the program
+  uint32_t mostStreams = 0;           ///< that it had at a time
   uint64_t stackBytes = kUsualStack;  ///< of each thread, as the program has set it
   uint64_t localBytes = 0;            ///< the most that a thread of its kernels has
 };

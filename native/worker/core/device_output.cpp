@@ -76,7 +76,7 @@ void DeviceOutput::collect(wire::OutputStream stream, const Take& take) {
   const bool isError = stream == wire::OutputStream::kError;
   File& from = isError ? error_ : output_;
   std::fflush(isError ? stderr : stdout);
-  struct stat now{};
+  struct stat now {};
   if (::fstat(from.file.get(), &now) != 0 || now.st_size <= from.taken) return;
   std::array<std::byte, kPiece> piece;
   while (from.taken < now.st_size) {

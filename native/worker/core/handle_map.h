@@ -19,7 +19,7 @@ class HandleMap {
     bool used = false;  ///< held a handle once: asking for one that is gone is a mistake of the program, not an attack
     void* object = nullptr;  ///< null: the driver failed to make it
     uint16_t context = 0;
-    bool isTouched = false;  ///< of a stream: it may have work
+    bool isTouched = false;   ///< of a stream: it may have work
     bool isBlocking = false;  ///< of a stream: it and the default stream wait for each other
     bool isOpen = false;      ///< of a blocking stream: it was given work since the default stream was
   };

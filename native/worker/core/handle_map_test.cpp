@@ -80,7 +80,8 @@ TEST("random handles behave as in a plain map") {
   std::set<uint64_t> touched;
   for (uintptr_t i = 1; i < 200'000; ++i) {
     const auto kind = static_cast<HandleKind>(random() % kHandleKinds);
-    const uint64_t wire = handle::make(kind, static_cast<uint32_t>(random() % 500), static_cast<uint16_t>(random() % 3));
+    const uint64_t wire =
+        handle::make(kind, static_cast<uint32_t>(random() % 500), static_cast<uint16_t>(random() % 3));
     const uint32_t place = handle::index(wire);
     switch (random() % 3) {
       case 0: {

@@ -73,8 +73,7 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
   // Returns whether the stream may still have work.
   const auto add = [&](const Stream& stream) {
     // A stream that is being captured must not be asked; while one is, nor the default streams.
-    if (result || (!captures_.empty() &&
-                   (!stream.handle || captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE)))
+    if (result || (!captures_.empty() && (!stream.handle || captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE)))
       return true;
     const CUresult now = driver_.cuStreamQuery(stream.handle);
     if (now == CUDA_SUCCESS) return false;

@@ -23,16 +23,15 @@ bool givesWork(cmd::Op op) {
     case cmd::Op::kStreamQuery:
     case cmd::Op::kStreamCopyAttributes:
     case cmd::Op::kStreamGetAttribute:
-    case cmd::Op::kStreamSetAttribute:
-      return false;
-    default:
-      return true;
+    case cmd::Op::kStreamSetAttribute: return false;
+    default: return true;
   }
 }
 
 }  // namespace
 
-SessionCore::SessionCore(const Driver& driver, SessionDevices& devices, ServerLink link, DeviceOutput* output, bool isResumed)
+SessionCore::SessionCore(const Driver& driver, SessionDevices& devices, ServerLink link, DeviceOutput* output,
+                         bool isResumed)
     : driver_(driver),
       devices_(devices),
       link_(std::move(link)),
@@ -124,7 +123,8 @@ void SessionCore::answer(const Request& request, CUresult result) {
     result = CUDA_ERROR_NOT_SUPPORTED;
   }
   // Some answers, such as the compiler's log, come with a failure too.
-  if (link_.reply(wire::ReplyKind::kResult, request.op, request.request, static_cast<int32_t>(result), replyBody_)) return;
+  if (link_.reply(wire::ReplyKind::kResult, request.op, request.request, static_cast<int32_t>(result), replyBody_))
+    return;
   end({"the client takes no answers", true});
 }
 

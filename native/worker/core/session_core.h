@@ -13,14 +13,14 @@
 
 #include "protocol/gen/commands.h"
 #include "protocol/server/server_link.h"
-#include "worker/device/driver.h"
-#include "worker/device/sanitizer.h"
-#include "worker/device/session_devices.h"
 #include "worker/core/contexts.h"
 #include "worker/core/device_output.h"
 #include "worker/core/handle_map.h"
 #include "worker/core/marks.h"
 #include "worker/core/open_captures.h"
+#include "worker/device/driver.h"
+#include "worker/device/sanitizer.h"
+#include "worker/device/session_devices.h"
 
 namespace millpond::worker {
 

@@ -15,7 +15,8 @@ Result<DriverLibrary> openDriver(const std::string& path) {
   const Driver& driver = out.driver;
   if (!driver.cuInit || !driver.cuDeviceGetCount || !driver.cuDevicePrimaryCtxRetain || !driver.cuMemAddressReserve)
     return Error{path + " is no CUDA driver, or one that is too old"};
-  out.stateDirectory = reinterpret_cast<decltype(out.stateDirectory)>(::dlsym(library, "millpond_softgpu_state_directory"));
+  out.stateDirectory =
+      reinterpret_cast<decltype(out.stateDirectory)>(::dlsym(library, "millpond_softgpu_state_directory"));
   return out;
 }
 

@@ -180,12 +180,9 @@ std::string Nvml::recoveryOf(Device device) const {
   if (!ask || ask(device, 1, &value) != kSuccess || value.result != kSuccess) return "";
   switch (value.value.number) {
     case kResetDevice:
-    case kDrainAndReset:
-      return "its driver wants it to be reset";
-    case kRebootHost:
-      return "its driver wants its host to be started anew";
-    default:
-      return "";
+    case kDrainAndReset: return "its driver wants it to be reset";
+    case kRebootHost: return "its driver wants its host to be started anew";
+    default: return "";
   }
 }
 

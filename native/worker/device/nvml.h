@@ -42,7 +42,7 @@ class Nvml {
   Device device(const std::string& uuid) const;
   std::string recoveryOf(Device device) const;
 
-  void* library_ = nullptr;  // stays loaded: it has threads of its own
+  void* library_ = nullptr;                // stays loaded: it has threads of its own
   std::map<std::string, Device> watched_;  // by UUID
   EventSet reports_ = nullptr;
 };

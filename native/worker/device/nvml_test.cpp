@@ -45,10 +45,12 @@ TEST("what the driver reports of a card is told once, and what it reports of pro
   for (const char* uuid : {"GPU-a", "GPU-b", "GPU-c", "GPU-unknown"}) nvml.watch(uuid);
   auto* const report = fake<void(unsigned, unsigned long long, unsigned long long)>("fakeNvmlReport");
   // Errors of programs, contained and corrected errors, summaries of others, and numbers that are no Xid.
-  for (const unsigned long long harmless : {8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 105, 121, 137, 154}) report(0, kXid, harmless);
+  for (const unsigned long long harmless : {8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 105, 121, 137, 154})
+    report(0, kXid, harmless);
   report(0, kDoubleBitEcc, 79);
   CHECK(nvml.takeFaults().empty());
-  const std::vector<unsigned long long> ofCards = {46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 158, 999};
+  const std::vector<unsigned long long> ofCards = {46,  48,  62,  64,  74,  79,  95,  109, 110,
+                                                   119, 120, 136, 140, 143, 155, 158, 999};
   for (const unsigned long long xid : ofCards) report(1, kXid, xid);
   const auto faults = nvml.takeFaults();
   CHECK_EQ(faults.size(), ofCards.size());

@@ -59,8 +59,11 @@ Result<std::string> probeDevices(const Driver& driver) {
   for (size_t i = 0; i < cards.size(); ++i)
     for (size_t j = i + 1; j < cards.size(); ++j)
       if (nvml.areLinked(cards[i], cards[j])) links.push_back(Json::Array{cards[i], cards[j]});
-  return Json(Json::Object{{"driver", cards.empty() ? std::string() : nvml.driverVersion()}, {"cudaVersion", version}, {"devices", std::move(devices)},
-                           {"nvlinks", std::move(links)}}).dump();
+  return Json(Json::Object{{"driver", cards.empty() ? std::string() : nvml.driverVersion()},
+                           {"cudaVersion", version},
+                           {"devices", std::move(devices)},
+                           {"nvlinks", std::move(links)}})
+      .dump();
 }
 
 }  // namespace millpond::worker

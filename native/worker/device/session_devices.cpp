@@ -96,7 +96,8 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
     int processors = 0, threads = 0;
     if (countsDriverMemory_ &&
         driver_.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, *device) == CUDA_SUCCESS &&
-        driver_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, *device) == CUDA_SUCCESS)
+        driver_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, *device) ==
+            CUDA_SUCCESS)
       entry.costs = DriverCosts::of(static_cast<uint64_t>(processors), static_cast<uint64_t>(threads));
     devices_.push_back(entry);
   }

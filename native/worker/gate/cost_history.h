@@ -11,9 +11,9 @@ namespace millpond::worker::gate {
 
 /// A command that the GPU works at.
 struct Work {
-  uint64_t what = 0;   ///< the function, the graph or the kind of command
-  uint64_t shape = 0;  ///< everything else that its cost depends on as a rule
-  uint64_t size = 1;   ///< threads, or bytes
+  uint64_t what = 0;                    ///< the function, the graph or the kind of command
+  uint64_t shape = 0;                   ///< everything else that its cost depends on as a rule
+  uint64_t size = 1;                    ///< threads, or bytes
   std::optional<int64_t> firstGuessNs;  ///< where nothing is known
 };
 
@@ -34,7 +34,7 @@ class CostHistory {
   static uint64_t key(const Work& work);
   void keep(const Work& work, double ns);
 
-  std::unordered_map<uint64_t, double> costs_;         ///< ns, by what and shape
+  std::unordered_map<uint64_t, double> costs_;        ///< ns, by what and shape
   std::unordered_map<uint64_t, double> costsBySize_;  ///< ns for each of its size, by what
 };
 

@@ -93,7 +93,8 @@ void GateFile::sweep(int64_t now) {
 void GateFile::sweepLocked(int64_t now) {
   for (uint32_t seat = 0; seat < kSeats; ++seat) {
     if (content_->table.seats[seat].state == Seat::State::kFree) continue;
-    if (!lock_.isAlive(atomic(content_->owners[seat]).load(std::memory_order_relaxed))) Turns(content_->table).leave(seat, now);
+    if (!lock_.isAlive(atomic(content_->owners[seat]).load(std::memory_order_relaxed)))
+      Turns(content_->table).leave(seat, now);
   }
 }
 

@@ -74,7 +74,7 @@ class GateFile {
     Share share;
   };
   std::map<uint32_t, Held> held_;  ///< by seat
-  std::unique_ptr<Table> own_;  ///< null: the one of all
+  std::unique_ptr<Table> own_;     ///< null: the one of all
 };
 
 }  // namespace millpond::worker::gate

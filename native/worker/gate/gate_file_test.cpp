@@ -126,7 +126,8 @@ TEST("what a claim owes is kept when its sessions have ended, in whatever way, a
   here->leave(*again, 1'000 * kMs);
   here->leave(*other, 1'000 * kMs);
   // Whatever other claims come and go, it is the last debt that is forgotten.
-  for (uint64_t claim = 3; claim < 3 + 2 * kAccounts; ++claim) here->leave(*here->sit(claim, kTenth, 1'001 * kMs), 1'001 * kMs);
+  for (uint64_t claim = 3; claim < 3 + 2 * kAccounts; ++claim)
+    here->leave(*here->sit(claim, kTenth, 1'001 * kMs), 1'001 * kMs);
   const auto later = here->sit(1, kTenth, 2'000 * kMs);
   CHECK(GateFile::Locked(*here).turns.credit(*later, 2'000 * kMs) < -owed + 300 * kMs);
   here->leave(*later, 2'000 * kMs);

@@ -39,7 +39,9 @@ bool isLocked(int file, uint32_t id) {
 }  // namespace
 
 Result<GateLock> GateLock::open(const std::string& path, int64_t patienceNs) {
-  const auto problem = [&](const char* how) { return Error{"the gate's lock " + path + " " + how + ": " + std::strerror(errno)}; };
+  const auto problem = [&](const char* how) {
+    return Error{"the gate's lock " + path + " " + how + ": " + std::strerror(errno)};
+  };
   // For reading only: the file has no content, and gets none.
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!file) return problem("cannot be opened");
@@ -82,7 +84,8 @@ bool GateLock::wait(std::atomic<uint32_t>& word) {
       if (word.compare_exchange_strong(seen, id_ | kWaiters, std::memory_order_acquire)) return done(true);
       continue;
     }
-    if ((seen & kWaiters) == 0 && !word.compare_exchange_strong(seen, seen | kWaiters, std::memory_order_relaxed)) continue;
+    if ((seen & kWaiters) == 0 && !word.compare_exchange_strong(seen, seen | kWaiters, std::memory_order_relaxed))
+      continue;
     const uint32_t asleep = seen | kWaiters;
     futexWait(word, asleep, kLookNs);
     uint32_t still = asleep;

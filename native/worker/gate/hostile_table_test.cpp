@@ -41,7 +41,9 @@ class Attacker {
   /// Mostly the head of the table, or what it says of the first claims and seats.
   size_t somewhere(std::mt19937_64& random) const {
     const size_t table = words_ - sizeof(Table) / sizeof(uint32_t);
-    const auto within = [&](size_t offset, size_t bytes) { return table + (offset + random() % bytes) / sizeof(uint32_t); };
+    const auto within = [&](size_t offset, size_t bytes) {
+      return table + (offset + random() % bytes) / sizeof(uint32_t);
+    };
     switch (random() % 4) {
       case 0: return within(0, offsetof(Table, accounts));
       case 1: return within(offsetof(Table, accounts), 8 * sizeof(Account));
@@ -70,7 +72,8 @@ int64_t work(SessionGate& gate, std::mt19937_64& random, int64_t from, int steps
     const int64_t now = from + step * kMs;
     gate.look(now, true);
     const std::optional<int64_t> expected = random() % 4 ? std::optional<int64_t>(kMs) : std::nullopt;
-    if (random() % 64 == 0) gate.setShare({static_cast<ServiceClass>(random() % 3), static_cast<uint32_t>(1 + random() % 100)});
+    if (random() % 64 == 0)
+      gate.setShare({static_cast<ServiceClass>(random() % 3), static_cast<uint32_t>(1 + random() % 100)});
     if (!gate.admit(expected, now)) {
       CHECK(gate.napNs(now) >= 0);
       continue;
@@ -121,7 +124,9 @@ TEST("sessions go on while the table is being overwritten") {
     std::mt19937_64 random(7);
     Attacker attacker(folder);
     // All but the lock: without that the session would have left the table at once.
-    while (!isOver) attacker.at(1 + random() % (attacker.words() - 1)).store(static_cast<uint32_t>(random() % 5 ? random() % 3 : random()));
+    while (!isOver)
+      attacker.at(1 + random() % (attacker.words() - 1))
+          .store(static_cast<uint32_t>(random() % 5 ? random() % 3 : random()));
   });
   std::mt19937_64 random(8);
   work(*one, random, 0, 20'000);

@@ -11,12 +11,13 @@ constexpr int64_t kAskNs = 10'000;
 
 }  // namespace
 
-Result<std::unique_ptr<SessionGate>> SessionGate::open(std::unique_ptr<GateFile> file, uint64_t claim, Share share, int64_t now) {
+Result<std::unique_ptr<SessionGate>> SessionGate::open(std::unique_ptr<GateFile> file, uint64_t claim, Share share,
+                                                       int64_t now) {
   const auto seat = file->sit(claim, share, now);
   if (!seat)
     return Error{"the gate of the device has no seat left: " + std::to_string(file->taken()) + " sessions of " +
-                 std::to_string(file->claims()) + " claims use it; there is room for " + std::to_string(kSeats) + " of " +
-                 std::to_string(kAccounts)};
+                 std::to_string(file->claims()) + " claims use it; there is room for " + std::to_string(kSeats) +
+                 " of " + std::to_string(kAccounts)};
   return std::unique_ptr<SessionGate>(new SessionGate(std::move(file), *seat, share));
 }
 
@@ -144,18 +145,21 @@ uint64_t SessionGate::close(int64_t now) {
 }
 
 void SessionGate::abandon(uint64_t batch, int64_t now) {
-  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
+  const auto flight =
+      std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
   if (flight == flights_.end()) return;
   GateFile::Locked locked(*file_);
   const int64_t shared = locked.turns.sharedTime(now);
-  const int64_t used = std::clamp<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0, std::max<int64_t>(now - flight->openedAt, 0));
+  const int64_t used = std::clamp<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0,
+                                           std::max<int64_t>(now - flight->openedAt, 0));
   sharedUsed_ = std::max(sharedUsed_, shared);
   locked.turns.charge(seat_, used, now);
   usedNs_ += used;
 }
 
 int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now) {
-  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
+  const auto flight =
+      std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
   if (flight == flights_.end()) return 0;
   if (!flight->isOverdue) flightNs_ -= flight->expectedNs;
   GateFile::Locked locked(*file_);

@@ -27,7 +27,8 @@ inline constexpr int64_t kOverdueNs = 2'000'000;
 class SessionGate {
  public:
   /// `claim`: the same for all sessions that have the share together; not 0, and its upper half is the tenant's (`tenantOf`).
-  static Result<std::unique_ptr<SessionGate>> open(std::unique_ptr<GateFile> file, uint64_t claim, Share share, int64_t now);
+  static Result<std::unique_ptr<SessionGate>> open(std::unique_ptr<GateFile> file, uint64_t claim, Share share,
+                                                   int64_t now);
   ~SessionGate();
   SessionGate(const SessionGate&) = delete;
   SessionGate& operator=(const SessionGate&) = delete;
@@ -82,10 +83,12 @@ class SessionGate {
       : file_(std::move(file)), seat_(seat), share_(share), wanted_(pack(share)) {}
 
   static uint64_t pack(Share share) {
-    return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.serviceClass) << 8 | share.percent;
+    return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.serviceClass) << 8 |
+           share.percent;
   }
   static Share unpack(uint64_t packed) {
-    return {static_cast<ServiceClass>(packed >> 8 & 0xff), static_cast<uint32_t>(packed & 0xff), static_cast<int32_t>(packed >> 32)};
+    return {static_cast<ServiceClass>(packed >> 8 & 0xff), static_cast<uint32_t>(packed & 0xff),
+            static_cast<int32_t>(packed >> 32)};
   }
   int64_t flightLimit() const;
   int64_t expected(std::optional<int64_t> ns) const { return ns ? std::max<int64_t>(*ns, 1) : flightLimit(); }

@@ -35,8 +35,8 @@ struct Tenant {
   Kernels kernelNs;  ///< of the next kernel
   Wants wants;
   uint64_t claim = 0;
-  bool isKnown = true;    ///< what its kernels take is known before
-  bool isBrief = false;   ///< a session of its own for each kernel, one after the other
+  bool isKnown = true;     ///< what its kernels take is known before
+  bool isBrief = false;    ///< a session of its own for each kernel, one after the other
   int64_t patienceNs = 0;  ///< a session ends with its kernel at work, after so long; 0: it waits for it
 
   struct Kernel {
@@ -49,9 +49,9 @@ struct Tenant {
   std::deque<Kernel> flight;
   std::optional<int64_t> next;
   int64_t wantedSince = -1;
-  int64_t workedNs = 0;               ///< of the GPU's time, as it really was
-  std::vector<int64_t> windows;       ///< the same, for each second
-  std::vector<int64_t> waits;         ///< from when a kernel is wanted until it begins
+  int64_t workedNs = 0;          ///< of the GPU's time, as it really was
+  std::vector<int64_t> windows;  ///< the same, for each second
+  std::vector<int64_t> waits;    ///< from when a kernel is wanted until it begins
   int64_t longestNs = 0;
 };
 
@@ -66,7 +66,8 @@ class Gpu {
   }
 
   /// `claim`: whose session it is; 0: it is a claim of its own.
-  Tenant& add(Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }, uint64_t claim = 0) {
+  Tenant& add(
+      Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }, uint64_t claim = 0) {
     tenants_.push_back(std::make_unique<Tenant>(share, std::move(kernels), std::move(wants)));
     Tenant& added = *tenants_.back();
     added.claim = claim ? claim : 1'000'000 + tenants_.size();
@@ -177,10 +178,10 @@ std::function<int64_t()> always(int64_t ns) {
 double percentOf(const Tenant& tenant, const Gpu& gpu) {
   return 100.0 * static_cast<double>(tenant.workedNs) / static_cast<double>(gpu.now());
 }
-#define CHECK_WITHIN(value, least, most)                                                     \
-  do {                                                                                       \
-    const double is = static_cast<double>(value);                                            \
-    if (is < (least) || is > (most))                                                         \
+#define CHECK_WITHIN(value, least, most)                                                              \
+  do {                                                                                                \
+    const double is = static_cast<double>(value);                                                     \
+    if (is < (least) || is > (most))                                                                  \
       ::millpond::testing::fail(__FILE__, __LINE__, std::string(#value " is ") + std::to_string(is)); \
   } while (false)
 
@@ -277,7 +278,8 @@ TEST("a best-effort session has what is idle and nothing else, and is out of the
 
 TEST("one long best-effort kernel holds nobody up for its length") {
   Gpu gpu;
-  Tenant& service = gpu.add(guaranteed(50), always(200'000), [](int64_t now) { return now > 20 * kMs && now < 40 * kMs; });
+  Tenant& service =
+      gpu.add(guaranteed(50), always(200'000), [](int64_t now) { return now > 20 * kMs && now < 40 * kMs; });
   gpu.add(bestEffort(), always(80 * kMs));
   gpu.run(100 * kMs);
   CHECK(!service.waits.empty());
@@ -355,7 +357,8 @@ TEST("a claim has its share however many sessions it has, and a neighbour has it
       Gpu gpu;
       std::vector<Tenant*> many;
       for (uint32_t i = 0; i < sessions; ++i)
-        many.push_back(&gpu.add(guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
+        many.push_back(&gpu.add(
+            guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
       Tenant& other = gpu.add(guaranteed(60), always(200'000));
       gpu.run(5 * kSecond);
       double sum = 0, least = 100;
@@ -377,7 +380,8 @@ TEST("a process for each kernel gets the claim's share and no more, one after th
       Gpu gpu;
       std::vector<Tenant*> many;
       for (uint32_t i = 0; i < processes; ++i) {
-        many.push_back(&gpu.add(guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
+        many.push_back(&gpu.add(
+            guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
         many.back()->isBrief = true;
         many.back()->isKnown = false;
       }
@@ -391,7 +395,8 @@ TEST("a process for each kernel gets the claim's share and no more, one after th
 
 TEST("processes that are ended while their kernel is at work have used what it took") {
   Gpu gpu;
-  Tenant& tenant = gpu.add(guaranteed(10), always(1000 * kSecond), [](int64_t) { return true; }, 7);
+  Tenant& tenant = gpu.add(
+      guaranteed(10), always(1000 * kSecond), [](int64_t) { return true; }, 7);
   tenant.patienceNs = 100 * kMs;
   gpu.run(20 * kSecond);
   CHECK_WITHIN(percentOf(tenant, gpu), 9, 12);
@@ -406,15 +411,18 @@ TEST("a debt of minutes is paid in full") {
 
 TEST("sessions of a claim that has a GPU for itself are neither held nor measured") {
   Gpu gpu;
-  Tenant& one = gpu.add(guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
-  Tenant& two = gpu.add(guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
+  Tenant& one = gpu.add(
+      guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
+  Tenant& two = gpu.add(
+      guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
   gpu.run(kSecond / 10);
   CHECK(!one.gate->isOn() && one.gate->isAtRest());
   CHECK(!two.gate->isOn() && two.gate->isAtRest());
   CHECK_WITHIN(percentOf(one, gpu), 49, 51);
 }
 
-TEST("among best-effort claims the one of the higher priority has what is idle, and shares are kept whatever priorities") {
+TEST(
+    "among best-effort claims the one of the higher priority has what is idle, and shares are kept whatever priorities") {
   Gpu gpu;
   Share preferred = bestEffort();
   preferred.priority = 5;
@@ -453,7 +461,8 @@ TEST("random sessions: no share exceeded, none starved, nothing idle that somebo
       if (kind != 3) left -= std::min(left - 1, percent);
       hasGreedy = hasGreedy || kind >= 2;
       const int64_t mean = int64_t{10'000} << between(0, 8);
-      tenants.push_back(&gpu.add(share, [mean, &between] { return between(mean / 2, mean * 3 / 2) / 1000 * 1000 + 1000; }));
+      tenants.push_back(
+          &gpu.add(share, [mean, &between] { return between(mean / 2, mean * 3 / 2) / 1000 * 1000 + 1000; }));
     }
     const int64_t length = 3 * kSecond;
     gpu.run(length);

@@ -31,12 +31,9 @@ int64_t Turns::turnOf(const Share& share) {
 
 int64_t Turns::debtLimit(const Share& share) const {
   switch (share.serviceClass) {
-    case ServiceClass::kGuaranteed:
-      return kLongestWaitNs * share.percent / 100;
-    case ServiceClass::kBurstable:
-      return kBurstDebtNs;
-    case ServiceClass::kBestEffort:
-      break;
+    case ServiceClass::kGuaranteed: return kLongestWaitNs * share.percent / 100;
+    case ServiceClass::kBurstable: return kBurstDebtNs;
+    case ServiceClass::kBestEffort: break;
   }
   return 0;
 }
@@ -198,7 +195,8 @@ bool Turns::isBefore(const Seat& a, const Seat& b) const {
   if (a.account == b.account) return a.served < b.served;
   const Account &ours = accountOf(a), &theirs = accountOf(b);
   const Share share = shareOf(ours), other = shareOf(theirs);
-  if (share.serviceClass == other.serviceClass && share.priority != other.priority) return share.priority > other.priority;
+  if (share.serviceClass == other.serviceClass && share.priority != other.priority)
+    return share.priority > other.priority;
   const auto index = static_cast<size_t>(of);
   return index < kRanks && ours.served[index] < theirs.served[index];
 }
@@ -230,9 +228,7 @@ void Turns::settle(int64_t now) {
   if (now >= until || until > now + kFarthestEndNs) giveUp(holder);
 }
 
-bool Turns::hasTurn(uint32_t seat) const {
-  return once(table_.holder) == seat && at(seat).state == Seat::State::kTurn;
-}
+bool Turns::hasTurn(uint32_t seat) const { return once(table_.holder) == seat && at(seat).state == Seat::State::kTurn; }
 
 Turns::Answer Turns::begin(uint32_t index, int64_t now) {
   Seat& seat = at(index);

@@ -83,8 +83,8 @@ struct Account {
   uint64_t claim = 0;  ///< 0: the entry is free
   uint32_t seats = 0;
   Share share;
-  int64_t credit = 0;    ///< what it may use without being above its share; below 0: debt
-  int64_t creditAt = 0;  ///< as of when
+  int64_t credit = 0;                    ///< what it may use without being above its share; below 0: debt
+  int64_t creditAt = 0;                  ///< as of when
   std::array<int64_t, kRanks> served{};  ///< time used for its share, by rank, as the table's `served` has it
   int64_t inner = 0;                     ///< `served` of its session that had the last turn
 };

@@ -39,8 +39,7 @@ class StoredImage {
 class ImageCache {
  public:
   /// `directory`: exists already and is the agent's alone; empty: nothing is ever found. `limitBytes`: of all its files.
-  ImageCache(std::string directory, uint64_t limitBytes)
-      : directory_(std::move(directory)), limitBytes_(limitBytes) {}
+  ImageCache(std::string directory, uint64_t limitBytes) : directory_(std::move(directory)), limitBytes_(limitBytes) {}
   ImageCache(const ImageCache&) = delete;
   ImageCache& operator=(const ImageCache&) = delete;
   ~ImageCache();

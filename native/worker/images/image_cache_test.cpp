@@ -21,7 +21,9 @@ struct Directory {
   ~Directory() { std::filesystem::remove_all(path); }
 };
 
-std::vector<std::byte> image(char of, size_t bytes) { return std::vector<std::byte>(bytes, static_cast<std::byte>(of)); }
+std::vector<std::byte> image(char of, size_t bytes) {
+  return std::vector<std::byte>(bytes, static_cast<std::byte>(of));
+}
 
 void age(const Directory& directory, const Sha256& hash, int64_t seconds) {
   const timespec times[2] = {{seconds, 0}, {seconds, 0}};

@@ -74,16 +74,22 @@ std::optional<uint64_t> declaredBytes(PtxWords& words) {
   uint64_t element = 0, lanes = 1;
   std::string_view word = words.next();
   for (; word.starts_with("."); word = words.next()) {
-    if (word == ".align") words.next();
+    if (word == ".align")
+      words.next();
     else if (word == ".attribute") {
       while (!word.empty() && word != ")") word = words.next();
-    }
-    else if (word == ".v2") lanes = 2;
-    else if (word == ".v4") lanes = 4;
-    else if (word == ".v8") lanes = 8;
-    else if (word == ".texref" || word == ".samplerref" || word == ".surfref") element = kOpaqueBytes;
-    else if (const size_t ofType = bytesOfType(word)) element = ofType;
-    else return std::nullopt;
+    } else if (word == ".v2")
+      lanes = 2;
+    else if (word == ".v4")
+      lanes = 4;
+    else if (word == ".v8")
+      lanes = 8;
+    else if (word == ".texref" || word == ".samplerref" || word == ".surfref")
+      element = kOpaqueBytes;
+    else if (const size_t ofType = bytesOfType(word))
+      element = ofType;
+    else
+      return std::nullopt;
   }
   if (element == 0 || word.empty()) return std::nullopt;
   uint64_t all = 0;

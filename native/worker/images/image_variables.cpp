@@ -57,7 +57,8 @@ class Cubin {
   explicit Cubin(std::span<const std::byte> file) : file_(file) {}
 
   bool addTo(Variables& all) {
-    const auto headers = table<Elf64_Ehdr>(file_.first(std::min(file_.size(), sizeof(Elf64_Ehdr))), 0, sizeof(Elf64_Ehdr));
+    const auto headers =
+        table<Elf64_Ehdr>(file_.first(std::min(file_.size(), sizeof(Elf64_Ehdr))), 0, sizeof(Elf64_Ehdr));
     if (!headers) return false;
     const Elf64_Ehdr& header = headers->front();
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -151,11 +152,16 @@ bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
   size_t bytes = 0, lanes = 1;
   std::string_view word = words.next();
   for (; word.starts_with("."); word = words.next()) {
-    if (word == ".align") words.next();
-    else if (word == ".v2") lanes = 2;
-    else if (word == ".v4") lanes = 4;
-    else if (const size_t ofType = bytesOfType(word)) bytes = ofType;
-    else return false;  // managed memory, or what is not known
+    if (word == ".align")
+      words.next();
+    else if (word == ".v2")
+      lanes = 2;
+    else if (word == ".v4")
+      lanes = 4;
+    else if (const size_t ofType = bytesOfType(word))
+      bytes = ofType;
+    else
+      return false;  // managed memory, or what is not known
   }
   const std::string name(word);
   if (name.empty() || bytes == 0) return false;
@@ -164,7 +170,8 @@ bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
     const std::string_view dimension = words.next();
     size_t n = 0;
     const auto [end, problem] = std::from_chars(dimension.data(), dimension.data() + dimension.size(), n);
-    if (problem != std::errc() || end != dimension.data() + dimension.size() || words.next() != "]") return isLiteral(name);
+    if (problem != std::errc() || end != dimension.data() + dimension.size() || words.next() != "]")
+      return isLiteral(name);
     if (n > kMostBytes || (count *= n) > kMostBytes) return false;
   }
   if (isLiteral(name)) return true;

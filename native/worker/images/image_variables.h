@@ -20,6 +20,7 @@ struct ImageVariable {
 /// final zero) on a device of one of these architectures (10 * major + minor), except for the texts that compilers make of
 /// string literals, which no program may write. Constants are not among them: kernels cannot write them. None where the image
 /// is not understood, or the contents are unknown.
-std::optional<std::vector<ImageVariable>> imageVariables(std::span<const std::byte> image, std::span<const unsigned> archs);
+std::optional<std::vector<ImageVariable>> imageVariables(std::span<const std::byte> image,
+                                                         std::span<const unsigned> archs);
 
 }  // namespace millpond::worker

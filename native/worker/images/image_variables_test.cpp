@@ -45,7 +45,8 @@ TEST("variables of PTX that hold zeros at first are found with their size, where
 }
 
 TEST("variables of PTX that hold whole numbers at first are found with these") {
-  const auto found = ofText(".global .align 4 .b8 a[6] = {2, 0, 0xff, 255U};\n.visible .global .s32 b = -2;.global .u64 c[2]={1,};");
+  const auto found =
+      ofText(".global .align 4 .b8 a[6] = {2, 0, 0xff, 255U};\n.visible .global .s32 b = -2;.global .u64 c[2]={1,};");
   CHECK(found && found->size() == 3);
   const auto bytes = [](std::initializer_list<int> all) {
     std::vector<std::byte> out;
@@ -58,12 +59,13 @@ TEST("variables of PTX that hold whole numbers at first are found with these") {
 }
 
 TEST("variables whose first value cannot be told make an image that is not understood") {
-  for (const char* text : {".global .u64 x = y;", ".global .u64 x[2] = {1, generic(y)};", ".global .f32 x = 0f3F800000;",
-                           ".global .f32 x = 1.5;", ".global .u32 x[2] = {1, 2, 3};", ".global .u32 x[2][2] = {{1, 2}, {3, 4}};",
-                           ".global .u32 x = 010;", ".global .u32 x[2] = {1", ".global .u32 x = 5, y;", ".extern .global .u32 x;", ".common .global .u32 x;",
-                           ".global .attribute(.managed) .u32 x;", ".global .u32 x, y;", ".global .texref t;",
-                           ".global .u32 x[];", ".global .b8 x[99999999999];", ".global", ".global .u32",
-                           ".global .u32 x[4294967296][4294967296];"})
+  for (const char* text :
+       {".global .u64 x = y;", ".global .u64 x[2] = {1, generic(y)};", ".global .f32 x = 0f3F800000;",
+        ".global .f32 x = 1.5;", ".global .u32 x[2] = {1, 2, 3};", ".global .u32 x[2][2] = {{1, 2}, {3, 4}};",
+        ".global .u32 x = 010;", ".global .u32 x[2] = {1", ".global .u32 x = 5, y;", ".extern .global .u32 x;",
+        ".common .global .u32 x;", ".global .attribute(.managed) .u32 x;", ".global .u32 x, y;", ".global .texref t;",
+        ".global .u32 x[];", ".global .b8 x[99999999999];", ".global", ".global .u32",
+        ".global .u32 x[4294967296][4294967296];"})
     CHECK(!ofText(text).has_value());
 }
 

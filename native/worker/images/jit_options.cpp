@@ -19,8 +19,7 @@ bool JitOptions::read(std::span<const std::byte> bytes) {
     void* value = reinterpret_cast<void*>(record.value);
     switch (kindOf(id)) {
       case JitOptionKind::kRefused:
-      case JitOptionKind::kUnknown:
-        return false;
+      case JitOptionKind::kUnknown: return false;
       case JitOptionKind::kInfoLog:
       case JitOptionKind::kErrorLog: {
         std::vector<char>& log = id == CU_JIT_INFO_LOG_BUFFER ? info_ : error_;
@@ -30,8 +29,7 @@ bool JitOptions::read(std::span<const std::byte> bytes) {
         value = log.data();
         break;
       }
-      default:
-        break;
+      default: break;
     }
     ids_.push_back(id);
     values_.push_back(value);

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-
 namespace millpond::worker {
 
 class OpenedPools {
@@ -63,7 +62,7 @@ class OpenedPools {
   void eraseIfGone(Pools::iterator pool);
 
   Pools pools_;
-  std::map<uint64_t, Run> runs_;   ///< by where they are mapped
+  std::map<uint64_t, Run> runs_;       ///< by where they are mapped
   std::map<uint64_t, uint64_t> open_;  ///< address → where its run begins
 };
 

@@ -63,7 +63,8 @@ HandleBytes read(const Sharing::Handle& handle) {
 bool isId(const std::string& id) {
   if (id.empty() || id.size() > kMaxId) return false;
   for (const char c : id) {
-    const bool isPlain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    const bool isPlain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     if (!isPlain) return false;
   }
   return true;

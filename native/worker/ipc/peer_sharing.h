@@ -38,9 +38,9 @@ class Sharing {
       uint64_t bytes = 0;                ///< as the program asked for
       uint64_t offset = 0;               ///< of these within the file
       uint64_t fileBytes = 0;
-      uint64_t run = 0;   ///< number of the file's memory
+      uint64_t run = 0;     ///< number of the file's memory
       uint64_t charge = 0;  ///< under which number the memory counts once in the claim; 0: it counts for each session
-      uint64_t pool = 0;  ///< number of the pool, or of the one that the memory is of, in the session that made it
+      uint64_t pool = 0;    ///< number of the pool, or of the one that the memory is of, in the session that made it
       std::array<std::byte, 64> event{};  ///< the driver's handle
     };
     Facts facts;

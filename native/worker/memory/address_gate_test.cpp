@@ -36,8 +36,15 @@ TEST("the extent of a box begins at its first byte and ends behind its last, for
   std::minstd_rand random(1);
   for (int i = 0; i < 20'000; ++i) {
     const auto small = [&](uint64_t most) { return random() % (most + 1); };
-    const Box box{.address = 0, .pitch = small(9), .rows = small(5), .x = small(4), .y = small(3), .z = small(3),
-                  .width = small(4), .height = small(3), .depth = small(3)};
+    const Box box{.address = 0,
+                  .pitch = small(9),
+                  .rows = small(5),
+                  .x = small(4),
+                  .y = small(3),
+                  .z = small(3),
+                  .width = small(4),
+                  .height = small(3),
+                  .depth = small(3)};
     const auto extent = box.extent();
     const bool isEmpty = !box.width || !box.height || !box.depth;
     CHECK_EQ(extent.has_value(), !isEmpty);
@@ -59,11 +66,20 @@ TEST("the extent of a box begins at its first byte and ends behind its last, for
 
 TEST("a box whose extent is no number of 64 bits has none") {
   std::minstd_rand random(2);
-  const uint64_t numbers[] = {0, 1, 2, 7, uint64_t{1} << 20, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX - 1, UINT64_MAX};
+  const uint64_t numbers[] = {
+      0, 1, 2, 7, uint64_t{1} << 20, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX - 1, UINT64_MAX};
   for (int i = 0; i < 50'000; ++i) {
     std::array<uint64_t, 8> n;
     for (uint64_t& each : n) each = numbers[random() % std::size(numbers)];
-    const Box box{.address = 0, .pitch = n[0], .rows = n[1], .x = n[2], .y = n[3], .z = n[4], .width = n[5], .height = n[6], .depth = n[7]};
+    const Box box{.address = 0,
+                  .pitch = n[0],
+                  .rows = n[1],
+                  .x = n[2],
+                  .y = n[3],
+                  .z = n[4],
+                  .width = n[5],
+                  .height = n[6],
+                  .depth = n[7]};
     const auto extent = box.extent();
     if (!extent) continue;
     // Only then: as no 128 bits overflow what products of three numbers make, one after the other is enough.
@@ -100,7 +116,8 @@ TEST("what is the session's reaches the driver as it is, and nothing beside it")
   CHECK_EQ(f.gate.reach(wire::Address(reinterpret_cast<uint64_t>(own.data())), 0, out), CUDA_SUCCESS);
   CHECK(out.device() == 0 && out.bytes() == 0);
   // An offset leads out of it as a length does.
-  CHECK(f.gate.reach(Box{.address = address, .x = reinterpret_cast<uint64_t>(own.data()) - address, .width = 1}, out) != CUDA_SUCCESS);
+  CHECK(f.gate.reach(Box{.address = address, .x = reinterpret_cast<uint64_t>(own.data()) - address, .width = 1}, out) !=
+        CUDA_SUCCESS);
 }
 
 TEST("reservations one behind the other are one, and are nobody's when they end") {
@@ -109,7 +126,8 @@ TEST("reservations one behind the other are one, and are nobody's when they end"
   CHECK_EQ(f.virtualMemory.reserve(4 * kGranule, 0, 0, first), CUDA_SUCCESS);
   CHECK(f.reaches(first, 4 * kGranule));
   CHECK(!f.reaches(first, 4 * kGranule + 1));
-  if (f.virtualMemory.reserve(kGranule, 0, first + 4 * kGranule, second) == CUDA_SUCCESS && second == first + 4 * kGranule) {
+  if (f.virtualMemory.reserve(kGranule, 0, first + 4 * kGranule, second) == CUDA_SUCCESS &&
+      second == first + 4 * kGranule) {
     CHECK(f.reaches(first, 5 * kGranule));
     CHECK(f.reaches(second - 1, 2));
     CHECK_EQ(f.virtualMemory.unreserve(second, kGranule), CUDA_SUCCESS);

@@ -78,7 +78,8 @@ CUresult MemoryArena::reserve() {
   granule_ = std::max<uint64_t>(granule, kGranule);
   size_t total = 0;
   if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, device_)) return rc;
-  reserved_ = roundUp(std::max(std::max<uint64_t>(total, budget_.limitBytes()) * kAddressFactor, kMinimumReservation), granule_);
+  reserved_ = roundUp(std::max(std::max<uint64_t>(total, budget_.limitBytes()) * kAddressFactor, kMinimumReservation),
+                      granule_);
   const CUdeviceptr wish = kDevicePlaces.first + static_cast<uint64_t>(device_) * kDevicePlaces.step;
   if (driver_.cuMemAddressReserve(&base_, reserved_, 0, wish, 0) != CUDA_SUCCESS)
     if (CUresult rc = driver_.cuMemAddressReserve(&base_, reserved_, 0, 0, 0)) return rc;
@@ -198,7 +199,8 @@ CUresult MemoryArena::adopt(CUmemGenericAllocationHandle memory, uint64_t shared
                             CUdeviceptr& address) {
   if (!base_)
     if (CUresult rc = reserve()) return rc;
-  if (runBytes == 0 || runBytes % granule_ || runBytes > reserved_ || offset >= runBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (runBytes == 0 || runBytes % granule_ || runBytes > reserved_ || offset >= runBytes)
+    return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr start = 0;
   if (CUresult rc = mapRun(runBytes, start, memory, shared)) return rc;
   address = start + offset;

@@ -118,8 +118,8 @@ TEST("when the device has less than the limit, its out-of-memory is told and not
 
 TEST("absurd sizes are refused") {
   ArenaFixture f(100 * kMi);
-  for (const uint64_t bytes : {101 * kMi, uint64_t{1} << 40, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 511,
-                               ~uint64_t{0} - kGranule})
+  for (const uint64_t bytes :
+       {101 * kMi, uint64_t{1} << 40, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 511, ~uint64_t{0} - kGranule})
     CHECK_EQ(f.attempt(bytes), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(f.attempt(0), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(f.budget.usedBytes(), 0u);

@@ -101,8 +101,8 @@ class MemoryPools {
   void eraseIfGone(Pools::iterator pool);
 
   Pools pools_;
-  std::set<uint64_t> blocks_;       ///< addresses of all
-  std::map<uint64_t, Used> used_;   ///< by address
+  std::set<uint64_t> blocks_;      ///< addresses of all
+  std::map<uint64_t, Used> used_;  ///< by address
   std::list<Freed> freed_;
   uint64_t synchronised_ = 0;
 };

@@ -78,7 +78,8 @@ CUresult EventTimes::find(const HandleMap::Entry& event, Moment& at) const {
   const auto anchor = anchors_.find(event.context);
   if (anchor == anchors_.end()) return CUDA_ERROR_INVALID_HANDLE;
   float since = 0;
-  const CUresult recorded = driver_.cuEventElapsedTime(&since, anchor->second.event, static_cast<CUevent>(event.object));
+  const CUresult recorded =
+      driver_.cuEventElapsedTime(&since, anchor->second.event, static_cast<CUevent>(event.object));
   const auto before = happened_.find(event.wire);
   if (recorded == CUDA_ERROR_INVALID_HANDLE && before != happened_.end()) {
     at = before->second;

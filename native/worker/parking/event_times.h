@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "worker/device/driver.h"
 #include "worker/core/handle_map.h"
+#include "worker/device/driver.h"
 
 namespace millpond::worker {
 

@@ -64,9 +64,25 @@ Status becomeUser(uint32_t user) {
 
 FileAccess systemFiles(const std::string& driver) {
   FileAccess out;
-  out.read = {"/usr", "/lib", "/lib64", "/bin", "/sbin", "/nix/store", "/sys", "/etc/ld.so.cache", "/etc/ld.so.conf",
-              "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/localtime", "/etc/machine-id",
-              "/etc/nvidia", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager", folderOf(driver)};
+  out.read = {"/usr",
+              "/lib",
+              "/lib64",
+              "/bin",
+              "/sbin",
+              "/nix/store",
+              "/sys",
+              "/etc/ld.so.cache",
+              "/etc/ld.so.conf",
+              "/etc/ld.so.conf.d",
+              "/etc/nsswitch.conf",
+              "/etc/passwd",
+              "/etc/group",
+              "/etc/localtime",
+              "/etc/machine-id",
+              "/etc/nvidia",
+              "/run/nvidia-persistenced",
+              "/run/nvidia-fabricmanager",
+              folderOf(driver)};
   const std::string own = folderOf("/proc/self/exe");
   out.read.push_back(own);
   out.read.push_back(own + "/../client");
@@ -101,7 +117,8 @@ Result<std::vector<std::string>> contain(const FileAccess& files) {
     missing.push_back("the kernel has no Landlock (Linux 5.13): file modes alone protect other files of its user");
   } else {
     if (auto restricted = restrictFiles(files); !restricted) return restricted.error();
-    if (landlock < 4) missing.push_back("the kernel's Landlock is older than Linux 6.7: an accepted connection can be redirected");
+    if (landlock < 4)
+      missing.push_back("the kernel's Landlock is older than Linux 6.7: an accepted connection can be redirected");
   }
   return missing;
 }

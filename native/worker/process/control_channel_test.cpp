@@ -159,8 +159,12 @@ TEST("where there is a key, only a connection that shows it takes the agent's pl
   const UniqueFd agent = caller("{\"type\":\"attach\",\"key\":\"right\"}\n{\"type\":\"close\"}\n");
   CHECK(channel.accept());
   CHECK_EQ(channel.receive().size(), size_t{1});
-  const std::string wrong[] = {"{\"type\":\"close\"}\n", "{\"type\":\"attach\",\"key\":\"wrong\"}\n",
-                               "{\"type\":\"attach\",\"key\":\"\"}\n", "[]\n", "\n", std::string(600, 'x')};
+  const std::string wrong[] = {"{\"type\":\"close\"}\n",
+                               "{\"type\":\"attach\",\"key\":\"wrong\"}\n",
+                               "{\"type\":\"attach\",\"key\":\"\"}\n",
+                               "[]\n",
+                               "\n",
+                               std::string(600, 'x')};
   for (const std::string& says : wrong) {
     const UniqueFd other = caller(says);
     CHECK(!channel.accept());

@@ -32,21 +32,22 @@ std::string hex(uint64_t value) {
 }  // namespace
 
 Supervisor::Supervisor(const Driver& driver, Options options, DeviceOutput& output, gate::Gates gates)
-    : driver_(driver), options_(std::move(options)), output_(output), gates_(std::move(gates)), devices_(driver, options_.trustsPageableAccess),
-      imageCache_(options_.imageCache, options_.imageCacheBytes), finished_(::eventfd(0, EFD_CLOEXEC)) {
+    : driver_(driver),
+      options_(std::move(options)),
+      output_(output),
+      gates_(std::move(gates)),
+      devices_(driver, options_.trustsPageableAccess),
+      imageCache_(options_.imageCache, options_.imageCacheBytes),
+      finished_(::eventfd(0, EFD_CLOEXEC)) {
   if (options_.countsDriverMemory) devices_.countDriverMemory();
 }
 
 const char* Supervisor::name(State state) {
   switch (state) {
-    case State::kWarm:
-      return "warm";
-    case State::kAssigned:
-      return "assigned";
-    case State::kConnected:
-      return "connected";
-    case State::kClosing:
-      break;
+    case State::kWarm: return "warm";
+    case State::kAssigned: return "assigned";
+    case State::kConnected: return "connected";
+    case State::kClosing: break;
   }
   return "closing";
 }
@@ -238,11 +239,13 @@ Welcome Supervisor::judge(const Hello& hello, bool remote) {
                   "the client was built for API " + hex(hello.apiHash) + ", this worker for " + hex(kApiHash) +
                       ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
   if (hello.resumption) return judgeReturn(*hello.resumption, std::move(out));
-  if (state_ == State::kWarm) return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
+  if (state_ == State::kWarm)
+    return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
   if (!equalSecrets(hello.ticket, assignment_.ticket))
     return refuse(Admission::kTicketRefused, "the ticket is not the one of this session [MILLPOND_E_TICKET_INVALID]");
   if (state_ != State::kAssigned)
-    return refuse(Admission::kBusy, "the session already has its client: a ticket opens one session, once [MILLPOND_E_TICKET_USED]");
+    return refuse(Admission::kBusy,
+                  "the session already has its client: a ticket opens one session, once [MILLPOND_E_TICKET_USED]");
   if (::time(nullptr) > assignment_.expires)
     return refuse(Admission::kTicketExpired, "the ticket has expired [MILLPOND_E_TICKET_EXPIRED]");
   if (remote != (hello.carrier == Carrier::kTcp))
@@ -297,11 +300,10 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"clientPid", guest.pid},
                              {"programPid", guest.hello.pid},
                              {"program", guest.hello.program}});
-  executor_ = std::make_unique<Executor>(driver_, devices_,
-                                         ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
-                                         &imageCache_, &output_, std::move(gates_), sharing_.get(),
-                                         Parking{parkAfterNs, guest.hello.isParked},
-                                         ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
+  executor_ = std::make_unique<Executor>(
+      driver_, devices_, ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
+      &imageCache_, &output_, std::move(gates_), sharing_.get(), Parking{parkAfterNs, guest.hello.isParked},
+      ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
   if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(guest.hello.pid);
   executor_->setProfilerLibraries(options_.driver, options_.cupti);
   thread_ = std::thread([this] {
@@ -370,8 +372,7 @@ void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
       isParked ? "is parked" : "ended", reason.c_str());
   // What it did in its last moments is counted, too.
   if (executor_ && state_ == State::kConnected) sendStats();
-  control_.send(
-      Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
+  control_.send(Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
   exitStatus_ = ok ? 0 : 3;
   over_ = true;
 }

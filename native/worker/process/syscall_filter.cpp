@@ -21,6 +21,7 @@ namespace millpond::worker {
 namespace {
 
 /// Busiest first: on kernels before 5.11, which keep no bitmap of the calls that always pass, the filter runs each time.
+// clang-format off
 constexpr int kAllowed[] = {
     SYS_futex, SYS_ioctl, SYS_recvmsg, SYS_sched_yield, SYS_poll, SYS_read, SYS_write, SYS_recvfrom, SYS_clock_nanosleep,
     SYS_clock_gettime,
@@ -55,8 +56,10 @@ constexpr int kAllowed[] = {
     SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname, SYS_getpeername, SYS_getsockopt,
     SYS_setsockopt, SYS_recvmmsg, SYS_shutdown,
 };
+// clang-format on
 
 /// What has a meaning on every kernel and must not work here. All else that is not listed does not exist.
+// clang-format off
 constexpr int kDenied[] = {
     SYS_execve, SYS_execveat, SYS_fork, SYS_vfork, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp,
     SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_setfsuid,
@@ -68,6 +71,7 @@ constexpr int kDenied[] = {
     SYS_symlink, SYS_symlinkat, SYS_mknod, SYS_mknodat, SYS_chown, SYS_fchown, SYS_lchown, SYS_fchownat,
     SYS_name_to_handle_at, SYS_open_by_handle_at,
 };
+// clang-format on
 
 constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
@@ -101,8 +105,7 @@ class Program {
   }
   /// Allows the call when none of `bits` is set in an argument.
   void whenLacks(int number, size_t argument, uint32_t bits) {
-    onArgument(number, argument,
-               {BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0), BPF_STMT(BPF_RET | BPF_K, kAllow)});
+    onArgument(number, argument, {BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0), BPF_STMT(BPF_RET | BPF_K, kAllow)});
   }
   void requireArchitecture() {
     load(offsetof(seccomp_data, arch));

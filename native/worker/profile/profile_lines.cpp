@@ -74,7 +74,8 @@ void ProfileLines::add(const cupti::KernelRecord& kernel) {
   Line line('k');
   line.field(kernel.start).field(kernel.end).field(kernel.device).field(kernel.context).field(kernel.stream);
   line.field(kernel.correlation).field(name);
-  for (const int32_t each : {kernel.grid[0], kernel.grid[1], kernel.grid[2], kernel.block[0], kernel.block[1], kernel.block[2]})
+  for (const int32_t each :
+       {kernel.grid[0], kernel.grid[1], kernel.grid[2], kernel.block[0], kernel.block[1], kernel.block[2]})
     line.field(each);
   line.field(uint32_t{kernel.registersPerThread}).field(kernel.staticSharedBytes).field(kernel.dynamicSharedBytes);
   append(line.end());
@@ -87,14 +88,21 @@ void ProfileLines::add(const cupti::CopyRecord& copy) {
     return;
   }
   Line line('c');
-  line.field(copy.start).field(copy.end).field(copy.device).field(copy.context).field(copy.stream).field(copy.correlation);
-  line.field(static_cast<unsigned>(copy.copy)).field(static_cast<unsigned>(copy.from)).field(static_cast<unsigned>(copy.to));
+  line.field(copy.start)
+      .field(copy.end)
+      .field(copy.device)
+      .field(copy.context)
+      .field(copy.stream)
+      .field(copy.correlation);
+  line.field(static_cast<unsigned>(copy.copy))
+      .field(static_cast<unsigned>(copy.from))
+      .field(static_cast<unsigned>(copy.to));
   append(line.field(copy.bytes).end());
 }
 
 void ProfileLines::add(const cupti::PeerCopyRecord& copy) {
-  add(cupti::CopyRecord{cupti::Kind::kCopy, cupti::CopyKind::kPeerToPeer, copy.from, copy.to, copy.flags, copy.bytes, copy.start,
-                        copy.end, copy.device, copy.context, copy.stream, copy.correlation});
+  add(cupti::CopyRecord{cupti::Kind::kCopy, cupti::CopyKind::kPeerToPeer, copy.from, copy.to, copy.flags, copy.bytes,
+                        copy.start, copy.end, copy.device, copy.context, copy.stream, copy.correlation});
 }
 
 void ProfileLines::add(const cupti::FillRecord& fill) {
@@ -104,7 +112,12 @@ void ProfileLines::add(const cupti::FillRecord& fill) {
     return;
   }
   Line line('f');
-  line.field(fill.start).field(fill.end).field(fill.device).field(fill.context).field(fill.stream).field(fill.correlation);
+  line.field(fill.start)
+      .field(fill.end)
+      .field(fill.device)
+      .field(fill.context)
+      .field(fill.stream)
+      .field(fill.correlation);
   append(line.field(fill.value).field(fill.bytes).end());
 }
 

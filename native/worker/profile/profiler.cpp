@@ -45,8 +45,9 @@ Result<void*> open(const std::string& driver, const std::string& path) {
   }
   for (const char* each : kLibraries)
     if (void* library = ::dlopen(each, RTLD_NOW | RTLD_LOCAL); library && isCupti(library)) return library;
-  return Error{"the node has no CUPTI (libcupti.so). Install NVIDIA's cuda-cupti there, or name the library in MILLPOND_CUPTI of its "
-               "agent"};
+  return Error{
+      "the node has no CUPTI (libcupti.so). Install NVIDIA's cuda-cupti there, or name the library in MILLPOND_CUPTI of its "
+      "agent"};
 }
 
 }  // namespace
@@ -73,16 +74,18 @@ Result<Profiler*> Profiler::start(const std::string& driver, const std::string& 
 Status Profiler::load(void* library) {
   cupti::RegisterCallbacks registerCallbacks = nullptr;
   cupti::Enable enable = nullptr;
-  if (!find(library, "cuptiActivityRegisterCallbacks", registerCallbacks) || !find(library, "cuptiActivityEnable", enable) ||
-      !find(library, "cuptiActivityGetNextRecord", nextRecord_) || !find(library, "cuptiActivityFlushAll", flushAll_))
+  if (!find(library, "cuptiActivityRegisterCallbacks", registerCallbacks) ||
+      !find(library, "cuptiActivityEnable", enable) || !find(library, "cuptiActivityGetNextRecord", nextRecord_) ||
+      !find(library, "cuptiActivityFlushAll", flushAll_))
     return Error{"this CUPTI is too old"};
   find(library, "cuptiActivityGetNumDroppedRecords", droppedRecords_);
   if (const auto rc = registerCallbacks(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess)
     return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
-  for (const auto kind : {cupti::Kind::kConcurrentKernel, cupti::Kind::kCopy, cupti::Kind::kFill, cupti::Kind::kPeerCopy})
+  for (const auto kind :
+       {cupti::Kind::kConcurrentKernel, cupti::Kind::kCopy, cupti::Kind::kFill, cupti::Kind::kPeerCopy})
     if (const auto rc = enable(kind); rc != cupti::kSuccess)
-      return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) + ": " +
-                   std::to_string(rc)};
+      return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) +
+                   ": " + std::to_string(rc)};
   return Done{};
 }
 
@@ -114,7 +117,8 @@ void Profiler::completed(void* context, uint32_t stream, uint8_t* buffer, size_t
   if (Profiler* profiler = instance_) {
     profiler->read(buffer, validBytes);
     size_t dropped = 0;
-    if (profiler->droppedRecords_ && profiler->droppedRecords_(context, stream, &dropped) == cupti::kSuccess && dropped > 0)
+    if (profiler->droppedRecords_ && profiler->droppedRecords_(context, stream, &dropped) == cupti::kSuccess &&
+        dropped > 0)
       profiler->lines_.lose(dropped);
   }
   if (buffer) {

@@ -43,20 +43,16 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
   };
   switch (op) {
     // A library and its kernels are put on the device at their first use: with GetFunction, see loadKernels.
-    case cmd::Op::kModuleLoad:
-      return handleOf(offsetof(cmd::ModuleLoad, handle)) == HandleKind::kModule;
-    case cmd::Op::kGetFunction:
-      return handleOf(offsetof(cmd::GetFunction, handle)) == HandleKind::kKernel;
+    case cmd::Op::kModuleLoad: return handleOf(offsetof(cmd::ModuleLoad, handle)) == HandleKind::kModule;
+    case cmd::Op::kGetFunction: return handleOf(offsetof(cmd::GetFunction, handle)) == HandleKind::kKernel;
     case cmd::Op::kContextCreate:
     case cmd::Op::kContextSetLimit:
     case cmd::Op::kCtxResetPersistingL2Cache:
     case cmd::Op::kFlushGPUDirectRDMAWrites:
     case cmd::Op::kGraphMemory:
     case cmd::Op::kGreenCreate:
-    case cmd::Op::kPeerAccess:
-      return true;
-    default:
-      return false;
+    case cmd::Op::kPeerAccess: return true;
+    default: return false;
   }
 }
 
@@ -66,18 +62,15 @@ bool holdsStreams(cmd::Op op) {
     case cmd::Op::kHostFunction:
     case cmd::Op::kStreamBatchMemOpV2:
     case cmd::Op::kStreamWaitValue32V2:
-    case cmd::Op::kStreamWaitValue64V2:
-      return true;
-    default:
-      return false;
+    case cmd::Op::kStreamWaitValue64V2: return true;
+    default: return false;
   }
 }
 
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output, gate::Gates gates, Sharing* sharing, Parking parking,
-                   ClaimPlace claim)
+                   DeviceOutput* output, gate::Gates gates, Sharing* sharing, Parking parking, ClaimPlace claim)
     : SessionOwner(driver, devices, std::move(link), output, parking.isResumed),
       SessionPart(owned_),
       sharing_(sharing),
@@ -158,9 +151,9 @@ Executor::End Executor::run() {
         keepsIdle("");
       continue;
     }
-    const bool awaits = !waits_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() || !readMemory_.empty() ||
-                        !hostCopies_.empty() ||
-                        frees_.waiting() != 0 || order_.expected() != 0 || order_.waiting() != 0 || awaitsGates();
+    const bool awaits = !waits_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() ||
+                        !readMemory_.empty() || !hostCopies_.empty() || frees_.waiting() != 0 ||
+                        order_.expected() != 0 || order_.waiting() != 0 || awaitsGates();
     if (!awaits) {
       frees_.retire();
       if (parks(monotonicNs() - lastProgress)) continue;
@@ -216,21 +209,22 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   }
   if (session_.current().context != 0 && !contexts_.isThere(session_.current().context)) {
     // Another thread of the program may just have destroyed it, or done so before the session was another one.
-    if (session_.isResumed() || (session_.current().context <= contexts_.size() && contexts_.at(session_.current().context).used))
+    if (session_.isResumed() ||
+        (session_.current().context <= contexts_.size() && contexts_.at(session_.current().context).used))
       session_.answer(session_.current(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     else
       violation("the session has no context " + std::to_string(session_.current().context));
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   if (waits_.size() + downloads_.size() + frees_.waiting() + callbackWaiters_.size() + landingWaiters_.size() +
-          order_.waiting() > kMaxWaiting) {
+          order_.waiting() >
+      kMaxWaiting) {
     return violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
   }
   // A command that needs no context runs in whichever is bound.
   if (session_.current().context == 0) session_.current().context = contexts_.bound();
   // Memory that was freed before comes back without it, and an allocation in the meantime need not wait for it.
-  if (holdsStreams(static_cast<cmd::Op>(frame.header.op)))
-    frees_.retire();
+  if (holdsStreams(static_cast<cmd::Op>(frame.header.op))) frees_.retire();
   if (!contexts_.use(session_.current().context)) {
     session_.answer(session_.current(), CUDA_ERROR_INVALID_CONTEXT);
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -242,7 +236,8 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     // One thread of the program waits for it; the others, and the functions themselves, go on meanwhile.
     const uint64_t bytes = frame.body().size();
     if (bytes > kMaxWaitingBytes - std::min(kMaxWaitingBytes, afterCallbackBytes_))
-      return violation("over " + std::to_string(kMaxWaitingBytes) + " bytes of commands wait for functions of the client");
+      return violation("over " + std::to_string(kMaxWaitingBytes) +
+                       " bytes of commands wait for functions of the client");
     afterCallbackBytes_ += bytes;
     std::vector<std::byte> body(frame.body().begin(), frame.body().end());
     std::copy(frame.head().begin(), frame.head().end(), body.begin());

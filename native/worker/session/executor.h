@@ -58,7 +58,6 @@
 #include "worker/device/session_devices.h"
 #include "worker/gate/compute_gate.h"
 #include "worker/gate/gates.h"
-#include "worker/session/gen/command_parts.h"
 #include "worker/images/image_cache.h"
 #include "worker/images/image_variables.h"
 #include "worker/images/jit_options.h"
@@ -75,6 +74,7 @@
 #include "worker/parking/event_times.h"
 #include "worker/parking/journal.h"
 #include "worker/profile/profiler.h"
+#include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
 
@@ -106,8 +106,8 @@ class Executor : private SessionOwner, private SessionPart {
   /// `imageCache`: store of images. `output`: takes what kernels print. `gates`: of the node's devices; none: shares of compute do
   /// not count. `sharing`: memory and events shared by the claim's sessions. `claim`: their common counts. Null: none.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr,
-           Parking parking = {}, ClaimPlace claim = {});
+           DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr, Parking parking = {},
+           ClaimPlace claim = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   End run();
@@ -249,10 +249,10 @@ class Executor : private SessionOwner, private SessionPart {
     std::vector<uint64_t> behind;  ///< those of other streams, by their order, whose bytes these may come over
     uint64_t hostAddress = 0;
     uint64_t bytes = 0;
-    std::shared_ptr<const HostBuffer> staging;          ///< of a copy
-    std::shared_ptr<const ExecContents> contents;       ///< of a launch
-    std::set<const GraphStage*> landed;                 ///< of these, before the end
-    std::map<const void*, size_t> calls;                ///< host functions that the launch has come to, and how often
+    std::shared_ptr<const HostBuffer> staging;     ///< of a copy
+    std::shared_ptr<const ExecContents> contents;  ///< of a launch
+    std::set<const GraphStage*> landed;            ///< of these, before the end
+    std::map<const void*, size_t> calls;           ///< host functions that the launch has come to, and how often
   };
   /// A landing that commands may still name.
   struct NamedLanding {
@@ -484,7 +484,8 @@ class Executor : private SessionOwner, private SessionPart {
   HostRuns hostRuns_;  ///< pinned memory of the program
   VirtualMemory virtualMemory_;
   GraphMemory graphMemory_{session_};
-  AddressGate addresses_{driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
+  AddressGate addresses_{
+      driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
   HostCopies hostCopies_{session_, buffers_, addresses_};
   const Parking parking_;
   MemoryOperations operations_{session_, addresses_};
@@ -500,10 +501,12 @@ class Executor : private SessionOwner, private SessionPart {
   Arrays arrays_{session_, budgets_, memory_, frees_, virtualMemory_, objects_};
   VirtualMemoryCommands virtualMemoryCommands_;
   Streams streams_{session_, waits_, frees_, operations_};
-  HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_, frees_, order_, waits_,
-                         [this] { return !graphs_.empty() || !execs_.empty(); }};
-  const CommandParts parts_{session_, addresses_, objects_, functions_, operations_, images_, links_, modules_, launches_,
-                            tensorMaps_, topology_, textures_, arrays_, virtualMemoryCommands_, streams_, hostMemory_, *this};
+  HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_,
+                         frees_,   order_,  waits_,  [this] { return !graphs_.empty() || !execs_.empty(); }};
+  const CommandParts parts_{
+      session_, addresses_,  objects_,    functions_, operations_, images_, links_,
+      modules_, launches_,   tensorMaps_, topology_,  textures_,   arrays_, virtualMemoryCommands_,
+      streams_, hostMemory_, *this};
   std::deque<Download> downloads_;
   std::deque<Landing> landings_;
   uint64_t lastLanding_ = 0;
@@ -514,11 +517,11 @@ class Executor : private SessionOwner, private SessionPart {
   std::deque<LentReply> lentReplies_;
   std::deque<Hold> holds_;
   uint32_t nextChunk_ = 0;
-  std::shared_ptr<Callbacks> callbacks_;  ///< the driver's threads may outlive this
-  std::deque<Request> callbackWaiters_;   ///< threads of the client that run callbacks
+  std::shared_ptr<Callbacks> callbacks_;          ///< the driver's threads may outlive this
+  std::deque<Request> callbackWaiters_;           ///< threads of the client that run callbacks
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
-  uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
+  uint64_t afterCallbackBytes_ = 0;                                           ///< of the commands in it
   std::vector<std::byte> small_;
 
   GraphTable graphs_;
@@ -546,10 +549,10 @@ class Executor : private SessionOwner, private SessionPart {
   cmd::Op trace_ = cmd::Op{};  ///< the first command of which something may be left that is not in the books; 0: none
   Journal journal_;
   EventTimes eventTimes_;
-  std::optional<uint64_t> restoredAt_;               ///< position at which all was made again
-  std::vector<std::byte> written_;                   ///< the journal, as it was at that position
+  std::optional<uint64_t> restoredAt_;  ///< position at which all was made again
+  std::vector<std::byte> written_;      ///< the journal, as it was at that position
   std::optional<uint64_t> writtenAt_;
-  std::pair<uint64_t, std::string> modulesKept_;     ///< why, as it was at that position
+  std::pair<uint64_t, std::string> modulesKept_;  ///< why, as it was at that position
   std::string toldKept_;
   bool isKept_ = false;  ///< there is a reason
   std::mutex keptMutex_;

@@ -12,10 +12,11 @@ CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
   if (in.kind > static_cast<uint32_t>(CallbackKind::kStreamCallback)) return violation("a callback of no kind");
-  const Callback callback{static_cast<CallbackKind>(in.kind), contexts_.primaryOf(s.context), in.function, in.data, in.handle};
+  const Callback callback{static_cast<CallbackKind>(in.kind), contexts_.primaryOf(s.context), in.function, in.data,
+                          in.handle};
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction ? captureHostFunction(s, callback)
-                                                                             : issueHostFunction(s, callback);
+                                                                               : issueHostFunction(s, callback);
   // The client counts on hearing of it.
   if (rc || captured) callbacks_->announce({CallbackKind::kNothing, contexts_.primaryOf(s.context), 0, 0, 0});
   return rc;

@@ -42,20 +42,17 @@ Passage passageOf(cmd::Op op) {
     case cmd::Op::kCallbackDone:
     case cmd::Op::kLandingAwait:
     case cmd::Op::kLandingsOver:
-    case cmd::Op::kProfileRead:
-      return Passage::kNothing;
+    case cmd::Op::kProfileRead: return Passage::kNothing;
     case cmd::Op::kStreamSync:
     case cmd::Op::kEventSync:
-    case cmd::Op::kContextSync:
-      return Passage::kWait;
+    case cmd::Op::kContextSync: return Passage::kWait;
     case cmd::Op::kCopyHostShared:
     case cmd::Op::kCopyFromDevice:
     case cmd::Op::kLandFromDevice:
     case cmd::Op::kCopyFromLanding:
       // They need no share of what computes.
       return Passage::kOther;
-    default:
-      return cmd::isWork(op) ? Passage::kWork : Passage::kOther;
+    default: return cmd::isWork(op) ? Passage::kWork : Passage::kOther;
   }
 }
 
@@ -95,10 +92,13 @@ StreamWork memoryWork(std::span<const std::byte> body) {
     bytes = command.Width * command.Height;
   else
     bytes = command.N;
-  constexpr size_t element = requires { command.ui; } ? 4 : requires { command.us; } ? 2 : 1;
+  constexpr size_t element = requires { command.ui; }
+  ? 4 : requires { command.us; }
+  ? 2 : 1;
   bytes *= element;
   const auto guess = static_cast<int64_t>(std::min(bytes, uint64_t{1} << 50)) / kBytesPerNs;
-  StreamWork out{{static_cast<uint64_t>(C::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)}, 0};
+  StreamWork out{{static_cast<uint64_t>(C::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)},
+                 0};
   if constexpr (requires { command.hStream; })
     out.stream = command.hStream;
   else
@@ -114,50 +114,34 @@ uint64_t product(uint64_t a, uint64_t b) {
 StreamWork boxWork(const cmd::CopyBox& box) {
   const uint64_t bytes = product(product(box.width, box.height), box.depth);
   const auto guess = static_cast<int64_t>(std::min(bytes, uint64_t{1} << 50)) / kBytesPerNs;
-  return {{static_cast<uint64_t>(cmd::CopyBox::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)},
-          box.stream};
+  return {
+      {static_cast<uint64_t>(cmd::CopyBox::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)},
+      box.stream};
 }
 
 std::optional<StreamWork> workOf(cmd::Op op, std::span<const std::byte> body) {
   switch (op) {
-    case cmd::Op::kCopyBox:
-      return boxWork(fixedOf<cmd::CopyBox>(body));
-    case cmd::Op::kLaunch:
-      return launchWork(fixedOf<cmd::Launch>(body));
+    case cmd::Op::kCopyBox: return boxWork(fixedOf<cmd::CopyBox>(body));
+    case cmd::Op::kLaunch: return launchWork(fixedOf<cmd::Launch>(body));
     case cmd::Op::kGraphLaunch: {
       const auto launch = fixedOf<cmd::GraphLaunch>(body);
       return StreamWork{{launch.exec, static_cast<uint64_t>(op), 1, {}}, launch.stream};
     }
-    case cmd::Op::kMemcpyDtoDV2:
-      return memoryWork<cmd::MemcpyDtoDV2>(body);
-    case cmd::Op::kMemcpyDtoDAsyncV2:
-      return memoryWork<cmd::MemcpyDtoDAsyncV2>(body);
-    case cmd::Op::kMemsetD8V2:
-      return memoryWork<cmd::MemsetD8V2>(body);
-    case cmd::Op::kMemsetD16V2:
-      return memoryWork<cmd::MemsetD16V2>(body);
-    case cmd::Op::kMemsetD32V2:
-      return memoryWork<cmd::MemsetD32V2>(body);
-    case cmd::Op::kMemsetD2D8V2:
-      return memoryWork<cmd::MemsetD2D8V2>(body);
-    case cmd::Op::kMemsetD2D16V2:
-      return memoryWork<cmd::MemsetD2D16V2>(body);
-    case cmd::Op::kMemsetD2D32V2:
-      return memoryWork<cmd::MemsetD2D32V2>(body);
-    case cmd::Op::kMemsetD8Async:
-      return memoryWork<cmd::MemsetD8Async>(body);
-    case cmd::Op::kMemsetD16Async:
-      return memoryWork<cmd::MemsetD16Async>(body);
-    case cmd::Op::kMemsetD32Async:
-      return memoryWork<cmd::MemsetD32Async>(body);
-    case cmd::Op::kMemsetD2D8Async:
-      return memoryWork<cmd::MemsetD2D8Async>(body);
-    case cmd::Op::kMemsetD2D16Async:
-      return memoryWork<cmd::MemsetD2D16Async>(body);
-    case cmd::Op::kMemsetD2D32Async:
-      return memoryWork<cmd::MemsetD2D32Async>(body);
-    default:
-      return std::nullopt;
+    case cmd::Op::kMemcpyDtoDV2: return memoryWork<cmd::MemcpyDtoDV2>(body);
+    case cmd::Op::kMemcpyDtoDAsyncV2: return memoryWork<cmd::MemcpyDtoDAsyncV2>(body);
+    case cmd::Op::kMemsetD8V2: return memoryWork<cmd::MemsetD8V2>(body);
+    case cmd::Op::kMemsetD16V2: return memoryWork<cmd::MemsetD16V2>(body);
+    case cmd::Op::kMemsetD32V2: return memoryWork<cmd::MemsetD32V2>(body);
+    case cmd::Op::kMemsetD2D8V2: return memoryWork<cmd::MemsetD2D8V2>(body);
+    case cmd::Op::kMemsetD2D16V2: return memoryWork<cmd::MemsetD2D16V2>(body);
+    case cmd::Op::kMemsetD2D32V2: return memoryWork<cmd::MemsetD2D32V2>(body);
+    case cmd::Op::kMemsetD8Async: return memoryWork<cmd::MemsetD8Async>(body);
+    case cmd::Op::kMemsetD16Async: return memoryWork<cmd::MemsetD16Async>(body);
+    case cmd::Op::kMemsetD32Async: return memoryWork<cmd::MemsetD32Async>(body);
+    case cmd::Op::kMemsetD2D8Async: return memoryWork<cmd::MemsetD2D8Async>(body);
+    case cmd::Op::kMemsetD2D16Async: return memoryWork<cmd::MemsetD2D16Async>(body);
+    case cmd::Op::kMemsetD2D32Async: return memoryWork<cmd::MemsetD2D32Async>(body);
+    default: return std::nullopt;
   }
 }
 
@@ -271,15 +255,13 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
 
 bool Executor::overtakes(const ServerLink::Frame& frame) {
   switch (static_cast<cmd::Op>(frame.header.op)) {
-    case cmd::Op::kCallbackNext:
-      break;
+    case cmd::Op::kCallbackNext: break;
     case cmd::Op::kCallbackSources:
     case cmd::Op::kGraphSource:
     case cmd::Op::kCallbackDone:
       if (callbackThreads_.contains(frame.header.thread)) break;
       return false;
-    default:
-      return false;
+    default: return false;
   }
   // Behind what the thread itself has sent, such as what the function wrote to mirrored memory.
   const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
@@ -316,7 +298,8 @@ bool Executor::progressGates() {
     const bool isOn = gate.session().isOn();
     isGated_ = isGated_ || isOn;
     session_.counters().isMeasured[i].store(isOn, std::memory_order_relaxed);
-    session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()), std::memory_order_relaxed);
+    session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()),
+                                               std::memory_order_relaxed);
   }
   if (before) contexts_.use(before);
   return some;

@@ -36,11 +36,14 @@ struct Gates {
 
 /// The order that an answer guarantees is through memory that is mapped twice, which the thread sanitizer takes for
 /// two.
-__attribute__((no_sanitize("thread"))) uint8_t byteAt(CUdeviceptr address) { return *reinterpret_cast<volatile uint8_t*>(address); }
+__attribute__((no_sanitize("thread"))) uint8_t byteAt(CUdeviceptr address) {
+  return *reinterpret_cast<volatile uint8_t*>(address);
+}
 
 }  // namespace
 
-TEST("work waits for its turn with all that comes behind it; what was issued before is answered, and a resize lets it go") {
+TEST(
+    "work waits for its turn with all that comes behind it; what was issued before is answered, and a resize lets it go") {
   for (const Carrier carrier : kCarriers) {
     const Gates gates;
     ExecutorFixture f(carrier, 2, gates.path);
@@ -108,7 +111,8 @@ TEST("work that waits for its turn holds up no function of the program") {
       cmd::CallbackDone done{};
       done.number = next.number;
       CHECK(f.session().post(static_cast<uint16_t>(cmd::CallbackDone::kOp), kCallbacks,
-                             cmd::encodedSize<cmd::CallbackDone>(), [&](std::byte* place) { cmd::encode(place, done); }));
+                             cmd::encodedSize<cmd::CallbackDone>(),
+                             [&](std::byte* place) { cmd::encode(place, done); }));
       f.session().flush();
       waitUntil("the function has returned", [&] { return f.fake().returnedHostFunctions() == round; });
       if (round == 2) break;

@@ -52,8 +52,9 @@ CUresult Executor::startLanding(const Stream& s, const cmd::LandFromDevice& copy
   landing.bytes = copy.bytes;
   landing.staging = buffers_.take(copy.bytes);
   if (!landing.staging) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult rc = from.isHost() ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
-                              : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
+  CUresult rc = from.isHost()
+                    ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
+                    : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
   if (!rc) rc = marks_.mark(s, landing.mark);
   if (rc) return rc;
   if (landing.number)
@@ -190,7 +191,8 @@ CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
   if (CUresult rc = addresses_.reach(copy.address, copy.bytes, to)) return rc;
   ReadMemory reads{{}, landing->second.keeper};
   const std::byte* from = part->memory + (copy.hostAddress - part->hostAddress);
-  CUresult rc = to.isHost() ? hostCopies_.copy(s, to.host(), from, copy.bytes) : hostCopies_.toDevice(s, to.device(), from, copy.bytes);
+  CUresult rc = to.isHost() ? hostCopies_.copy(s, to.host(), from, copy.bytes)
+                            : hostCopies_.toDevice(s, to.device(), from, copy.bytes);
   if (!rc) rc = marks_.mark(s, reads.mark);
   if (rc) return rc;
   readMemory_.push_back(std::move(reads));
@@ -235,7 +237,8 @@ std::vector<graph::Source> Executor::landBefore(const HostCall* call) {
 
 /// The bytes that the copy `to` the device reads behind a function of the client, except those that the graph itself writes
 /// there meanwhile.
-void Executor::addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources) {
+void Executor::addSources(const ExecContents& contents, uint64_t call, uint64_t to,
+                          std::vector<graph::Source>& sources) {
   const auto stage = contents.stages.find(to);
   if (stage == contents.stages.end() || !stage->second->toDevice) return;
   RangeMap parts;

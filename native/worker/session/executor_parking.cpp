@@ -46,7 +46,8 @@ bool Executor::isThere(const Subject& subject) const {
 std::string Executor::whyContextsKept() const {
   for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
     const Context& context = contexts_.at(number);
-    if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number}))) return "it has a context that ends";
+    if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number})))
+      return "it has a context that ends";
   }
   return "";
 }
@@ -78,15 +79,15 @@ std::string Executor::whyKept() {
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
   for (size_t device = 0; device < memory_.devices(); ++device)
     // What its pools keep can be given back.
-    if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device); used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
+    if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device);
+        used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
       return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
   if (!virtualMemory_.empty()) return "it has addresses reserved";
   if (!textures_.empty() || !arrays_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
   if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
-  if (!held_.empty() || !frees_.isQuiet())
-    return "something is under way";
+  if (!held_.empty() || !frees_.isQuiet()) return "something is under way";
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;
   // Reading variables takes a moment, and without commands nothing changes.
@@ -123,8 +124,10 @@ bool Executor::emptyPools() {
 // The journal
 
 void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
-  const wire::CommandHeader header{static_cast<uint32_t>(sizeof(header) + body.size()), static_cast<uint16_t>(op), context, 0, 0};
-  for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body}) written_.insert(written_.end(), bytes.begin(), bytes.end());
+  const wire::CommandHeader header{static_cast<uint32_t>(sizeof(header) + body.size()), static_cast<uint16_t>(op),
+                                   context, 0, 0};
+  for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body})
+    written_.insert(written_.end(), bytes.begin(), bytes.end());
 }
 
 bool Executor::writeJournal() {
@@ -173,7 +176,8 @@ void Executor::keepsIdle(std::string why) {
 
 bool Executor::parks(int64_t idleNs) {
   // The thread that continues this session has work to do.
-  if (parking_.afterNs == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_))) return false;
+  if (parking_.afterNs == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_)))
+    return false;
   if (!link_.isParked()) {
     if (idleNs < parking_.afterNs) return false;
     if (std::string why = whyNotNow(); !why.empty()) {

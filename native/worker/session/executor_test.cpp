@@ -2,7 +2,6 @@
 // What a session's commands do, and that none of them holds up the others.
 #include "worker/session/executor.h"
 
-
 #include <thread>
 
 #include "testing/check.h"
@@ -192,7 +191,8 @@ TEST("the ring keeps what a copy to the device has not read yet") {
   std::atomic<bool> through{false};
   std::thread writer([&] {
     // Several times round the ring.
-    for (uint64_t round = 0; round < 6; ++round) CHECK(f.upload(other, pattern(round, 3 * kMi), ExecutorFixture::stream(2)));
+    for (uint64_t round = 0; round < 6; ++round)
+      CHECK(f.upload(other, pattern(round, 3 * kMi), ExecutorFixture::stream(2)));
     through = true;
   });
   waitUntil("all its copies wait", [&] { return f.fake().waiting(1) >= 12; });
@@ -274,9 +274,8 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
   f.marker();
   std::vector<std::byte> to(2 * kMi);
   const size_t registered = f.fake().registeredRuns();
-  f.session().onLanding([&](uint64_t address, uint64_t) {
-    return address - reinterpret_cast<uint64_t>(to.data()) < to.size();
-  });
+  f.session().onLanding(
+      [&](uint64_t address, uint64_t) { return address - reinterpret_cast<uint64_t>(to.data()) < to.size(); });
   for (int round = 0; round < 100; ++round) {
     std::fill(to.begin(), to.end(), std::byte{0});
     // Whether the device is slow, or quicker than the next command.
@@ -387,8 +386,8 @@ TEST("a failure that nobody waited for is latched once, with its command") {
     f.marker();
     CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
     CHECK(!f.failures().empty());
-    CHECK(f.failures()[0] == (std::pair<int32_t, uint16_t>{CUDA_ERROR_INVALID_VALUE,
-                                                           static_cast<uint16_t>(cmd::Op::kMemsetD8Async)}));
+    CHECK(f.failures()[0] ==
+          (std::pair<int32_t, uint16_t>{CUDA_ERROR_INVALID_VALUE, static_cast<uint16_t>(cmd::Op::kMemsetD8Async)}));
     // A failure of a command that is waited for is its answer and no more.
     CUdeviceptr address = 0;
     CHECK_EQ(f.allocate(~uint64_t{0}, address), CUDA_ERROR_OUT_OF_MEMORY);

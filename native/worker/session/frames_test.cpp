@@ -70,7 +70,8 @@ TEST("every command in a context that the session does not have ends it") {
       Victim victim(carrier);
       victim.send(static_cast<uint16_t>(layout.op), 9, Body(layout.fixedBytes), layout.hasReply);
       victim.check();
-      CHECK(victim.ended().reason.ends_with(std::string("(") + cmd::opName(layout.op) + "): the session has no context 9"));
+      CHECK(victim.ended().reason.ends_with(std::string("(") + cmd::opName(layout.op) +
+                                            "): the session has no context 9"));
     }
   }
 }
@@ -83,7 +84,8 @@ TEST("every command that is answered ends the session where nobody waits for its
       Victim victim(carrier);
       victim.send(static_cast<uint16_t>(layout.op), 1, Body(layout.fixedBytes), false);
       victim.check();
-      CHECK(victim.ended().reason.ends_with(std::string("(") + cmd::opName(layout.op) + "): nobody waits for its answer"));
+      CHECK(victim.ended().reason.ends_with(std::string("(") + cmd::opName(layout.op) +
+                                            "): nobody waits for its answer"));
     }
   }
 }
@@ -117,8 +119,8 @@ TEST("every handle of a generated command that the session has already is not ma
 }
 
 /// Fields of the commands that are run by hand which name something that the session must have.
-constexpr std::string_view kNaming[] = {"stream", "event",    "function", "owner", "library", "graph", "node",
-                                        "exec",   "mipmapped", "pool",     "memory", "object", "clone", "source"};
+constexpr std::string_view kNaming[] = {"stream", "event",     "function", "owner",  "library", "graph", "node",
+                                        "exec",   "mipmapped", "pool",     "memory", "object",  "clone", "source"};
 /// Numbers in these that are not looked at when the rest of the body is zero, that are the client's own, or that are new.
 const std::set<std::pair<cmd::Op, std::string_view>> kNotNaming = {
     {cmd::Op::kHostFunction, "function"},

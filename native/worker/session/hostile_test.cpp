@@ -63,45 +63,29 @@ TEST("random commands of likely content harm nobody but their session") {
         const uint64_t memory = attack.victim().memory();
         switch (random() % 22) {
           case 0:
-          case 1:
-            return 0;
-          case 2:
-            return 1;
-          case 3:
-            return ~uint64_t{0};
+          case 1: return 0;
+          case 2: return 1;
+          case 3: return ~uint64_t{0};
           case 4:
-          case 5:
-            return ExecutorFixture::stream(1);
-          case 6:
-            return ExecutorFixture::stream(2);
+          case 5: return ExecutorFixture::stream(1);
+          case 6: return ExecutorFixture::stream(2);
           case 7:
-          case 8:
-            return ExecutorFixture::event(1);
-          case 9:
-            return module(1);
+          case 8: return ExecutorFixture::event(1);
+          case 9: return module(1);
           case 10:
-          case 11:
-            return function(1);
+          case 11: return function(1);
           case 12:
-          case 13:
-            return memory;
-          case 14:
-            return memory + random() % 200'000;
-          case 15:
-            return 4096 * (random() % 3);
-          case 16:
-            return random() % 1000;
-          case 17:
-            return (uint64_t{random()} << 32) % (uint64_t{1} << 47) & ~uint64_t{4095};
-          case 18:
-            return reinterpret_cast<uint64_t>(&attack);
-          case 19:
-            return uint64_t{1} << (random() % 64);
+          case 13: return memory;
+          case 14: return memory + random() % 200'000;
+          case 15: return 4096 * (random() % 3);
+          case 16: return random() % 1000;
+          case 17: return (uint64_t{random()} << 32) % (uint64_t{1} << 47) & ~uint64_t{4095};
+          case 18: return reinterpret_cast<uint64_t>(&attack);
+          case 19: return uint64_t{1} << (random() % 64);
           case 20:
-            return handle::make(static_cast<HandleKind>(random() % kHandleKinds), static_cast<uint32_t>(random() % 4000),
-                                static_cast<uint16_t>(random() % 3));
-          default:
-            return uint64_t{random()} << 32 | random();
+            return handle::make(static_cast<HandleKind>(random() % kHandleKinds),
+                                static_cast<uint32_t>(random() % 4000), static_cast<uint16_t>(random() % 3));
+          default: return uint64_t{random()} << 32 | random();
         }
       };
       std::vector<uint64_t> words(random() % 16);

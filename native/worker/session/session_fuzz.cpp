@@ -140,7 +140,8 @@ class Client {
     if (look.revents & (POLLIN | POLLHUP | POLLERR)) receive();
   }
   void send() {
-    const ssize_t n = ::send(socket_.get(), stream_.data() + sent_, stream_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n =
+        ::send(socket_.get(), stream_.data() + sent_, stream_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) sent_ += static_cast<size_t>(n);
     if (sent_ == stream_.size() && !isWhole(stream_)) ::shutdown(socket_.get(), SHUT_WR);
   }

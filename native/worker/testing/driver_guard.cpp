@@ -46,7 +46,8 @@ bool isDevice(uint64_t address) {
 
 void report(const char* symbol, const char* what, uint64_t address) {
   std::array<char, 200> text{};
-  std::snprintf(text.data(), text.size(), "%s is given %s: 0x%llx", symbol, what, static_cast<unsigned long long>(address));
+  std::snprintf(text.data(), text.size(), "%s is given %s: 0x%llx", symbol, what,
+                static_cast<unsigned long long>(address));
   state().violations.emplace_back(text.data());
 }
 
@@ -61,7 +62,8 @@ CUresult guardUnregister(void* memory) {
   state().registered.erase(reinterpret_cast<uint64_t>(memory));
   return state().plain.cuMemHostUnregister(memory);
 }
-CUresult guardReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags) {
+CUresult guardReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint,
+                      unsigned long long flags) {
   std::lock_guard lock(state().mutex);
   const CUresult rc = state().plain.cuMemAddressReserve(address, bytes, alignment, hint, flags);
   if (rc == CUDA_SUCCESS) state().reserved[*address] = bytes;
@@ -108,7 +110,8 @@ void DriverGuard::Call::see(CUdeviceptr address) {
 
 void DriverGuard::Call::host(const void* address) {
   std::lock_guard lock(state().mutex);
-  if (isCanary(reinterpret_cast<uint64_t>(address))) report(symbol_, "memory of the worker", reinterpret_cast<uint64_t>(address));
+  if (isCanary(reinterpret_cast<uint64_t>(address)))
+    report(symbol_, "memory of the worker", reinterpret_cast<uint64_t>(address));
 }
 
 void DriverGuard::Call::see(const CUDA_MEMCPY3D* copy) {
@@ -140,16 +143,11 @@ void DriverGuard::Call::see(const CUstreamBatchMemOpParams* operations, unsigned
 
 void DriverGuard::Call::see(const CUgraphNodeParams* node) {
   switch (node->type) {
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return see(&node->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return see(node->memset.dst);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return see(node->memOp.paramArray, node->memOp.count);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return see(node->free.dptr);
-    default:
-      return;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return see(&node->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return see(node->memset.dst);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return see(node->memOp.paramArray, node->memOp.count);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return see(node->free.dptr);
+    default: return;
   }
 }
 

@@ -40,15 +40,16 @@ class ExecutorFixture {
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this, sharing, parking, claim = std::move(claim), gates = std::move(gates)](ServerLink& link) {
-      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking, claim);
-      executor_.store(&executor);
-      Executor::End end = executor.run();
-      std::lock_guard lock(mutex_);
-      executor_.store(nullptr);
-      end_ = std::move(end);
-      over_.store(true);
-    });
+    server_ = std::make_unique<SessionTestServer>(
+        carrier, [this, sharing, parking, claim = std::move(claim), gates = std::move(gates)](ServerLink& link) {
+          Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking, claim);
+          executor_.store(&executor);
+          Executor::End end = executor.run();
+          std::lock_guard lock(mutex_);
+          executor_.store(nullptr);
+          end_ = std::move(end);
+          over_.store(true);
+        });
     session_ = server_->connect();
     session_->onLost([this](const std::string& reason) {
       lostReason_ = reason;

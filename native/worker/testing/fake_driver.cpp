@@ -120,7 +120,8 @@ struct FakeCalls {
     return CUDA_SUCCESS;
   }
   /// A file that says which memory it is of.
-  static CUresult exportFile(void* out, CUmemGenericAllocationHandle memory, CUmemAllocationHandleType, unsigned long long) {
+  static CUresult exportFile(void* out, CUmemGenericAllocationHandle memory, CUmemAllocationHandleType,
+                             unsigned long long) {
     const int file = ::memfd_create("fake-memory", MFD_CLOEXEC);
     CHECK(file >= 0);
     CHECK_EQ(::pwrite(file, &memory, sizeof memory, 0), static_cast<ssize_t>(sizeof memory));
@@ -129,7 +130,8 @@ struct FakeCalls {
   static CUresult importFile(CUmemGenericAllocationHandle* out, void* file, CUmemAllocationHandleType) {
     if (const CUresult rc = d().failure("cuMemImportFromShareableHandle")) return rc;
     Lock lock(d().mutex_);
-    CHECK_EQ(::pread(static_cast<int>(reinterpret_cast<intptr_t>(file)), out, sizeof *out, 0), static_cast<ssize_t>(sizeof *out));
+    CHECK_EQ(::pread(static_cast<int>(reinterpret_cast<intptr_t>(file)), out, sizeof *out, 0),
+             static_cast<ssize_t>(sizeof *out));
     const auto physical = d().physical_.find(*out);
     if (physical == d().physical_.end()) return CUDA_ERROR_INVALID_VALUE;
     ++physical->second.references;
@@ -196,7 +198,8 @@ struct FakeCalls {
       dropPhysical(mapping->second.memory);
       d().mappings_.erase(mapping);
     });
-    void* again = ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void* again =
+        ::mmap(host(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     CHECK(again == host(address));
     return CUDA_SUCCESS;
   }
@@ -296,7 +299,9 @@ struct FakeCalls {
     if (const CUresult rc = d().failure("cuMemcpyDtoDAsync_v2")) return rc;
     Lock lock(d().mutex_);
     if (!d().isDevice(to, bytes) || !d().isDevice(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-    d().issue(d().stream(stream), {{}, [=] { if (bytes) std::memmove(host(to), host(from), bytes); }});
+    d().issue(d().stream(stream), {{}, [=] {
+                                     if (bytes) std::memmove(host(to), host(from), bytes);
+                                   }});
     return CUDA_SUCCESS;
   }
   static CUresult memset8(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {

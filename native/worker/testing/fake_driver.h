@@ -62,10 +62,10 @@ class FakeDriver {
   /// The next `times` calls of that name fail.
   void failNext(const std::string& call, CUresult code, unsigned times = 1);
 
-  uint64_t usedBytes();       ///< physical memory of all devices
-  size_t mappedRuns();        ///< of device memory
-  size_t reservations();      ///< of addresses
-  size_t liveContexts();      ///< beside the primary ones
+  uint64_t usedBytes();   ///< physical memory of all devices
+  size_t mappedRuns();    ///< of device memory
+  size_t reservations();  ///< of addresses
+  size_t liveContexts();  ///< beside the primary ones
   size_t liveEvents();
   size_t registeredRuns();
   size_t tiles();  ///< of all arrays

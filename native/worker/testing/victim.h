@@ -63,8 +63,10 @@ class Victim {
     const auto fill = [&](std::byte* place) {
       if (!body.empty()) std::memcpy(place, body.data(), body.size());
     };
-    if (waits) result = session.wait(op, {context, 1}, body.size(), fill, answer);
-    else session.post(op, {context, 1}, body.size(), fill);
+    if (waits)
+      result = session.wait(op, {context, 1}, body.size(), fill, answer);
+    else
+      session.post(op, {context, 1}, body.size(), fill);
     if (result != 0) return result;
     // What nobody waited for is told with what comes next.
     if (fixture_.wait(cmd::Marker{}) != 0) return kSessionLost;

@@ -17,7 +17,8 @@ const licenceLine = "SPDX-License-Identifier: Apache-2.0";
 const sourceFile = /\.(tsx?|mjs|css|c|cpp|h|cu|proto)$/;
 const generatedFile = /(^|\/)(gen|golden)\//;
 
-async function trackedFiles(): Promise<string[]> {
+/** Paths relative to the root, without files that are deleted and not yet committed. */
+export async function trackedFiles(): Promise<string[]> {
   const names = (await must("git", ["ls-files", "-z"])).split("\0");
   return names.filter((name) => name !== "" && existsSync(inRoot(name)));
 }

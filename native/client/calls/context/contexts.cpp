@@ -42,7 +42,7 @@ bool validFlags(unsigned flags) {
 }
 
 CUresult createContext(const char* name, CUcontext* out, std::span<const CUexecAffinityParam> affinity, unsigned flags,
-                CUdevice device) {
+                       CUdevice device) {
   const Primary primary(device);
   if (primary.result != CUDA_SUCCESS) return primary.result;
   if (!out || !validFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -142,7 +142,8 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
     const CUctxCreateParams& params = *ctxCreateParams;
     if (params.numExecAffinityParams < 0 || (params.numExecAffinityParams > 0 && !params.execAffinityParams))
       return CUDA_ERROR_INVALID_VALUE;
-    if (params.cigParams) return notRemoted("cuCtxCreate_v4 with CIG parameters", "they share work with a graphics API");
+    if (params.cigParams)
+      return notRemoted("cuCtxCreate_v4 with CIG parameters", "they share work with a graphics API");
     affinity = {params.execAffinityParams, static_cast<size_t>(params.numExecAffinityParams)};
   }
   return createContext("cuCtxCreate_v4", pctx, affinity, flags, dev);
@@ -276,8 +277,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) noexcept {
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) noexcept {
   const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   Call call("cuCtxSetCacheConfig", Needs::kCurrent);
   cmd::ContextSetCacheConfig wire{};
   wire.config = config;

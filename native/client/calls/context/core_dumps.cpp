@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core dumps of the GPU: what is set can be read, and what would have one written is refused. What holds for the process
 // can be asked and set before cuInit.
+#include "client/session/core_dumps.h"
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/core_dumps.h"
 
 namespace millpond::client::api {
 namespace {

@@ -35,8 +35,7 @@ struct PciAddress {
 };
 
 PciAddress pciAddress(const DeviceSnapshot& device) {
-  return {device.attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
-          device.attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
+  return {device.attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID], device.attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
           device.attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]};
 }
 
@@ -82,8 +81,7 @@ CUresult atomicCapabilities(const char* name, const AtomicQuestion& question, CU
                             std::optional<CUdevice> peer) {
   Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (!question.capabilities || !question.operations || question.count == 0 ||
-      question.count > CU_ATOMIC_OPERATION_MAX)
+  if (!question.capabilities || !question.operations || question.count == 0 || question.count > CU_ATOMIC_OPERATION_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   cmd::AtomicCapabilities wire{};
   wire.peer = -1;
@@ -192,9 +190,8 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) noexcept {
   if (!pciBusId || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   const PciAddress address = pciAddress(*subject.device);
   char text[40];
-  const int length =
-      std::snprintf(text, sizeof text, "%04X:%02X:%02X.0", static_cast<unsigned>(address.domain),
-                    static_cast<unsigned>(address.bus), static_cast<unsigned>(address.device));
+  const int length = std::snprintf(text, sizeof text, "%04X:%02X:%02X.0", static_cast<unsigned>(address.domain),
+                                   static_cast<unsigned>(address.bus), static_cast<unsigned>(address.device));
   if (length >= len) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(pciBusId, text, static_cast<size_t>(length) + 1);
   return CUDA_SUCCESS;
@@ -223,7 +220,8 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUa
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                           unsigned int count, CUdevice srcDevice, CUdevice dstDevice) noexcept {
-  return atomicCapabilities("cuDeviceGetP2PAtomicCapabilities", {capabilities, operations, count}, srcDevice, dstDevice);
+  return atomicCapabilities("cuDeviceGetP2PAtomicCapabilities", {capabilities, operations, count}, srcDevice,
+                            dstDevice);
 }
 
 CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) noexcept {

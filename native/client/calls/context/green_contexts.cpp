@@ -102,7 +102,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources, unsigned int nbResources) noexcept {
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                   unsigned int nbResources) noexcept {
   if (phDesc == nullptr || resources == nullptr || nbResources == 0 || nbResources > kMaxGroups)
     return CUDA_ERROR_INVALID_VALUE;
   Call call("cuDevResourceGenerateDesc", Needs::kNothing);
@@ -111,7 +112,8 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
   cmd::ResourceDescribe wire{};
   wire.descriptor = ++last;
   Session::Answer answer;
-  if (const CUresult r = call.waitFor(wire, answer, std::as_bytes(std::span(resources, nbResources))); r != CUDA_SUCCESS)
+  if (const CUresult r = call.waitFor(wire, answer, std::as_bytes(std::span(resources, nbResources)));
+      r != CUDA_SUCCESS)
     return r;
   *phDesc = reinterpret_cast<CUdevResourceDesc>(wire.descriptor);
   return CUDA_SUCCESS;

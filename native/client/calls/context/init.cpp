@@ -17,8 +17,7 @@ namespace millpond::client {
 
 namespace {
 
-CUresult describe(CUresult code, const char** out, const char* KnownError::* builtIn,
-                  std::string ErrorText::* told) {
+CUresult describe(CUresult code, const char** out, const char* KnownError::*builtIn, std::string ErrorText::*told) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = nullptr;
   const Client& client = Client::instance();
@@ -59,12 +58,11 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   // Later variants of a function may have other parameters, so versions that this library does not know are
   // refused, even where the worker's driver knows them.
   int version = CUDA_VERSION;
-  if (Client::check() == CUDA_SUCCESS)
-    version = std::min(version, Client::instance().snapshot().driverVersion);
+  if (Client::check() == CUDA_SUCCESS) version = std::min(version, Client::instance().snapshot().driverVersion);
   const CUresult result = resolve(symbol, cudaVersion, flags, version, pfn, symbolStatus);
   if (logs(LogLevel::Debug) && (result != CUDA_SUCCESS || !*pfn)) {
-    log(LogLevel::Debug, "cuGetProcAddress: no %s for CUDA %d, flags %llu", symbol ? symbol : "(null)",
-        cudaVersion, static_cast<unsigned long long>(flags));
+    log(LogLevel::Debug, "cuGetProcAddress: no %s for CUDA %d, flags %llu", symbol ? symbol : "(null)", cudaVersion,
+        static_cast<unsigned long long>(flags));
   }
   return result;
 }

@@ -65,8 +65,8 @@ CUresult cuSignalExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*,
                                          CUstream) noexcept {
   return unknownImport("cuSignalExternalSemaphoresAsync");
 }
-CUresult cuWaitExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*,
-                                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*, unsigned int, CUstream) noexcept {
+CUresult cuWaitExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*,
+                                       unsigned int, CUstream) noexcept {
   return unknownImport("cuWaitExternalSemaphoresAsync");
 }
 

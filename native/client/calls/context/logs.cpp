@@ -19,7 +19,8 @@ struct CloseFile {
 
 }  // namespace
 
-CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData, CUlogsCallbackHandle* callback_out) noexcept {
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
+                                CUlogsCallbackHandle* callback_out) noexcept {
   if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUlogsCallbackHandle handle = CallLog::instance().add(callbackFunc, userData);
   if (callback_out != nullptr) *callback_out = handle;

@@ -118,9 +118,9 @@ CUresult cuStreamBeginCapture_v2(Flavour flavour, CUstream hStream, CUstreamCapt
   return begin("cuStreamBeginCapture_v2", flavour, hStream, mode, {});
 }
 
-CUresult cuStreamBeginCaptureToGraph(Flavour flavour, CUstream hStream, CUgraph hGraph,
-                                     const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
-                                     size_t numDependencies, CUstreamCaptureMode mode) noexcept {
+CUresult cuStreamBeginCaptureToGraph(Flavour flavour, CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode) noexcept {
   if (!graph::is(graph::Tag::kGraph, reinterpret_cast<uint64_t>(hGraph))) return CUDA_ERROR_INVALID_VALUE;
   return begin("cuStreamBeginCaptureToGraph", flavour, hStream, mode,
                {hGraph, dependencies, dependencyData, numDependencies});
@@ -178,8 +178,8 @@ CUresult cuStreamUpdateCaptureDependencies(Flavour flavour, CUstream hStream, CU
 CUresult cuStreamUpdateCaptureDependencies_v2(Flavour flavour, CUstream hStream, CUgraphNode* dependencies,
                                               const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                               unsigned int flags) noexcept {
-  return depend("cuStreamUpdateCaptureDependencies_v2", flavour, hStream, dependencies, dependencyData,
-                numDependencies, flags);
+  return depend("cuStreamUpdateCaptureDependencies_v2", flavour, hStream, dependencies, dependencyData, numDependencies,
+                flags);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) noexcept {

@@ -69,7 +69,8 @@ inline CUresult readSources(Call& call, uint64_t exec, uint32_t count, std::span
   for (;;) {
     const size_t before = out.size();
     out.resize(before + page.size() / sizeof(graph::Source));
-    if (out.size() > before) std::memcpy(out.data() + before, page.data(), (out.size() - before) * sizeof(graph::Source));
+    if (out.size() > before)
+      std::memcpy(out.data() + before, page.data(), (out.size() - before) * sizeof(graph::Source));
     for (size_t i = before; i < out.size(); ++i)
       if (!call.remote().graphs.mayUse(out[i])) {
         log(LogLevel::Error, "the worker asks for memory of this process that no copy of its graphs names");

@@ -440,8 +440,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
   params_out->bytesize = got.record.allocation.bytes;
   params_out->dptr = got.record.allocation.address;
   params_out->accessDescCount = got.record.count;
-  params_out->accessDescs =
-      kept.bytes.empty() ? nullptr : reinterpret_cast<const CUmemAccessDesc*>(kept.bytes.data());
+  params_out->accessDescs = kept.bytes.empty() ? nullptr : reinterpret_cast<const CUmemAccessDesc*>(kept.bytes.data());
   return CUDA_SUCCESS;
 }
 CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,

@@ -24,9 +24,8 @@ struct Listed {
   std::vector<CUgraphEdgeData> edges;
 
   bool isPlain() const {
-    return std::all_of(edges.begin(), edges.end(), [](const CUgraphEdgeData& e) {
-      return e.type == 0 && e.from_port == 0 && e.to_port == 0;
-    });
+    return std::all_of(edges.begin(), edges.end(),
+                       [](const CUgraphEdgeData& e) { return e.type == 0 && e.from_port == 0 && e.to_port == 0; });
   }
 };
 
@@ -119,9 +118,9 @@ CUresult depend(const char* name, CUgraph graph, const CUgraphNode* from, const 
     wire.remove = remove ? 1 : 0;
     wire.hasEdges = data ? 1 : 0;
     Session::Answer answer;
-    if (const CUresult r = call.waitFor(wire, answer, std::as_bytes(std::span(from + at, n)),
-                                        std::as_bytes(std::span(to + at, n)),
-                                        std::as_bytes(std::span(data ? data + at : nullptr, data ? n : 0)));
+    if (const CUresult r =
+            call.waitFor(wire, answer, std::as_bytes(std::span(from + at, n)), std::as_bytes(std::span(to + at, n)),
+                         std::as_bytes(std::span(data ? data + at : nullptr, data ? n : 0)));
         r != CUDA_SUCCESS)
       return r;
   }
@@ -427,7 +426,8 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;
   const uint16_t home = call.streamContext(wire.stream);
   if (info->hostFunctions)
-    if (const CUresult r = CallbackThread::expect(call.session(), home, info->hostFunctions); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = CallbackThread::expect(call.session(), home, info->hostFunctions); r != CUDA_SUCCESS)
+      return r;
   if (info->keepsMemory) call.waitForResult();
   wire.landing = beginLanding(call, *info);
   wire.landed = wire.landing ? call.remote().landings.over() : 0;
@@ -472,8 +472,7 @@ CUresult cuUserObjectRetain(CUuserObject object, unsigned int number) noexcept {
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int number) noexcept {
   return count("cuUserObjectRelease", object, 0, number, 1, 0);
 }
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int number,
-                                 unsigned int flags) noexcept {
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int number, unsigned int flags) noexcept {
   return count("cuGraphRetainUserObject", object, numberOf(graph), number, 2, flags);
 }
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int number) noexcept {

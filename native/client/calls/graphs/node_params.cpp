@@ -60,7 +60,8 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
   if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
   // From the first row of the first slice to the last of the last; the worker has the rows alone.
   const auto rows = [&](size_t pitch, size_t height) {
-    return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch + copy.WidthInBytes;
+    return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch +
+           copy.WidthInBytes;
   };
   if (toHost) {
     const uint64_t first = copy.dstZ * copy.dstPitch * copy.dstHeight + copy.dstY * copy.dstPitch + copy.dstXInBytes;
@@ -90,10 +91,8 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   out.record.type = static_cast<uint32_t>(params.type);
   switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return packKernel(call, as<CUDA_KERNEL_NODE_PARAMS>(params.kernel), out);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return packCopy(call, params.memcpy.copyParams, params.memcpy.copyCtx, out);
+    case CU_GRAPH_NODE_TYPE_KERNEL: return packKernel(call, as<CUDA_KERNEL_NODE_PARAMS>(params.kernel), out);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return packCopy(call, params.memcpy.copyParams, params.memcpy.copyCtx, out);
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return packFill(call, as<CUDA_MEMSET_NODE_PARAMS>(params.memset), params.memset.ctx, out);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -105,20 +104,15 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
     case CU_GRAPH_NODE_TYPE_GRAPH:
       out.record.child = {numberOf(params.graph.graph), static_cast<uint32_t>(params.graph.ownership), 0};
       return check(call, params.graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return packEvent(call, params.eventWait.event, out);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return packEvent(call, params.eventRecord.event, out);
+    case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return packEvent(call, params.eventWait.event, out);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return packEvent(call, params.eventRecord.event, out);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       if (params.alloc.accessDescCount && !params.alloc.accessDescs) return CUDA_ERROR_INVALID_VALUE;
       out.record.allocation = {params.alloc.poolProps, params.alloc.bytesize, 0};
       out.follow(params.alloc.accessDescs, params.alloc.accessDescCount);
       return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      out.record.address = params.free.dptr;
-      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: out.record.address = params.free.dptr; return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       if (const CUresult r = useContext(call, params.memOp.ctx); r != CUDA_SUCCESS) return r;
       if (params.memOp.count && !params.memOp.paramArray) return CUDA_ERROR_INVALID_VALUE;

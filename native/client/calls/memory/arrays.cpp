@@ -23,20 +23,15 @@ Planes planesOf(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_NV12:
     case CU_AD_FORMAT_NV16:
-    case CU_AD_FORMAT_YUV444_8bit_SemiPlanar:
-      return {2, 1};
+    case CU_AD_FORMAT_YUV444_8bit_SemiPlanar: return {2, 1};
     case CU_AD_FORMAT_P010:
     case CU_AD_FORMAT_P016:
     case CU_AD_FORMAT_P210:
     case CU_AD_FORMAT_P216:
-    case CU_AD_FORMAT_YUV444_16bit_SemiPlanar:
-      return {2, 2};
-    case CU_AD_FORMAT_Y444_PLANAR8:
-      return {3, 1};
-    case CU_AD_FORMAT_Y444_PLANAR10:
-      return {3, 2};
-    default:
-      return {};
+    case CU_AD_FORMAT_YUV444_16bit_SemiPlanar: return {2, 2};
+    case CU_AD_FORMAT_Y444_PLANAR8: return {3, 1};
+    case CU_AD_FORMAT_Y444_PLANAR10: return {3, 2};
+    default: return {};
   }
 }
 
@@ -47,18 +42,14 @@ uint32_t elementBytes(CUarray_format format, unsigned channels) {
   if (channels != 1 && channels != 2 && channels != 4) return 0;
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return channels;
+    case CU_AD_FORMAT_SIGNED_INT8: return channels;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2 * channels;
+    case CU_AD_FORMAT_HALF: return 2 * channels;
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4 * channels;
-    default:
-      return 0;
+    case CU_AD_FORMAT_FLOAT: return 4 * channels;
+    default: return 0;
   }
 }
 
@@ -86,10 +77,11 @@ CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsi
   const uint32_t bytes = elementBytes(desc.Format, desc.NumChannels);
   if (bytes == 0 || (desc.Flags & ~kKnownFlags) != 0 || (planes.count && levels)) {
     static std::atomic<bool> said{false};
-    logOnce(said, LogLevel::Warn,
-            "arrays of compressed, normalised or packed formats, and mipmapped ones of several planes, are not supported "
-            "(format %#x, flags %#x)",
-            static_cast<unsigned>(desc.Format), desc.Flags);
+    logOnce(
+        said, LogLevel::Warn,
+        "arrays of compressed, normalised or packed formats, and mipmapped ones of several planes, are not supported "
+        "(format %#x, flags %#x)",
+        static_cast<unsigned>(desc.Format), desc.Flags);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const HandleKind kind = levels ? HandleKind::kMipmappedArray : HandleKind::kArray;
@@ -155,21 +147,17 @@ CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo
   const CUDA_RESOURCE_DESC& resource = info.resource;
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-      if (const CUresult r = call.handle(HandleKind::kArray, resource.res.array.hArray, wire.handle);
-          r != CUDA_SUCCESS)
+      if (const CUresult r = call.handle(HandleKind::kArray, resource.res.array.hArray, wire.handle); r != CUDA_SUCCESS)
         return r;
       break;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-      if (const CUresult r =
-              call.handle(HandleKind::kMipmappedArray, resource.res.mipmap.hMipmappedArray, wire.handle);
+      if (const CUresult r = call.handle(HandleKind::kMipmappedArray, resource.res.mipmap.hMipmappedArray, wire.handle);
           r != CUDA_SUCCESS)
         return r;
       break;
     case CU_RESOURCE_TYPE_LINEAR:
-    case CU_RESOURCE_TYPE_PITCH2D:
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_RESOURCE_TYPE_PITCH2D: break;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   wire.isSurface = info.isSurface;
   wire.hasView = info.view.has_value();
@@ -289,15 +277,14 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
   if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
   // The driver makes as many levels as the extent has.
   return createArray("cuMipmappedArrayCreate", *pMipmappedArrayDesc, std::min(numMipmapLevels, kMostLevels),
-                reinterpret_cast<void**>(pHandle));
+                     reinterpret_cast<void**>(pHandle));
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) noexcept {
   return destroy("cuMipmappedArrayDestroy", HandleKind::kMipmappedArray, hMipmappedArray);
 }
 
-CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
-                                  unsigned int level) noexcept {
+CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) noexcept {
   Call call("cuMipmappedArrayGetLevel", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ArrayLevel wire{};
@@ -328,13 +315,12 @@ CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int plan
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements,
                                                CUmipmappedArray mipmap, CUdevice device) noexcept {
-  return requirements("cuMipmappedArrayGetMemoryRequirements", memoryRequirements, HandleKind::kMipmappedArray,
-                      mipmap, device);
+  return requirements("cuMipmappedArrayGetMemoryRequirements", memoryRequirements, HandleKind::kMipmappedArray, mipmap,
+                      device);
 }
 
 CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
-                           const CUDA_TEXTURE_DESC* pTexDesc,
-                           const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) noexcept {
+                           const CUDA_TEXTURE_DESC* pTexDesc, const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   if (pResDesc == nullptr || pTexDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TextureInfo info;
@@ -344,7 +330,9 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   return makeObject("cuTexObjectCreate", pTexObject, info);
 }
 
-CUresult cuTexObjectDestroy(CUtexObject texObject) noexcept { return endObject("cuTexObjectDestroy", texObject, false); }
+CUresult cuTexObjectDestroy(CUtexObject texObject) noexcept {
+  return endObject("cuTexObjectDestroy", texObject, false);
+}
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) noexcept {
   CUresult result = CUDA_SUCCESS;

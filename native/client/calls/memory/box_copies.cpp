@@ -36,7 +36,7 @@ struct End {
   size_t x = 0, y = 0, z = 0;
   uint64_t address = 0;
   size_t pitch = 0;
-  size_t rows = 0;  ///< in a slice
+  size_t rows = 0;     ///< in a slice
   bool isOwn = false;  ///< this process's, out of the worker's reach
 
   uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
@@ -63,11 +63,13 @@ struct Side {
 };
 template <typename T>
 Side sourceOf(const T& c) {
-  return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight, c.srcLOD};
+  return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray,  c.srcXInBytes,
+          c.srcY,          c.srcZ,    c.srcPitch,  c.srcHeight, c.srcLOD};
 }
 template <typename T>
 Side destinationOf(const T& c) {
-  return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight, c.dstLOD};
+  return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray,  c.dstXInBytes,
+          c.dstY,          c.dstZ,    c.dstPitch,  c.dstHeight, c.dstLOD};
 }
 
 CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
@@ -88,15 +90,10 @@ CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end
   end.rows = rows;
   uint64_t start = 0;
   switch (side.type) {
-    case CU_MEMORYTYPE_HOST:
-      start = reinterpret_cast<uint64_t>(side.host);
-      break;
+    case CU_MEMORYTYPE_HOST: start = reinterpret_cast<uint64_t>(side.host); break;
     case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-      start = side.device;
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEMORYTYPE_UNIFIED: start = side.device; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   end.address = start + (side.z * rows + side.y) * end.pitch + side.x;
@@ -184,7 +181,8 @@ CUresult awaitStream(Call& call, uint64_t stream) {
 
 /// Whether rows between this process's own memory and a device can go packed: the source must be read, and the
 /// destination written, before the call returns.
-CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait, bool& can) {
+CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait,
+                 bool& can) {
   can = false;
   const size_t rows = extent.height * extent.depth;
   if (to.isOwn == from.isOwn || extent.width > kLongestPackedRow || rows < kFewestPackedRows) return CUDA_SUCCESS;
@@ -207,9 +205,11 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
 
 /// Mirrors pinned memory that more rows would land in than the worker has room for: then they go in one command.
 CUresult reachManyRows(Call& call, End& to, const End& from, const Extent& extent, Wait wait) {
-  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows) return CUDA_SUCCESS;
+  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows)
+    return CUDA_SUCCESS;
   const uint64_t first = to.row(0, 0);
-  const auto pinned = call.remote().memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first);
+  const auto pinned =
+      call.remote().memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first);
   if (!pinned) return CUDA_SUCCESS;
   to.isOwn = false;
   return call.remote().mapped.reach(call, *pinned);
@@ -255,16 +255,17 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   };
   if (!onDevice(call, to.address) && !onDevice(call, from.address)) {
     // The copy of the first row waits for the stream, and fails where memory was freed.
-    if (const CUresult r = unified(call, to.address, from.address, extent.width, stream, wait); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = unified(call, to.address, from.address, extent.width, stream, wait); r != CUDA_SUCCESS)
+      return r;
     return eachRow([&](size_t y, size_t z) {
       if (y != 0 || z != 0)
-        std::memmove(reinterpret_cast<void*>(to.row(y, z)), reinterpret_cast<const void*>(from.row(y, z)), extent.width);
+        std::memmove(reinterpret_cast<void*>(to.row(y, z)), reinterpret_cast<const void*>(from.row(y, z)),
+                     extent.width);
       return CUDA_SUCCESS;
     });
   }
-  return eachRow([&](size_t y, size_t z) {
-    return unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait);
-  });
+  return eachRow(
+      [&](size_t y, size_t z) { return unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait); });
 }
 
 CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {
@@ -272,8 +273,10 @@ CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstr
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Side src{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0, 0};
-  const Side dst{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0, 0};
+  const Side src{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes,
+                 c->srcY,          0,          c->srcPitch,  0,           0};
+  const Side dst{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes,
+                 c->dstY,          0,          c->dstPitch,  0,           0};
   return copyBox(call, dst, src, {c->WidthInBytes, c->Height, 1}, stream, wait);
 }
 

@@ -99,7 +99,8 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
     const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
-    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS) return named;
+    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS)
+      return named;
     const CUresult r = call.postData(wire, piece, whose);
     if (r != CUDA_SUCCESS) return r;
   }
@@ -191,7 +192,8 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     bool isDone = false;
     if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
     if (!isDone) {
-      if (const CUresult r = call.remote().mapped.reach(call, *source, MappedMemory::Landing::kUnderWay); r != CUDA_SUCCESS)
+      if (const CUresult r = call.remote().mapped.reach(call, *source, MappedMemory::Landing::kUnderWay);
+          r != CUDA_SUCCESS)
         return r;
       return within(call, to, host, bytes, stream, wait);
     }
@@ -206,8 +208,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(to);
   const auto pinned = call.remote().memory.find(host, bytes);
-  if (pinned && pinned->kind == MemoryKind::kPinnedShared)
-    return shared(call, from, host, bytes, stream, 2, wait);
+  if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isMirrored(pinned)) return within(call, host, from, bytes, stream, wait);
   // Partly so: the copy leaves what was allocated.
   if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;

@@ -46,8 +46,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   const auto run = call.remote().memory.find(dptr);
   if (run)
     if (const CUresult r = call.adopt(run->context); r != CUDA_SUCCESS) return r;
-  if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) &&
-      !(run->flags & MemoryRun::kBorrowed)) {
+  if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) && !(run->flags & MemoryRun::kBorrowed)) {
     call.remote().managed.drop(run->address);
     if (!call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
     return call.remote().managedHeap.free(call, dptr, run->context);

@@ -21,8 +21,7 @@ namespace millpond::client {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr unsigned kHostFlags =
-    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kHostFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 /// How often an address is tried that the worker cannot map. Each attempt is this much further from the first: what lies
 /// there in the worker may be the memory of a whole device.
 constexpr int kAddressAttempts = 16;
@@ -88,9 +87,11 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
     if (result == CUDA_SUCCESS) {
       auto file = call.session().receiveFile();
       if (file && ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file->get(), 0) == place) {
-        call.remote().memory.add({OwnAddress::of(wire.address), bytes, MemoryKind::kPinnedShared, call.context(), flags, 0});
+        call.remote().memory.add(
+            {OwnAddress::of(wire.address), bytes, MemoryKind::kPinnedShared, call.context(), flags, 0});
         *out = place;
-        if (call.session().parks() && call.remote().files.keep(OwnAddress::of(wire.address), std::move(*file))) keepShared(call, wire);
+        if (call.session().parks() && call.remote().files.keep(OwnAddress::of(wire.address), std::move(*file)))
+          keepShared(call, wire);
         break;
       }
       log(LogLevel::Error, "pinned memory of %zu bytes could not be mapped: %s", bytes,

@@ -29,17 +29,14 @@ CUresult checkPlace(Call& call, const Place& place) {
     }
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 CUresult advise(Call& call, CUdeviceptr address, size_t bytes, CUmem_advise advice, const Place& place) {
-  const bool needsPlace =
-      advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
-      advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  const bool needsPlace = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+                          advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (needsPlace)
     if (const CUresult r = checkPlace(call, place); r != CUDA_SUCCESS) return r;
   if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
@@ -47,21 +44,11 @@ CUresult advise(Call& call, CUdeviceptr address, size_t bytes, CUmem_advise advi
   const bool known = call.remote().managed.change(address, bytes, [&](ManagedMemory::Advice& kept) {
     switch (advice) {
       case CU_MEM_ADVISE_SET_READ_MOSTLY:
-      case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-        kept.readMostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
-        break;
-      case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-        kept.preferred = place;
-        break;
-      case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-        kept.preferred = {};
-        break;
-      case CU_MEM_ADVISE_SET_ACCESSED_BY:
-        kept.accessedBy.insert(place);
-        break;
-      default:
-        kept.accessedBy.erase(place);
-        break;
+      case CU_MEM_ADVISE_UNSET_READ_MOSTLY: kept.readMostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY; break;
+      case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: kept.preferred = place; break;
+      case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: kept.preferred = {}; break;
+      case CU_MEM_ADVISE_SET_ACCESSED_BY: kept.accessedBy.insert(place); break;
+      default: kept.accessedBy.erase(place); break;
     }
   });
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -72,8 +59,8 @@ CUresult prefetch(Call& call, Flavour flavour, CUdeviceptr address, size_t bytes
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = checkPlace(call, place); r != CUDA_SUCCESS) return r;
-  const bool known = call.remote().managed.change(
-      address, bytes, [&](ManagedMemory::Advice& kept) { kept.prefetched = place; });
+  const bool known =
+      call.remote().managed.change(address, bytes, [&](ManagedMemory::Advice& kept) { kept.prefetched = place; });
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -104,8 +91,8 @@ CUresult rangeAttribute(Call& call, void* data, size_t dataSize, CUmem_range_att
   auto* ints = static_cast<int*>(data);
   if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY) {
     std::set<Place> places;
-    const CUresult r = common(call, address, bytes, std::set<Place>{},
-                              [](const ManagedMemory::Advice& a) { return a.accessedBy; }, places);
+    const CUresult r = common(
+        call, address, bytes, std::set<Place>{}, [](const ManagedMemory::Advice& a) { return a.accessedBy; }, places);
     if (r != CUDA_SUCCESS) return r;
     auto each = places.begin();
     for (size_t i = 0; i < dataSize / sizeof(int); ++i)
@@ -114,30 +101,24 @@ CUresult rangeAttribute(Call& call, void* data, size_t dataSize, CUmem_range_att
   }
   if (dataSize != sizeof(int)) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY)
-    return common(call, address, bytes, 0, [](const ManagedMemory::Advice& a) { return a.readMostly ? 1 : 0; }, *ints);
+    return common(
+        call, address, bytes, 0, [](const ManagedMemory::Advice& a) { return a.readMostly ? 1 : 0; }, *ints);
   Place place;
   const bool isPreferred = attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION ||
                            attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE ||
                            attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID;
-  const CUresult r = common(call, address, bytes, Place{},
-                            [&](const ManagedMemory::Advice& a) { return isPreferred ? a.preferred : a.prefetched; },
-                            place);
+  const CUresult r = common(
+      call, address, bytes, Place{},
+      [&](const ManagedMemory::Advice& a) { return isPreferred ? a.preferred : a.prefetched; }, place);
   if (r != CUDA_SUCCESS) return r;
   switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      *ints = ordinalOf(place);
-      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: *ints = ordinalOf(place); return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-      *ints = static_cast<int>(place.type);
-      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: *ints = static_cast<int>(place.type); return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-      *ints = place.id;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: *ints = place.id; return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -241,11 +222,10 @@ CUresult cuMemDiscardBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* siz
 }
 
 CUresult cuMemDiscardAndPrefetchBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* sizes, size_t count,
-                                           CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
-                                           size_t numPrefetchLocs, unsigned long long flags,
-                                           CUstream hStream) noexcept {
-  return prefetchBatch("cuMemDiscardAndPrefetchBatchAsync", flavour, dptrs, sizes, count, prefetchLocs,
-                       prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+                                           CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs, size_t numPrefetchLocs,
+                                           unsigned long long flags, CUstream hStream) noexcept {
+  return prefetchBatch("cuMemDiscardAndPrefetchBatchAsync", flavour, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                       numPrefetchLocs, flags, hStream);
 }
 
 CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
@@ -262,8 +242,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_att
   if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < numAttributes; ++i)
-    if (const CUresult r = rangeAttribute(call, data[i], dataSizes[i], attributes[i], devPtr, count);
-        r != CUDA_SUCCESS)
+    if (const CUresult r = rangeAttribute(call, data[i], dataSizes[i], attributes[i], devPtr, count); r != CUDA_SUCCESS)
       return r;
   return CUDA_SUCCESS;
 }

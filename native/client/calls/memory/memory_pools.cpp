@@ -185,7 +185,8 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
   if (const CUresult r = checkLocation(&poolProps->location, poolProps->allocType); r != CUDA_SUCCESS) return r;
   // The device's attribute names no other.
   const CUmemAllocationHandleType types = poolProps->handleTypes;
-  if (types != CU_MEM_HANDLE_TYPE_NONE && types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  if (types != CU_MEM_HANDLE_TYPE_NONE && types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
   const Context* context = Client::instance().contexts().primary(poolProps->location.id);
   if (!context) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(call.remote().pools.mutex);
@@ -203,8 +204,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
     if (call.remote().memory.hasOfPool(reinterpret_cast<uint64_t>(pool))) return CUDA_ERROR_INVALID_VALUE;
     if (--live->opens > 0) return CUDA_SUCCESS;
   }
-  if (const auto current = books.current.find(live->device);
-      current != books.current.end() && current->second == pool)
+  if (const auto current = books.current.find(live->device); current != books.current.end() && current->second == pool)
     books.current.erase(current);
   books.pools.erase(pool);
   cmd::PoolDestroy wire{};
@@ -251,8 +251,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       wire.ofReserved = attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
       return call.post(wire);
     }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -63,14 +63,15 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
       return store<CUcontext>(data, context ? context->handle() : nullptr);
     }
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return store<unsigned>(data, !place.isKnown() ? 0u : static_cast<unsigned>(onDevice || isManaged ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return store<CUdeviceptr>(data, run ? ptr : 0);
+      return store<unsigned>(
+          data, !place.isKnown()
+                    ? 0u
+                    : static_cast<unsigned>(onDevice || isManaged ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return store<CUdeviceptr>(data, run ? ptr : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       // Unknown addresses are the program's own memory.
       return store<void*>(data, !onDevice ? reinterpret_cast<void*>(ptr) : nullptr);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return store<unsigned long long>(data, run ? run->id : 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return store<unsigned long long>(data, run ? run->id : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
       const Context* context = run ? contextOf(run->context) : nullptr;
       return store<int>(data, context ? context->device() : -2);
@@ -81,27 +82,20 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       if (place.reservation) return store<size_t>(data, place.reservation->bytes);
       return store<size_t>(data, run ? run->bytes : 0);
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      return store<bool>(data, run.has_value());
+    case CU_POINTER_ATTRIBUTE_MAPPED: return store<bool>(data, run.has_value());
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return store<unsigned>(data, run && run->isShareable() ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return store<bool>(data, false);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return store<unsigned>(data, isManaged ? 1u : 0u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return store<unsigned long long>(data, place.handleTypes);
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return store<unsigned long long>(data, run ? place.access : 0);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return store<bool>(data, false);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return store<unsigned>(data, isManaged ? 1u : 0u);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return store<unsigned long long>(data, place.handleTypes);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return store<unsigned long long>(data, run ? place.access : 0);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return store<CUmemoryPool>(data, reinterpret_cast<CUmemoryPool>(run ? run->pool : 0));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return store<size_t>(data, run ? run->bytes : 0);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return store<size_t>(data, run ? run->bytes : 0);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return store<void*>(data, reinterpret_cast<void*>(run ? run->address : 0));
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return store<unsigned long long>(data, run ? run->id : 0);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return store<unsigned long long>(data, run ? run->id : 0);
     default:
       return which > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ? CUDA_ERROR_INVALID_VALUE
                                                                    : CUDA_ERROR_NOT_SUPPORTED;

@@ -72,8 +72,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   cmd::OpenMemoryReply reply{};
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   opened.add({handle, reply.address, call.context(), 1});
-  call.remote().memory.add(
-      {reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kOpened, 0});
+  call.remote().memory.add({reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kOpened, 0});
   *pdptr = reply.address;
   return CUDA_SUCCESS;
 }
@@ -114,7 +113,8 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcep
   cmd::OpenEvent wire{};
   std::memcpy(wire.handle, &handle, sizeof handle);
   void* event = nullptr;
-  wire.event = call.create(HandleKind::kEvent, &event, HandleTraits{.flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING});
+  wire.event =
+      call.create(HandleKind::kEvent, &event, HandleTraits{.flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING});
   cmd::OpenEventReply reply{};
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
     cmd::EventDestroyV2 end{};

@@ -16,7 +16,8 @@ namespace {
 CUresult translate(Call& call, CUarrayMapInfo& entry) {
   const bool isMipmapped = entry.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   if (!isMipmapped && entry.resourceType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
-  const void* array = isMipmapped ? static_cast<void*>(entry.resource.mipmap) : static_cast<void*>(entry.resource.array);
+  const void* array =
+      isMipmapped ? static_cast<void*>(entry.resource.mipmap) : static_cast<void*>(entry.resource.array);
   uint64_t wire = 0;
   const HandleKind kind = isMipmapped ? HandleKind::kMipmappedArray : HandleKind::kArray;
   if (const CUresult r = call.handle(kind, array, wire); r != CUDA_SUCCESS) return r;

@@ -90,14 +90,13 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   return encode(call, wire, tensorMap);
 }
 
-CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
-                                     cuuint32_t tensorRank, void* globalAddress, const cuuint64_t* globalDim,
-                                     const cuuint64_t* globalStrides, int pixelBoxLowerCornerWidth,
-                                     int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
-                                     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides,
-                                     CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
-                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
-                                     CUtensorMapFloatOOBfill oobFill) noexcept {
+CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
+                                     void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+                                     int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth,
+                                     cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
+                                     const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+                                     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle,
+                                     CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) noexcept {
   Call call("cuTensorMapEncodeIm2colWide", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TensorMapEncode wire{};

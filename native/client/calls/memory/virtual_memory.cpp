@@ -29,8 +29,7 @@ CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& contex
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   switch (prop->location.type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE:
-      break;
+    case CU_MEM_LOCATION_TYPE_DEVICE: break;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: {
@@ -38,11 +37,11 @@ CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& contex
       logOnce(said, LogLevel::Warn, "host memory made by cuMemCreate is not supported: use cuMemHostAlloc");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if (prop->requestedHandleTypes && (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)) return CUDA_ERROR_INVALID_VALUE;
+  if (prop->requestedHandleTypes && (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL))
+    return CUDA_ERROR_INVALID_VALUE;
   context = Client::instance().contexts().primary(prop->location.id);
   return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -22,7 +22,8 @@ CUresult acceptLibraryOptions(unsigned count, const CUlibraryOption* options) {
   for (unsigned i = 0; i < count; ++i) {
     if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;
     if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_INVALID_VALUE;
-    log(LogLevel::Warn, "libraries with a table of host functions are not supported: the GPU's host is another process");
+    log(LogLevel::Warn,
+        "libraries with a table of host functions are not supported: the GPU's host is another process");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
@@ -40,7 +41,8 @@ CUresult load(Call& call, HandleKind kind, const void* image, size_t known, cons
   wire.handle = call.create(kind, &handle);
   wire.kind = kind == HandleKind::kLibrary ? 1 : 0;
   // A module linked from several fatbins cannot be recreated after parking: its variables are not known.
-  wire.isKept = call.session().parks() && parts.size() == 1 && call.remote().images.keep(wire.handle, parts.front()) ? 1 : 0;
+  wire.isKept =
+      call.session().parks() && parts.size() == 1 && call.remote().images.keep(wire.handle, parts.front()) ? 1 : 0;
   ImagePlaces places;
   CUresult result = sendImage(call, wire.handle, parts, places);
   if (result == CUDA_SUCCESS) {
@@ -93,7 +95,8 @@ CUresult getFunction(Call& call, HandleKind ownerKind, const void* owner, Handle
   answer.whole = &whole;
   CUresult result = call.waitFor(wire, answer, std::as_bytes(std::span(name, std::strlen(name))));
   cmd::Decoded<cmd::GetFunctionReply> reply;
-  if (result == CUDA_SUCCESS && (!cmd::decode(whole, reply) || reply.tail[0].size() != size_t{reply.fixed.paramCount} * 8))
+  if (result == CUDA_SUCCESS &&
+      (!cmd::decode(whole, reply) || reply.tail[0].size() != size_t{reply.fixed.paramCount} * 8))
     result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS) {
     handles.recycle(handles.claim(kind, handle));
@@ -103,8 +106,7 @@ CUresult getFunction(Call& call, HandleKind ownerKind, const void* owner, Handle
   info->name = name;
   info->owner = ownerWire;
   info->parameters.resize(reply.fixed.paramCount);
-  if (!info->parameters.empty())
-    std::memcpy(info->parameters.data(), reply.tail[0].data(), reply.tail[0].size());
+  if (!info->parameters.empty()) std::memcpy(info->parameters.data(), reply.tail[0].data(), reply.tail[0].size());
   for (const auto& p : info->parameters) info->parameterBytes = std::max(info->parameterBytes, p.offset + p.size);
   handles.describe(ownerWire, wire.handle, std::move(info));
   *out = handle;
@@ -138,7 +140,8 @@ const FunctionInfo* infoOf(Call& call, const void* function) {
   return slot ? slot->function.get() : nullptr;
 }
 
-CUresult parameterInfo(const char* name, Needs needs, const void* function, size_t index, size_t* offset, size_t* size) {
+CUresult parameterInfo(const char* name, Needs needs, const void* function, size_t index, size_t* offset,
+                       size_t* size) {
   Call call(name, needs);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, function);
@@ -255,8 +258,8 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) noexcept {
 
 CUresult cuModuleUnload(CUmodule hmod) noexcept {
   Call call("cuModuleUnload", Needs::kAny);
-  const HandleTable::Slot* slot = call.entry() == CUDA_SUCCESS ? call.remote().handles.find(HandleKind::kModule, hmod)
-                                                               : nullptr;
+  const HandleTable::Slot* slot =
+      call.entry() == CUDA_SUCCESS ? call.remote().handles.find(HandleKind::kModule, hmod) : nullptr;
   // The module of a library in a context ends with the library.
   if (slot && slot->function) return CUDA_ERROR_INVALID_HANDLE;
   if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(hmod));
@@ -309,8 +312,7 @@ CUresult cuLibraryUnload(CUlibrary library) noexcept {
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) noexcept {
   Call call("cuLibraryGetKernel", Needs::kNothing);
-  return getFunction(call, HandleKind::kLibrary, library, HandleKind::kKernel, name,
-                     reinterpret_cast<void**>(pKernel));
+  return getFunction(call, HandleKind::kLibrary, library, HandleKind::kKernel, name, reinterpret_cast<void**>(pKernel));
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept {

@@ -28,8 +28,7 @@ CUresult find(const char* name, const Wanted& wanted, Blocks blocksOf) {
   if (!wanted.minGridSize || !wanted.blockSize || wanted.limit < 0) return CUDA_ERROR_INVALID_VALUE;
   const DeviceSnapshot& device = *Client::instance().device(CurrentContext::get()->device());
   int most = 0;
-  const CUresult asked =
-      api::cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, wanted.function);
+  const CUresult asked = api::cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, wanted.function);
   if (asked != CUDA_SUCCESS) return asked;
   most = std::min(most, device.attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
   if (wanted.limit > 0) most = std::min(most, wanted.limit);

@@ -20,9 +20,7 @@ CUresult LaunchAttributes::take(Call& call, const CUlaunchConfig& config) {
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
           cluster_ = {attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z};
         break;
-      case LaunchAttributeKind::kEvent:
-        holdsEvents = true;
-        break;
+      case LaunchAttributeKind::kEvent: holdsEvents = true; break;
       case LaunchAttributeKind::kRefused: {
         static std::atomic<bool> said{false};
         logOnce(said, LogLevel::Warn, "launch attribute %d is not supported", static_cast<int>(attribute.id));

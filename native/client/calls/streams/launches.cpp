@@ -105,8 +105,7 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
       if (fits != CUDA_SUCCESS) return fits;
     }
     const ClusterShape cluster = attributes.cluster().isAny() ? attributes.cluster() : slot->function->cluster();
-    if (cluster.isAny() &&
-        !(hasClusters(*device) && cluster.certainlyFits(shape.gridX, shape.gridY, shape.gridZ)))
+    if (cluster.isAny() && !(hasClusters(*device) && cluster.certainlyFits(shape.gridX, shape.gridY, shape.gridZ)))
       call.waitForResult();
   }
   const FunctionInfo& info = *slot->function;
@@ -199,8 +198,7 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const C
   return clusters("cuOccupancyMaxActiveClusters", numClusters, func, config, false);
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
-                                            const CUlaunchConfig* config) noexcept {
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) noexcept {
   return clusters("cuOccupancyMaxPotentialClusterSize", clusterSize, func, config, true);
 }
 

@@ -28,7 +28,8 @@ CUresult set(const char* name, CUfunction function, int offset, const void* from
   LegacyLaunch* launch = legacy(call, function, result);
   if (!launch) return result;
   const auto at = static_cast<size_t>(offset);
-  if (offset < 0 || !from || bytes > kMaxParameterBytes || at > kMaxParameterBytes - bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (offset < 0 || !from || bytes > kMaxParameterBytes || at > kMaxParameterBytes - bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   if (launch->parameters.size() < at + bytes) launch->parameters.resize(at + bytes);
   std::memcpy(launch->parameters.data() + at, from, bytes);
   return CUDA_SUCCESS;

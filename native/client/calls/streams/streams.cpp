@@ -91,7 +91,8 @@ CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) noexcept {
 
 CUresult cuStreamGetDevice(Flavour flavour, CUstream hStream, CUdevice* device) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetDevice", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetDevice", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS)
+    return r;
   if (device == nullptr || !view.context) return CUDA_ERROR_INVALID_VALUE;
   *device = view.context->device();
   return CUDA_SUCCESS;
@@ -99,7 +100,8 @@ CUresult cuStreamGetDevice(Flavour flavour, CUstream hStream, CUdevice* device) 
 
 CUresult cuStreamGetFlags(Flavour flavour, CUstream hStream, unsigned int* flags) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetFlags", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetFlags", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS)
+    return r;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = view.traits.flags;
   return CUDA_SUCCESS;
@@ -107,7 +109,8 @@ CUresult cuStreamGetFlags(Flavour flavour, CUstream hStream, unsigned int* flags
 
 CUresult cuStreamGetId(Flavour flavour, CUstream hStream, unsigned long long* streamId) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetId", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetId", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS)
+    return r;
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *streamId = view.id;
   return CUDA_SUCCESS;

@@ -78,8 +78,9 @@ CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdevicep
     occupied.push_back(reply.address);
   }
   if (occupied.size() == kPlacesTried)
-    log(LogLevel::Error, "managed memory of %zu bytes: this process uses the addresses that the worker gave, 0x%llx among them",
-        bytes, static_cast<unsigned long long>(occupied.front()));
+    log(LogLevel::Error,
+        "managed memory of %zu bytes: this process uses the addresses that the worker gave, 0x%llx among them", bytes,
+        static_cast<unsigned long long>(occupied.front()));
   for (const CUdeviceptr each : occupied) freeAtWorker(call, each);
   return result;
 }

@@ -29,8 +29,8 @@ class ManagedHeap {
     uint64_t address;
     uint64_t bytes;
     uint16_t context;
-    uint64_t compared;  ///< bytes at its beginning that are compared, the others are traced
-    uint64_t mirrored;  ///< how many of those are mirrored so far: they are as they come to be used
+    uint64_t compared;                  ///< bytes at its beginning that are compared, the others are traced
+    uint64_t mirrored;                  ///< how many of those are mirrored so far: they are as they come to be used
     std::map<uint64_t, uint64_t> free;  ///< start → bytes
   };
 

@@ -49,7 +49,8 @@ class ManagedMemory {
   bool visit(uint64_t address, uint64_t bytes, Visit&& visit) {
     std::lock_guard lock(mutex_);
     if (!covers(address, bytes)) return false;
-    for (auto each = std::prev(pieces_.upper_bound(address)); each != pieces_.end() && each->first < address + bytes; ++each)
+    for (auto each = std::prev(pieces_.upper_bound(address)); each != pieces_.end() && each->first < address + bytes;
+         ++each)
       visit(each->second.advice);
     return true;
   }

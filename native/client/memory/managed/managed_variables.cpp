@@ -37,8 +37,8 @@ CUresult ManagedVariables::add(Call& call, const Variable& variable, const char*
   const uint64_t first = variable.address / kPage * kPage;
   const uint64_t end = (variable.address + variable.bytes + kPage - 1) / kPage * kPage;
   if (!mapPages(first, end)) {
-    log(LogLevel::Error, "the variable %s is __managed__ and lies at 0x%llx, where this process has something else", name,
-        static_cast<unsigned long long>(variable.address));
+    log(LogLevel::Error, "the variable %s is __managed__ and lies at 0x%llx, where this process has something else",
+        name, static_cast<unsigned long long>(variable.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const Context* primary = Client::instance().contexts().primary(0);

@@ -42,7 +42,9 @@ MILLPOND_RACY void copyRacy(std::byte* to, const std::byte* from, size_t bytes) 
 MILLPOND_RACY ComparedBytes::Run ComparedBytes::nextChange(size_t from) const {
   const std::byte* now = here();
   const std::byte* last = last_.data();
-  const auto differ = [&](size_t at, size_t most) { return differs(now + at, last + at, std::min(most, bytes() - at)); };
+  const auto differ = [&](size_t at, size_t most) {
+    return differs(now + at, last + at, std::min(most, bytes() - at));
+  };
   while (from < bytes() && !differ(from, kBlock)) from = std::min(bytes(), from + kBlock);
   while (from < bytes() && now[from] == last[from]) ++from;
   // Word by word, as numbers are written, some of whose bytes stay the same; to the last byte that is another.
@@ -77,7 +79,9 @@ MILLPOND_RACY std::optional<ComparedBytes::Word> ComparedBytes::onlyChange() con
   return word;
 }
 
-void ComparedBytes::keep(const Word& word) { std::copy_n(word.now.begin(), word.bytes, last_.begin() + static_cast<ptrdiff_t>(word.offset)); }
+void ComparedBytes::keep(const Word& word) {
+  std::copy_n(word.now.begin(), word.bytes, last_.begin() + static_cast<ptrdiff_t>(word.offset));
+}
 
 MILLPOND_RACY std::optional<uint64_t> ComparedBytes::changed(uint64_t address, size_t bytes) const {
   const size_t offset = address - address_;
@@ -98,10 +102,11 @@ void ComparedBytes::merge(size_t offset, std::span<const std::byte> now) {
   for (size_t block = 0; block < now.size(); block += kBlock) {
     const size_t bytes = std::min(kBlock, now.size() - block);
     if (std::memcmp(last + block, now.data() + block, bytes) == 0) continue;
-    eachDifference(std::span<const std::byte>(last + block, bytes), now.subspan(block, bytes), [&](size_t at, size_t length) {
-      copyRacy(here() + offset + block + at, now.data() + block + at, length);
-      std::memcpy(last + block + at, now.data() + block + at, length);
-    });
+    eachDifference(std::span<const std::byte>(last + block, bytes), now.subspan(block, bytes),
+                   [&](size_t at, size_t length) {
+                     copyRacy(here() + offset + block + at, now.data() + block + at, length);
+                     std::memcpy(last + block + at, now.data() + block + at, length);
+                   });
   }
 }
 

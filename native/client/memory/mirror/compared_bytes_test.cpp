@@ -18,7 +18,8 @@ uint64_t addressOf(Bytes& memory) { return reinterpret_cast<uint64_t>(memory.dat
 
 std::vector<std::pair<size_t, size_t>> changes(ComparedBytes& compared) {
   std::vector<std::pair<size_t, size_t>> runs;
-  compared.takeChanges([&](size_t offset, std::span<const std::byte> bytes) { runs.emplace_back(offset, bytes.size()); });
+  compared.takeChanges(
+      [&](size_t offset, std::span<const std::byte> bytes) { runs.emplace_back(offset, bytes.size()); });
   return runs;
 }
 

@@ -63,7 +63,8 @@ bool isWriteFault([[maybe_unused]] const ucontext_t& context) {
 bool isServed(const siginfo_t& info, const ucontext_t& context) {
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
   if (info.si_code != SEGV_ACCERR || !isActive.load(std::memory_order_acquire)) return false;
-  if (address < lowest.load(std::memory_order_relaxed) || address >= highest.load(std::memory_order_relaxed)) return false;
+  if (address < lowest.load(std::memory_order_relaxed) || address >= highest.load(std::memory_order_relaxed))
+    return false;
   Request request;
   request.fault = {address, isWriteFault(context), CallbackThread::running()};
   Server& server = request.fault.inHostFunction ? ofHostFunctions : ordinary;
@@ -127,7 +128,9 @@ void onFault(int signal, siginfo_t* info, void* context) {
   errno = error;
 }
 
-bool isOurs(const struct sigaction& action) { return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == &onFault; }
+bool isOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == &onFault;
+}
 
 std::mutex& installMutex() {
   static auto& mutex = *new std::mutex();

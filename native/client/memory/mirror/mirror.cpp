@@ -64,7 +64,8 @@ int32_t Mirror::adoptBytes(uint64_t address, size_t bytes, uint16_t context) {
   std::vector<std::byte> now(bytes);
   if (const int32_t result = link_.fetch(context, address, now); result != 0) return result;
   std::memcpy(reinterpret_cast<void*>(address), now.data(), bytes);
-  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, Landed::kNo, true});
+  compared_.emplace(address,
+                    Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, Landed::kNo, true});
   exists_.store(true, std::memory_order_relaxed);
   return 0;
 }
@@ -74,7 +75,8 @@ Mirror::Removed Mirror::remove(uint64_t address) {
   const Removed removed = traced_.erase(address) != 0     ? Removed::kPages
                           : compared_.erase(address) != 0 ? Removed::kBytes
                                                           : Removed::kNothing;
-  std::erase_if(awaited_, [&](const AwaitedWord& each) { return !tracedAt(each.address) && !comparedAt(each.address); });
+  std::erase_if(awaited_,
+                [&](const AwaitedWord& each) { return !tracedAt(each.address) && !comparedAt(each.address); });
   return removed;
 }
 
@@ -163,19 +165,19 @@ void Mirror::pushEarly(Traced& region) {
     const std::span<const std::byte> now = region.pages->data({page, 1});
     const uint64_t start = region.pages->address() + page * TracedPages::kPage;
     noteNamed(start, now);
-    eachDifference(now, asItCame, [&](size_t at, size_t bytes) {
-      push(region.context, start + at, now.subspan(at, bytes));
-    });
+    eachDifference(now, asItCame,
+                   [&](size_t at, size_t bytes) { push(region.context, start + at, now.subspan(at, bytes)); });
   }
   region.early.clear();
 }
 
 void Mirror::pushCompared() {
   for (auto& [address, region] : compared_)
-    region.bytes.takeChanges([&, start = address, all = &region.bytes](size_t offset, std::span<const std::byte> bytes) {
-      noteNamed(*all, offset, bytes.size());
-      push(region.context, start + offset, bytes);
-    });
+    region.bytes.takeChanges(
+        [&, start = address, all = &region.bytes](size_t offset, std::span<const std::byte> bytes) {
+          noteNamed(*all, offset, bytes.size());
+          push(region.context, start + offset, bytes);
+        });
 }
 
 void Mirror::beginWait(bool isAnswered) {
@@ -249,7 +251,8 @@ void Mirror::mergeCompared(std::span<const AwaitedWord> words) {
       for (const AwaitedWord& word : words) {
         const uint64_t begin = std::max(word.address, address + at);
         const uint64_t end = std::min(word.end(), address + at + piece.size());
-        for (uint64_t each = begin; each < end; ++each) piece[each - address - at] = region.bytes.last()[each - address];
+        for (uint64_t each = begin; each < end; ++each)
+          piece[each - address - at] = region.bytes.last()[each - address];
       }
       region.bytes.merge(at, piece);
     }

@@ -37,7 +37,8 @@ class Mirror {
   /// Whether copies of graphs write there on this side, whose order with the device's work only a wait tells.
   enum class Landed : bool { kNo, kYes };
   /// Mirrors the program's memory as it is now.
-  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged, Landed landed = Landed::kNo);
+  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged,
+                Landed landed = Landed::kNo);
   /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
   enum class Removed { kNothing, kBytes, kPages };
@@ -152,12 +153,13 @@ class Mirror {
   std::atomic<uint32_t> posting_{0};  ///< commands of `work_` that may not have been appended yet
   std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is quiet
   std::vector<AwaitedWord> awaited_;
-  std::atomic<uint64_t> awaitedElsewhere_{0};  ///< `work_` when a stream was last given a word of other memory to wait for
+  std::atomic<uint64_t> awaitedElsewhere_{
+      0};  ///< `work_` when a stream was last given a word of other memory to wait for
   std::vector<Held> held_;
   std::vector<uint64_t> named_;
-  std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
-  uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all
-  uint64_t merged_ = 0;               ///< the same, with compared bytes brought here since
+  std::atomic<uint32_t> awaiting_{0};               ///< 1: there are awaited words
+  uint64_t quiet_ = 0;                              ///< `work_` when the device was known to have done it all
+  uint64_t merged_ = 0;                             ///< the same, with compared bytes brought here since
   std::chrono::steady_clock::time_point nextPoll_;  ///< from here on questions compare bytes again
 };
 

@@ -25,8 +25,9 @@ void post(uint16_t context, const C& command) {
 
 template <typename C>
 int32_t wait(uint16_t context, const C& command, Session::Answer& answer) {
-  return session().wait(static_cast<uint16_t>(C::kOp), {context, threadNumber()}, cmd::encodedSize<C>(),
-                        [&](std::byte* place) { cmd::encode(place, command); }, answer);
+  return session().wait(
+      static_cast<uint16_t>(C::kOp), {context, threadNumber()}, cmd::encodedSize<C>(),
+      [&](std::byte* place) { cmd::encode(place, command); }, answer);
 }
 
 }  // namespace
@@ -39,7 +40,8 @@ MirrorLink::Side* MirrorLink::side(uint16_t context) {
   side.event = handles.create(HandleKind::kEvent, context);
   if (side.stream == 0 || side.event == 0) {
     side.isFailed = true;
-    log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported", handle::kMaxHandles);
+    log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported",
+        handle::kMaxHandles);
     return nullptr;
   }
   cmd::StreamCreate stream{};

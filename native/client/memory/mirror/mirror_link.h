@@ -36,9 +36,9 @@ class MirrorLink {
  private:
   struct Side {
     uint64_t stream = 0;
-    uint64_t event = 0;    ///< behind what was pushed last
-    uint64_t pushes = 0;   ///< batches so far
-    bool isOpen = false;   ///< pushed since the event was recorded
+    uint64_t event = 0;   ///< behind what was pushed last
+    uint64_t pushes = 0;  ///< batches so far
+    bool isOpen = false;  ///< pushed since the event was recorded
     bool isFailed = false;
   };
   /// Null when there can be none.

@@ -31,7 +31,8 @@ void Mirror::await(AwaitedWord word) {
   {
     const Lock lock(mutex_);
     if (!meets(traced_, word.address, word.bytes) && !meets(compared_, word.address, word.bytes)) {
-      if (word.by == AwaitedWord::By::kStream) awaitedElsewhere_.store(work_.fetch_add(1, std::memory_order_release) + 1, std::memory_order_release);
+      if (word.by == AwaitedWord::By::kStream)
+        awaitedElsewhere_.store(work_.fetch_add(1, std::memory_order_release) + 1, std::memory_order_release);
       return;
     }
   }
@@ -56,7 +57,8 @@ void Mirror::tellAwaited() {
 }
 
 bool Mirror::mayStreamWait() const {
-  if (awaiting_.load(std::memory_order_acquire) == 0 && awaitedElsewhere_.load(std::memory_order_acquire) == 0) return false;
+  if (awaiting_.load(std::memory_order_acquire) == 0 && awaitedElsewhere_.load(std::memory_order_acquire) == 0)
+    return false;
   const Lock lock(mutex_);
   return doesStreamWait();
 }
@@ -105,7 +107,8 @@ bool Mirror::lookAtWords() {
 
 void Mirror::pushDue() {
   const auto isDue = [&](const AwaitedWord& word) { return word.by == AwaitedWord::By::kStream && isMadeTrue(word); };
-  const auto due = std::stable_partition(awaited_.begin(), awaited_.end(), [&](const AwaitedWord& word) { return !isDue(word); });
+  const auto due =
+      std::stable_partition(awaited_.begin(), awaited_.end(), [&](const AwaitedWord& word) { return !isDue(word); });
   const auto rest = due - awaited_.begin();
   if (due == awaited_.end()) return;
   pushAll();
@@ -116,9 +119,9 @@ void Mirror::show(const std::vector<AwaitedWord>& words) {
   if (words.empty()) return;
   // Earlier values of the word are obsolete.
   std::erase_if(awaited_, [&](const AwaitedWord& word) {
-    return word.by == AwaitedWord::By::kProgram && std::any_of(words.begin(), words.end(), [&](const AwaitedWord& each) {
-             return each.address == word.address && each.work > word.work;
-           });
+    return word.by == AwaitedWord::By::kProgram &&
+           std::any_of(words.begin(), words.end(),
+                       [&](const AwaitedWord& each) { return each.address == word.address && each.work > word.work; });
   });
   mergeCompared(words);
   for (auto& [address, region] : traced_) pushEarly(region);

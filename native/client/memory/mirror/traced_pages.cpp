@@ -30,12 +30,9 @@ std::byte* mapFile(uint64_t address, size_t bytes, int file) {
 
 int protectionOf(TracedPages::State state) {
   switch (state) {
-    case TracedPages::State::kClean:
-      return PROT_READ;
-    case TracedPages::State::kDirty:
-      return PROT_READ | PROT_WRITE;
-    default:
-      return PROT_NONE;
+    case TracedPages::State::kClean: return PROT_READ;
+    case TracedPages::State::kDirty: return PROT_READ | PROT_WRITE;
+    default: return PROT_NONE;
   }
 }
 

@@ -27,7 +27,7 @@ class TracedPages {
   };
   /// The state of the pages before they were mirrored.
   enum class Content {
-    kZero,   ///< nothing yet, on both sides: what the program writes first is told from what it never touched
+    kZero,     ///< nothing yet, on both sides: what the program writes first is told from what it never touched
     kProgram,  ///< all of it is the program's
   };
 
@@ -76,8 +76,8 @@ class TracedPages {
   uint64_t address_ = 0;
   size_t bytes_ = 0;
   std::byte* alias_ = nullptr;
-  UniqueFd file_;           ///< while untouched: knows which pages exist
-  bool untouched_ = true;   ///< never withdrawn
+  UniqueFd file_;          ///< while untouched: knows which pages exist
+  bool untouched_ = true;  ///< never withdrawn
   bool isZero_ = true;
   bool accessible_ = true;
   std::vector<State> states_;

@@ -11,8 +11,7 @@ using namespace millpond::softgpu::api;
 namespace {
 
 bool areContextFlags(unsigned flags) {
-  return !(flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) &&
-         std::popcount(flags & CU_CTX_SCHED_MASK) <= 1;
+  return !(flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) && std::popcount(flags & CU_CTX_SCHED_MASK) <= 1;
 }
 
 CUresult createContext(CUcontext* pctx, unsigned flags, CUdevice dev) {
@@ -90,9 +89,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   });
 }
 
-CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-  return createContext(pctx, flags, dev);
-}
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return createContext(pctx, flags, dev); }
 
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) {
@@ -100,10 +97,8 @@ CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int n
   return createContext(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
-                        CUdevice dev) {
-  if (ctxCreateParams && ctxCreateParams->numExecAffinityParams != 0)
-    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams && ctxCreateParams->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   if (ctxCreateParams && ctxCreateParams->cigParams) return CUDA_ERROR_NOT_SUPPORTED;
   return createContext(pctx, flags, dev);
 }

@@ -20,20 +20,26 @@ extern "C" {
   return cupti::kSuccess;
 }
 
-[[gnu::visibility("default")]] cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequested requested, cupti::BufferCompleted completed) {
+[[gnu::visibility("default")]] cupti::Result cuptiActivityRegisterCallbacks(cupti::BufferRequested requested,
+                                                                            cupti::BufferCompleted completed) {
   return Activities::instance().registerCallbacks(requested, completed);
 }
 
-[[gnu::visibility("default")]] cupti::Result cuptiActivityEnable(cupti::Kind kind) { return Activities::instance().enable(kind, true); }
+[[gnu::visibility("default")]] cupti::Result cuptiActivityEnable(cupti::Kind kind) {
+  return Activities::instance().enable(kind, true);
+}
 
-[[gnu::visibility("default")]] cupti::Result cuptiActivityDisable(cupti::Kind kind) { return Activities::instance().enable(kind, false); }
+[[gnu::visibility("default")]] cupti::Result cuptiActivityDisable(cupti::Kind kind) {
+  return Activities::instance().enable(kind, false);
+}
 
 [[gnu::visibility("default")]] cupti::Result cuptiActivityFlushAll(uint32_t) {
   Activities::instance().flush();
   return cupti::kSuccess;
 }
 
-[[gnu::visibility("default")]] cupti::Result cuptiActivityGetNextRecord(uint8_t* buffer, size_t validBytes, uint8_t** record) {
+[[gnu::visibility("default")]] cupti::Result cuptiActivityGetNextRecord(uint8_t* buffer, size_t validBytes,
+                                                                        uint8_t** record) {
   return Activities::nextRecord(buffer, validBytes, record);
 }
 

@@ -94,9 +94,11 @@ CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   });
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format, unsigned numChannels, CUdevice dev) {
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format, unsigned numChannels,
+                                            CUdevice dev) {
   return withDevice(dev, [&](Driver&, Device& device) -> CUresult {
-    if (!maxWidthInElements || (numChannels != 1 && numChannels != 2 && numChannels != 4)) return CUDA_ERROR_INVALID_VALUE;
+    if (!maxWidthInElements || (numChannels != 1 && numChannels != 2 && numChannels != 4))
+      return CUDA_ERROR_INVALID_VALUE;
     *maxWidthInElements =
         static_cast<size_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH).value_or(0));
     return CUDA_SUCCESS;

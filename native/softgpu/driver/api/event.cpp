@@ -34,7 +34,8 @@ CUresult recordEvent(CUevent handle, CUstream stream, unsigned flags) {
     const std::shared_ptr<Event> event = driver.events().find(handle);
     if (!event || event->context() != target.context) return CUDA_ERROR_INVALID_HANDLE;
     bool captured = false;
-    if (CUresult result = captureRecord(target, event, flags & CU_EVENT_RECORD_EXTERNAL, handle, &captured)) return result;
+    if (CUresult result = captureRecord(target, event, flags & CU_EVENT_RECORD_EXTERNAL, handle, &captured))
+      return result;
     if (!captured) event->record(target.queue);
     return CUDA_SUCCESS;
   });
@@ -58,8 +59,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     constexpr unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (!phEvent || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
-    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
-      return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<SharedEvent> shared;
     if (Flags & CU_EVENT_INTERPROCESS) {
       shared = SharedEvent::make();

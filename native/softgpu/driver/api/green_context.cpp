@@ -154,7 +154,9 @@ CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long* greenCtxId) {
   });
 }
 
-CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) { return withGreenEvent(hCtx, hEvent, &cuCtxRecordEvent); }
+CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
+  return withGreenEvent(hCtx, hEvent, &cuCtxRecordEvent);
+}
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) { return withGreenEvent(hCtx, hEvent, &cuCtxWaitEvent); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: kernel launches and occupancy.
-#include "softgpu/driver/api/function.h"
 #include "softgpu/driver/engine/launch.h"
+#include "softgpu/driver/api/function.h"
 #include "softgpu/driver/engine/occupancy.h"
 
 using namespace millpond::softgpu;
@@ -36,14 +36,11 @@ CUresult checkAttribute(const CUlaunchAttribute& attribute) {
     // Allows the launch to begin before the one ahead of it has ended, which it need not.
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      return value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1
-                 ? CUDA_SUCCESS
-                 : CUDA_ERROR_NOT_SUPPORTED;
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1 ? CUDA_SUCCESS
+                                                                                           : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
@@ -72,11 +69,9 @@ CUresult bestBlockSize(int* minGridSize, int* blockSize, const Function& functio
   return CUDA_SUCCESS;
 }
 
-CUresult maxActiveBlocks(int* numBlocks, CUfunction func, int blockSize, size_t dynamicBytes,
-                         unsigned flags) {
+CUresult maxActiveBlocks(int* numBlocks, CUfunction func, int blockSize, size_t dynamicBytes, unsigned flags) {
   return withFunction(func, [&](Driver&, const std::shared_ptr<Function>& function) -> CUresult {
-    if (!numBlocks || blockSize <= 0 ||
-        (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))) {
+    if (!numBlocks || blockSize <= 0 || (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     *numBlocks = blocksPerMultiprocessor(*function, static_cast<unsigned>(blockSize), dynamicBytes);
@@ -128,16 +123,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                          size_t dynamicSMemSize, int blockSizeLimit) {
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+                                          int blockSizeLimit) {
   return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
                                                    dynamicSMemSize, blockSizeLimit, 0);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                   size_t dynamicSMemSize, int blockSizeLimit,
-                                                   unsigned int flags) {
+                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
   return withFunction(func, [&](Driver&, const std::shared_ptr<Function>& function) -> CUresult {
     if (!minGridSize || !blockSize || blockSizeLimit < 0 ||
         (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))) {

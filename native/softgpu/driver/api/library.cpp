@@ -21,9 +21,9 @@ CUresult loadLibrary(CUlibrary* handle, const JitOptions& options, Load load) {
     const CUresult result = load(&program);
     // A real driver examines an image at its first use. An image loaded with a log is examined now, so that
     // the log is filled on return.
-    const bool isToldLater = result == CUDA_ERROR_INVALID_IMAGE ||
-                             (options.count == 0 &&
-                              (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
+    const bool isToldLater =
+        result == CUDA_ERROR_INVALID_IMAGE ||
+        (options.count == 0 && (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
     if (result && !isToldLater) return result;
     *handle = driver.libraries().add(result ? std::make_shared<Library>(result)
                                             : std::make_shared<Library>(std::move(program)));
@@ -63,9 +63,8 @@ CUresult withInstance(CUlibrary handle, Body body) {
 
 extern "C" {
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
-                           void** jitOptionsValues, unsigned int numJitOptions, CUlibraryOption*, void**,
-                           unsigned int) {
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
+                           unsigned int numJitOptions, CUlibraryOption*, void**, unsigned int) {
   const JitOptions options{numJitOptions, jitOptions, jitOptionsValues};
   return loadLibrary(library, options, [&](auto* program) { return loadProgram(code, options, program); });
 }
@@ -86,8 +85,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
       driver.forgetContents(*module);
       driver.modules().remove(HandleTable<Module, CUmodule>::handleOf(module.get()));
     }
-    driver.kernels().removeIf(
-        [&](const LibraryKernel& kernel) { return &kernel.library() == unloaded.get(); });
+    driver.kernels().removeIf([&](const LibraryKernel& kernel) { return &kernel.library() == unloaded.get(); });
     return driver.libraries().remove(library) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }

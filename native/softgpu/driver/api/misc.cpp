@@ -36,8 +36,7 @@ constexpr millpond::SanitizerTable kSanitizerTable{
     .bytes = sizeof(millpond::SanitizerTable),
     .redzone = kAllocationAlignment,
     .manage = [](uint64_t address, uint64_t bytes) { sanitizer().allocations().manage(address, bytes); },
-    .allocated = [](uint64_t address, uint64_t bytes,
-                    const char* by) { sanitizer().allocated(address, bytes, by); },
+    .allocated = [](uint64_t address, uint64_t bytes, const char* by) { sanitizer().allocated(address, bytes, by); },
     .freed = [](uint64_t address, const char* by) { sanitizer().allocations().freed(address, by); },
     .left = [](uint64_t address) { sanitizer().left(address); },
     .ended = [] { sanitizer().end(); },
@@ -46,7 +45,10 @@ constexpr millpond::SanitizerTable kSanitizerTable{
 constexpr millpond::ProgramCallsTable kProgramCallsTable{
     .bytes = sizeof(millpond::ProgramCallsTable),
     .client = [](uint32_t pid) { sanitizer().client(pid); },
-    .command = [](uint32_t thread, uint64_t offset) { sanitizer().command({static_cast<uint16_t>(thread), offset}); },
+    .command =
+        [](uint32_t thread, uint64_t offset) {
+          sanitizer().command({static_cast<uint16_t>(thread), offset});
+        },
     .failed = [](const char* name, int32_t result) { sanitizer().failed(name, result); },
 };
 

@@ -56,8 +56,8 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) { return loadModuleData(module, image, {}); }
 
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
-                            CUjit_option* options, void** optionValues) {
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
+                            void** optionValues) {
   return loadModuleData(module, image, {numOptions, options, optionValues});
 }
 

@@ -124,8 +124,7 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   });
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
-                             unsigned int flags) {
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
     if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult result = checkWait(target)) return result;

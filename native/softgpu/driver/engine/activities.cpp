@@ -96,7 +96,8 @@ void Activities::kernel(uint64_t start, const std::string& name, const Shape& sh
   append(record);
 }
 
-void Activities::copy(uint64_t start, cupti::CopyKind kind, cupti::MemoryKind from, cupti::MemoryKind to, uint64_t bytes) {
+void Activities::copy(uint64_t start, cupti::CopyKind kind, cupti::MemoryKind from, cupti::MemoryKind to,
+                      uint64_t bytes) {
   const uint64_t end = now();
   const std::lock_guard lock(mutex_);
   cupti::CopyRecord record{};

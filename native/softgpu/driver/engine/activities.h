@@ -67,7 +67,7 @@ class Activities {
   uint8_t* buffer_ = nullptr;
   size_t bytes_ = 0, used_ = 0;
   std::atomic<size_t> dropped_{0};  ///< asked for while a buffer is handed over, with the mutex held
-  std::set<std::string> names_;  ///< records point to them
+  std::set<std::string> names_;     ///< records point to them
 };
 
 }  // namespace millpond::softgpu

@@ -134,8 +134,7 @@ void Dispatcher::runBrief(std::vector<OperationPtr> operations, Next next) {
     if (operation->body_) operation->body_();
     operation->body_ = nullptr;
     std::vector<OperationPtr> more = finish(*operation, next);
-    operations.insert(operations.end(), std::make_move_iterator(more.begin()),
-                      std::make_move_iterator(more.end()));
+    operations.insert(operations.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
 }
 

@@ -22,7 +22,8 @@ uint64_t GridWorkspaces::take(Context& context) {
       spare_.pop_back();
     }
   }
-  if (address == 0) address = Driver::instance().memory().allocateVariable(context, kWorkspaceBytes, kWorkspaceBytes, true);
+  if (address == 0)
+    address = Driver::instance().memory().allocateVariable(context, kWorkspaceBytes, kWorkspaceBytes, true);
   if (address != 0) std::memset(reinterpret_cast<void*>(address), 0, kWorkspaceBytes);
   return address;
 }

@@ -33,8 +33,8 @@ CUresult checkShape(const Function& function, const LaunchShape& shape) {
   }
   // A block beyond the function's declared maximum is an invalid value, not a lack of resources.
   if (block.count() > info.maxThreads) return CUDA_ERROR_INVALID_VALUE;
-  if (info.requiredBlock && (info.requiredBlock->x != block.x || info.requiredBlock->y != block.y ||
-                             info.requiredBlock->z != block.z)) {
+  if (info.requiredBlock &&
+      (info.requiredBlock->x != block.x || info.requiredBlock->y != block.y || info.requiredBlock->z != block.z)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!shape.isCooperative) return CUDA_SUCCESS;
@@ -64,8 +64,7 @@ CUresult packExtra(const ptx::KernelInfo& info, void** extra, std::vector<std::b
   return CUDA_SUCCESS;
 }
 
-CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** extra,
-                        std::vector<std::byte>* buffer) {
+CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** extra, std::vector<std::byte>* buffer) {
   buffer->resize(info.parameterBytes);
   if (parameters && extra) return CUDA_ERROR_INVALID_VALUE;
   if (info.parameterBytes == 0) return CUDA_SUCCESS;
@@ -138,8 +137,8 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
   std::optional<LaunchInspector> inspector;
   if (sanitizer) sanitizer->launched(function.info().name);
   if (sanitizer)
-    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()),
-                                         with.madeAt, with.call);
+    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(),
+                                          static_cast<int>(context.device().ordinal()), with.madeAt, with.call);
   const bool isNoted = Activities::instance().notes(cupti::Kind::kConcurrentKernel);
   const uint64_t start = isNoted ? Activities::now() : 0;
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
@@ -152,8 +151,7 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
                                    .dynamicSharedBytes = static_cast<uint32_t>(shape.dynamicSharedBytes)});
   switch (result.status) {
     case ptx::LaunchResult::Status::kDone:
-    case ptx::LaunchResult::Status::kCancelled:
-      return;
+    case ptx::LaunchResult::Status::kCancelled: return;
     case ptx::LaunchResult::Status::kFault:
       if (sanitizer && !result.fault.isReported) sanitizer->faulted(function.info().name, result.fault, with.call);
       context.fail(faultCode(result.fault.kind), kernel + ptx::describe(result.fault));
@@ -162,9 +160,7 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
       context.fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
                    kernel + "this process has no memory left for the registers of its threads");
       return;
-    case ptx::LaunchResult::Status::kInvalid:
-      context.fail(CUDA_ERROR_LAUNCH_FAILED, kernel + result.message);
-      return;
+    case ptx::LaunchResult::Status::kInvalid: context.fail(CUDA_ERROR_LAUNCH_FAILED, kernel + result.message); return;
   }
 }
 
@@ -181,20 +177,13 @@ CUresult faultCode(ptx::Fault::Kind kind) {
     case ptx::Fault::Kind::kIllegalAddress:
     case ptx::Fault::Kind::kSharedOutOfRange:
     case ptx::Fault::Kind::kLocalOutOfRange:
-    case ptx::Fault::Kind::kConstOutOfRange:
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case ptx::Fault::Kind::kMisalignedAddress:
-      return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case ptx::Fault::Kind::kStackOverflow:
-      return CUDA_ERROR_HARDWARE_STACK_ERROR;
-    case ptx::Fault::Kind::kIllegalInstruction:
-      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case ptx::Fault::Kind::kTrap:
-      return CUDA_ERROR_LAUNCH_FAILED;
-    case ptx::Fault::Kind::kAssert:
-      return CUDA_ERROR_ASSERT;
-    case ptx::Fault::Kind::kDeadlock:
-      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case ptx::Fault::Kind::kConstOutOfRange: return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case ptx::Fault::Kind::kMisalignedAddress: return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case ptx::Fault::Kind::kStackOverflow: return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    case ptx::Fault::Kind::kIllegalInstruction: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case ptx::Fault::Kind::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
+    case ptx::Fault::Kind::kAssert: return CUDA_ERROR_ASSERT;
+    case ptx::Fault::Kind::kDeadlock: return CUDA_ERROR_LAUNCH_TIMEOUT;
   }
   return CUDA_ERROR_LAUNCH_FAILED;
 }
@@ -222,9 +211,8 @@ std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch
   return [context, launch, with = std::move(with)] { runGrid(*context, launch, with); };
 }
 
-CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function,
-                       const LaunchShape& shape, void** parameters, void** extra,
-                       std::span<const CUlaunchAttribute> attributes) {
+CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function, const LaunchShape& shape,
+                       void** parameters, void** extra, std::span<const CUlaunchAttribute> attributes) {
   PreparedLaunch prepared;
   if (CUresult result = prepareLaunch(stream.context, function, shape, parameters, extra, &prepared)) return result;
   LaunchEvents events;
@@ -232,7 +220,9 @@ CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Functio
   bool captured = false;
   const auto handle = HandleTable<Function, CUfunction>::handleOf(function.get());
   if (CUresult result = captureWork(
-          stream, KernelWork{handle, stream.context->handle(), stream.context, prepared, {attributes.begin(), attributes.end()}},
+          stream,
+          KernelWork{
+              handle, stream.context->handle(), stream.context, prepared, {attributes.begin(), attributes.end()}},
           &captured))
     return result;
   if (captured) return CUDA_SUCCESS;

@@ -12,9 +12,7 @@ constexpr unsigned kSharedUnit = 256;          // bytes, per block
 constexpr unsigned kRegisterUnit = 256;        // registers, per warp
 constexpr unsigned kWarpsPerSubpartition = 4;  // a block's warps spread over four schedulers
 
-unsigned registersPerThread(const Function& function) {
-  return std::clamp(function.info().registers, 1u, 64u);
-}
+unsigned registersPerThread(const Function& function) { return std::clamp(function.info().registers, 1u, 64u); }
 
 }  // namespace
 
@@ -23,11 +21,9 @@ int blocksPerMultiprocessor(const Function& function, unsigned threads, size_t d
   // Whether the kernel may be launched so is another question.
   if (threads == 0 || threads > ptx::kMaxThreadsPerBlock) return 0;
   const unsigned warps = (threads + ptx::kWarpSize - 1) / ptx::kWarpSize;
-  unsigned blocks =
-      std::min(kMaxBlocksPerMultiprocessor, kMaxThreadsPerMultiprocessor / (warps * ptx::kWarpSize));
+  unsigned blocks = std::min(kMaxBlocksPerMultiprocessor, kMaxThreadsPerMultiprocessor / (warps * ptx::kWarpSize));
 
-  const auto perWarp =
-      static_cast<unsigned>(roundUp(registersPerThread(function) * ptx::kWarpSize, kRegisterUnit));
+  const auto perWarp = static_cast<unsigned>(roundUp(registersPerThread(function) * ptx::kWarpSize, kRegisterUnit));
   const unsigned warpsByRegisters =
       kRegistersPerMultiprocessor / kWarpsPerSubpartition / perWarp * kWarpsPerSubpartition;
   blocks = std::min(blocks, warpsByRegisters / warps);

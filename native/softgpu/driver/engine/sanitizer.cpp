@@ -40,7 +40,9 @@ Json place(const ptx::Dim3& at) { return Json::Array{at.x, at.y, at.z}; }
 
 Json::Object describe(const ptx::AccessPlace& access) {
   const char* how = access.isAtomic ? "atomic" : access.isWrite ? "write" : "read";
-  Json::Object out{{"access", how}, {"thread", place(access.thread)}, {"function", demangled(access.function)},
+  Json::Object out{{"access", how},
+                   {"thread", place(access.thread)},
+                   {"function", demangled(access.function)},
                    {"line", access.line}};
   if (!access.file.empty()) {
     out.push_back({"file", access.file});
@@ -50,8 +52,8 @@ Json::Object describe(const ptx::AccessPlace& access) {
 }
 
 Allocation asAllocation(const Region& region) {
-  static constexpr const char* kNames[] = {"the driver", "a module's variable", "cuMemMap", "cuMemHostAlloc",
-                                           "cuMemHostRegister", "malloc() in kernels"};
+  static constexpr const char* kNames[] = {"the driver",     "a module's variable", "cuMemMap",
+                                           "cuMemHostAlloc", "cuMemHostRegister",   "malloc() in kernels"};
   return {region.base, region.bytes, 0, 0, 0, kNames[static_cast<size_t>(region.kind)], "", {}, nullptr};
 }
 
@@ -66,33 +68,22 @@ std::optional<Allocation> neighbourOf(uint64_t address, const Allocations& alloc
 const char* kindName(const ptx::Finding& finding) {
   if (finding.isRace()) return "race";
   switch (finding.kind) {
-    case ptx::Finding::Kind::kAccess:
-      return "access";
-    case ptx::Finding::Kind::kUninitialised:
-      return "uninitialised";
-    default:
-      return "barrier";
+    case ptx::Finding::Kind::kAccess: return "access";
+    case ptx::Finding::Kind::kUninitialised: return "uninitialised";
+    default: return "barrier";
   }
 }
 
 std::string whatName(const ptx::Finding& finding) {
   switch (finding.kind) {
-    case ptx::Finding::Kind::kAccess:
-      return std::string(ptx::faultName(finding.fault));
-    case ptx::Finding::Kind::kReadAfterWrite:
-      return "read after write";
-    case ptx::Finding::Kind::kWriteAfterRead:
-      return "write after read";
-    case ptx::Finding::Kind::kWriteAfterWrite:
-      return "write after write";
-    case ptx::Finding::Kind::kUninitialised:
-      return "uninitialised memory";
-    case ptx::Finding::Kind::kDivergentBarrier:
-      return "threads wait at one barrier at different places";
-    case ptx::Finding::Kind::kMissedBarrier:
-      return "threads of the block have ended without coming to the barrier";
-    case ptx::Finding::Kind::kNotAMember:
-      return "a thread synchronises lanes of its warp without being one of them";
+    case ptx::Finding::Kind::kAccess: return std::string(ptx::faultName(finding.fault));
+    case ptx::Finding::Kind::kReadAfterWrite: return "read after write";
+    case ptx::Finding::Kind::kWriteAfterRead: return "write after read";
+    case ptx::Finding::Kind::kWriteAfterWrite: return "write after write";
+    case ptx::Finding::Kind::kUninitialised: return "uninitialised memory";
+    case ptx::Finding::Kind::kDivergentBarrier: return "threads wait at one barrier at different places";
+    case ptx::Finding::Kind::kMissedBarrier: return "threads of the block have ended without coming to the barrier";
+    case ptx::Finding::Kind::kNotAMember: return "a thread synchronises lanes of its warp without being one of them";
   }
   return "";
 }
@@ -170,16 +161,12 @@ void Sanitizer::count(const Key& key, Describe describe) {
 
 bool Sanitizer::isChecked(const ptx::Finding& finding) const {
   switch (finding.kind) {
-    case ptx::Finding::Kind::kAccess:
-      return checks_.memory;
+    case ptx::Finding::Kind::kAccess: return checks_.memory;
     case ptx::Finding::Kind::kReadAfterWrite:
     case ptx::Finding::Kind::kWriteAfterRead:
-    case ptx::Finding::Kind::kWriteAfterWrite:
-      return checks_.races;
-    case ptx::Finding::Kind::kUninitialised:
-      return checks_.initialisation;
-    default:
-      return checks_.barriers;
+    case ptx::Finding::Kind::kWriteAfterWrite: return checks_.races;
+    case ptx::Finding::Kind::kUninitialised: return checks_.initialisation;
+    default: return checks_.barriers;
   }
 }
 
@@ -187,15 +174,12 @@ void Sanitizer::found(const ptx::Finding& finding, const AddressSpace& space, Ca
   if (!isChecked(finding)) return;
   const bool isAccess = finding.kind == ptx::Finding::Kind::kAccess;
   const auto kind = static_cast<uint32_t>(finding.kind) * 64 + (isAccess ? static_cast<uint32_t>(finding.fault) : 0);
-  const Key key{finding.kernel, finding.access.function, finding.access.line, kind, finding.other.function,
-                finding.other.line};
+  const Key key{finding.kernel, finding.access.function, finding.access.line,
+                kind,           finding.other.function,  finding.other.line};
   count(key, [&] {
-    Json::Object line{{"kind", kindName(finding)},
-                      {"what", whatName(finding)},
-                      {"kernel", demangled(finding.kernel)},
-                      {"block", place(finding.block)},
-                      {"launch", describe(launch)},
-                      {"by", softgpu::describe(finding.access)}};
+    Json::Object line{{"kind", kindName(finding)},           {"what", whatName(finding)},
+                      {"kernel", demangled(finding.kernel)}, {"block", place(finding.block)},
+                      {"launch", describe(launch)},          {"by", softgpu::describe(finding.access)}};
     if (finding.kind == ptx::Finding::Kind::kMissedBarrier) line.push_back({"threads", finding.threads});
     if (finding.isRace() || finding.kind == ptx::Finding::Kind::kDivergentBarrier)
       line.push_back({"against", softgpu::describe(finding.other)});
@@ -222,15 +206,15 @@ void Sanitizer::faulted(std::string_view kernel, const ptx::Fault& fault, Call l
   if (!checks_.memory && !(isOfBarrier && checks_.barriers)) return;
   const Key key{kernel, fault.function, fault.line, 32 + static_cast<uint32_t>(fault.kind), "", 0};
   count(key, [&] {
-    return Json::Object{{"kind", "fault"},
-                        {"what", ptx::faultName(fault.kind)},
-                        {"kernel", demangled(kernel)},
-                        {"block", place(fault.block)},
-                        {"launch", describe(launch)},
-                        {"by", Json::Object{{"thread", place(fault.thread)},
-                                            {"function", demangled(fault.function)},
-                                            {"line", fault.line}}},
-                        {"detail", fault.detail}};
+    return Json::Object{
+        {"kind", "fault"},
+        {"what", ptx::faultName(fault.kind)},
+        {"kernel", demangled(kernel)},
+        {"block", place(fault.block)},
+        {"launch", describe(launch)},
+        {"by",
+         Json::Object{{"thread", place(fault.thread)}, {"function", demangled(fault.function)}, {"line", fault.line}}},
+        {"detail", fault.detail}};
   });
 }
 
@@ -270,7 +254,8 @@ void Sanitizer::launched(std::string_view kernel) {
 
 void Sanitizer::refused(std::string_view why) {
   count(Key{why, "", 0, 1025, "", 0}, [&] {
-    return Json::Object{{"kind", "unchecked"}, {"what", "an image could not be loaded, so its kernels were not checked"},
+    return Json::Object{{"kind", "unchecked"},
+                        {"what", "an image could not be loaded, so its kernels were not checked"},
                         {"detail", why}};
   });
 }

@@ -168,15 +168,9 @@ void setRows(const Fill& fill) {
     if (Sanitizer* const sanitizer = Driver::instance().sanitizer())
       sanitizer->filled(address, fill.width * fill.elementBytes);
     switch (fill.elementBytes) {
-      case 1:
-        std::memset(reinterpret_cast<void*>(address), static_cast<int>(fill.value & 0xFF), fill.width);
-        break;
-      case 2:
-        fillRow(address, static_cast<uint16_t>(fill.value), fill.width);
-        break;
-      default:
-        fillRow(address, fill.value, fill.width);
-        break;
+      case 1: std::memset(reinterpret_cast<void*>(address), static_cast<int>(fill.value & 0xFF), fill.width); break;
+      case 2: fillRow(address, static_cast<uint16_t>(fill.value), fill.width); break;
+      default: fillRow(address, fill.value, fill.width); break;
     }
   }
 }
@@ -225,8 +219,7 @@ CUresult check(const Fill& fill, uint64_t* bytes, std::optional<CheckedRange>* r
   if (fill.elementBytes != 1 && fill.elementBytes != 2 && fill.elementBytes != 4) return CUDA_ERROR_INVALID_VALUE;
   if (fill.address % fill.elementBytes != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t width;
-  if (__builtin_mul_overflow(fill.width, uint64_t{fill.elementBytes}, &width))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (__builtin_mul_overflow(fill.width, uint64_t{fill.elementBytes}, &width)) return CUDA_ERROR_INVALID_VALUE;
   if (fill.height > 1 && (fill.rowStride < width || fill.rowStride % fill.elementBytes != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -269,8 +262,8 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   CheckedCopy ends;
   if (CUresult result = check(copy, &ends)) return result;
   bool captured = false;
-  if (CUresult result = captureWork(
-          stream, CopyWork{paramsOf(copy), stream.context->handle(), stream.context, copy}, &captured))
+  if (CUresult result =
+          captureWork(stream, CopyWork{paramsOf(copy), stream.context->handle(), stream.context, copy}, &captured))
     return result;
   if (captured) return CUDA_SUCCESS;
   const auto& [fromBytes, from, to] = ends;
@@ -280,8 +273,9 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   // at the call where the stream has no work of its own.
   const bool isToHost = isHostMemory(copy.to.address);
   const bool isWithinHost = isToHost && isHostMemory(copy.from.address);
-  const bool readsAtCall = from ? fromBytes < kReadInOrder && isHostMemory(copy.from.address) && !stream.context->isAtWork(stream.queue)
-                                : fromBytes <= kLargestStaged;
+  const bool readsAtCall =
+      from ? fromBytes < kReadInOrder && isHostMemory(copy.from.address) && !stream.context->isAtWork(stream.queue)
+           : fromBytes <= kLargestStaged;
   if (when == Return::whenQueued && to && !isToHost && readsAtCall) {
     const auto* bytes = reinterpret_cast<const std::byte*>(copy.from.address);
     auto staged = std::make_shared<const std::vector<std::byte>>(bytes, bytes + fromBytes);
@@ -293,8 +287,7 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
     return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), false);
   }
   const bool touchesUnpinned = !from || !to;
-  const bool touchesHost =
-      touchesUnpinned || isHostMemory(copy.from.address) || isHostMemory(copy.to.address);
+  const bool touchesHost = touchesUnpinned || isHostMemory(copy.from.address) || isHostMemory(copy.to.address);
   const bool waits = isWithinHost || (when == Return::whenDone ? touchesHost : touchesUnpinned);
   auto body = [copy] { copyRows(copy.from, copy); };
   return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), waits);
@@ -324,14 +317,10 @@ bool holds(uint64_t now, const Word& word, unsigned flags) {
   };
   const uint64_t all = word.bytes == 4 ? UINT32_MAX : UINT64_MAX;
   switch (flags & 3u) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-      return atLeast();
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return now == (word.value & all);
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (now & word.value) != 0;
-    default:
-      return (~(now | word.value) & all) != 0;
+    case CU_STREAM_WAIT_VALUE_GEQ: return atLeast();
+    case CU_STREAM_WAIT_VALUE_EQ: return now == (word.value & all);
+    case CU_STREAM_WAIT_VALUE_AND: return (now & word.value) != 0;
+    default: return (~(now | word.value) & all) != 0;
   }
 }
 

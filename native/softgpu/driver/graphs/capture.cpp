@@ -91,9 +91,8 @@ CUresult checkLegacy(const Context& context, bool invalidate) {
   CUresult result = CUDA_SUCCESS;
   for (const auto& capture : captures()) {
     if (capture->context.get() != &context) continue;
-    const bool isBlocking = std::any_of(capture->queues.begin(), capture->queues.end(), [](const QueuePtr& queue) {
-      return queue->order == Queue::Order::blocking;
-    });
+    const bool isBlocking = std::any_of(capture->queues.begin(), capture->queues.end(),
+                                        [](const QueuePtr& queue) { return queue->order == Queue::Order::blocking; });
     if (!isBlocking) continue;
     result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (invalidate) capture->isInvalid = true;

@@ -174,7 +174,8 @@ bool Graph::isFreedBefore(const GraphNode& allocation, const std::vector<GraphNo
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
     const auto* free = std::get_if<FreeWork>(&node->work);
     return free && free->address == address && leadsTo(&allocation, node.get()) &&
-           std::any_of(after.begin(), after.end(), [&](const GraphNode::Edge& edge) { return leadsTo(node.get(), edge.from); });
+           std::any_of(after.begin(), after.end(),
+                       [&](const GraphNode::Edge& edge) { return leadsTo(node.get(), edge.from); });
   });
 }
 

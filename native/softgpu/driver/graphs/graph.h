@@ -189,7 +189,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   std::map<std::shared_ptr<UserObject>, unsigned> userObjects;
   std::vector<Condition> conditions;
   std::map<unsigned, std::shared_ptr<GraphSpace>> spaces;  ///< by device: of its allocations
-  std::weak_ptr<const GraphExec> executable;  ///< the last one that was made of it
+  std::weak_ptr<const GraphExec> executable;               ///< the last one that was made of it
 
  private:
   GraphPtr copy(bool hidden) const;

@@ -295,7 +295,8 @@ CUresult GraphExec::updateChild(GraphNode& node, const Graph& graph) {
   if (!child) return CUDA_ERROR_INVALID_VALUE;
   const GraphNode* error = nullptr;
   const GraphNode* errorFrom = nullptr;
-  if (compare(*child->graph, graph, &error, &errorFrom) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (compare(*child->graph, graph, &error, &errorFrom) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   takeOver(*child->graph, graph);
   return CUDA_SUCCESS;
 }

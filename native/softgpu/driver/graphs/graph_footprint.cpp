@@ -103,14 +103,16 @@ GraphSpace::Place GraphSpace::find(uint64_t bytes, std::vector<Place> taken) {
 
 void GraphSpace::hold(const Place& place, const void* queue) {
   uint64_t missing = 0;
-  for (uint64_t g = place.begin / GraphFootprint::kGranule; g * GraphFootprint::kGranule < place.begin + place.bytes; ++g)
+  for (uint64_t g = place.begin / GraphFootprint::kGranule; g * GraphFootprint::kGranule < place.begin + place.bytes;
+       ++g)
     if (holders_[g]++ == 0) ++missing;
   footprint().take(missing, place.bytes, queue);
 }
 
 uint64_t GraphSpace::leave(const Place& place) {
   uint64_t left = 0;
-  for (uint64_t g = place.begin / GraphFootprint::kGranule; g * GraphFootprint::kGranule < place.begin + place.bytes; ++g) {
+  for (uint64_t g = place.begin / GraphFootprint::kGranule; g * GraphFootprint::kGranule < place.begin + place.bytes;
+       ++g) {
     const auto found = holders_.find(g);
     if (found == holders_.end() || --found->second > 0) continue;
     holders_.erase(found);
@@ -121,6 +123,8 @@ uint64_t GraphSpace::leave(const Place& place) {
 
 void GraphSpace::release(const Place& place) { footprint().giveBack(leave(place)); }
 
-void GraphSpace::releaseBehind(const Place& place, const void* queue) { footprint().giveBackBehind(queue, leave(place)); }
+void GraphSpace::releaseBehind(const Place& place, const void* queue) {
+  footprint().giveBackBehind(queue, leave(place));
+}
 
 }  // namespace millpond::softgpu

@@ -102,8 +102,8 @@ bool AddressSpace::covers(uint64_t address, uint64_t bytes, Access access) const
     if (address < region.base || address >= region.end()) return false;
     if (region.kind == Region::Kind::heap) return false;
     // The host's side of a copy may write to what kernels only read, such as constant variables.
-    const bool isAllowed = region.kind != Region::Kind::mapped ||
-                           (access == Access::write ? region.isWritable : region.isReadable);
+    const bool isAllowed =
+        region.kind != Region::Kind::mapped || (access == Access::write ? region.isWritable : region.isReadable);
     if (!isAllowed) return false;
     if (end <= region.end()) return true;
     // Only pieces that a program has mapped side by side make one range.
@@ -118,7 +118,7 @@ RegionPtr AddressSpace::nearest(uint64_t address, uint64_t reach) const {
   std::shared_lock lock(mutex_);
   const auto before = locate(address);
   const auto next = regions_.upper_bound(address);
-  const uint64_t behind = before == regions_.end()           ? UINT64_MAX
+  const uint64_t behind = before == regions_.end()          ? UINT64_MAX
                           : address < before->second->end() ? 0
                                                             : address - before->second->end();
   const uint64_t ahead = next == regions_.end() ? UINT64_MAX : next->first - address;

@@ -82,7 +82,7 @@ std::optional<Allocation> Allocations::nearest(uint64_t address, uint64_t reach)
   std::shared_lock lock(mutex_);
   const auto before = atOrBefore(address);
   const auto next = all_.upper_bound(address);
-  const uint64_t behind = before == all_.end()              ? UINT64_MAX
+  const uint64_t behind = before == all_.end()             ? UINT64_MAX
                           : address < before->second.end() ? 0
                                                            : address - before->second.end();
   const uint64_t ahead = next == all_.end() ? UINT64_MAX : next->first - address;

@@ -22,12 +22,12 @@ struct Call {
 struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
-  uint64_t number = 0;        // the how many-th it was, from 1
-  uint64_t since = 0;         // the time at which it was allocated
-  uint64_t until = 0;         // and freed; 0: it is there
-  const char* by = "";        // the call that allocated it
-  const char* freedBy = "";   // and freed it
-  Call call;                  // the call of the program that allocated it
+  uint64_t number = 0;                         // the how many-th it was, from 1
+  uint64_t since = 0;                          // the time at which it was allocated
+  uint64_t until = 0;                          // and freed; 0: it is there
+  const char* by = "";                         // the call that allocated it
+  const char* freedBy = "";                    // and freed it
+  Call call;                                   // the call of the program that allocated it
   std::shared_ptr<ptx::WrittenBytes> written;  // null: what was written is not kept, or any process may write
 
   uint64_t end() const { return base + bytes; }
@@ -67,7 +67,7 @@ class Allocations {
   uint64_t time_ = 0;
   uint64_t count_ = 0;
   bool isShared_ = false;
-  ByBase all_;  // freed ones until something else lies there
+  ByBase all_;                            // freed ones until something else lies there
   std::map<uint64_t, uint64_t> managed_;  // base to length
 };
 

@@ -29,7 +29,7 @@ constexpr size_t kMostEntries = 4096;
 
 uint64_t ownPidNamespace() {
   static const uint64_t inode = [] {
-    struct stat status{};
+    struct stat status {};
     return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<uint64_t>(status.st_ino) : 0;
   }();
   return inode;
@@ -65,7 +65,7 @@ class Ledger::Locked {
       locked = ::flock(ledger_.file_.get(), LOCK_EX);
     } while (locked != 0 && errno == EINTR);
     if (locked != 0) complain("lock");
-    struct stat status{};
+    struct stat status {};
     if (::fstat(ledger_.file_.get(), &status) != 0) complain("inspect");
     const auto size = static_cast<size_t>(status.st_size);
     entries_.resize(std::min(size / sizeof(Entry), kMostEntries));
@@ -93,8 +93,8 @@ class Ledger::Locked {
       const Entry& entry = entries_[i];
       if (entry.pid == 0 || i == ledger_.slot_ || entry.pidNamespace != ownPidNamespace()) continue;
       if (processStartTime(static_cast<int>(entry.pid)) == entry.startTime) continue;
-      log(LogLevel::debug, "process " + std::to_string(entry.pid) + " is gone: reclaiming " +
-                               std::to_string(entry.bytes) + " bytes");
+      log(LogLevel::debug,
+          "process " + std::to_string(entry.pid) + " is gone: reclaiming " + std::to_string(entry.bytes) + " bytes");
       write(i, Entry{});
     }
   }

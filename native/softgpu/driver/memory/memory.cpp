@@ -12,7 +12,8 @@ uint64_t Memory::guardBytes() { return Driver::instance().sanitizer() ? kPageByt
 uint64_t Memory::allocateRegion(Context& context, Region region) {
   const uint64_t pages = roundUp(region.bytes, kPageBytes);
   if (pages == 0 || !context.device().charge(pages)) return 0;
-  region.base = mapPages(pages + guardBytes(), pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
+  region.base =
+      mapPages(pages + guardBytes(), pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
   region.reach = roundUp(region.bytes, kAllocationAlignment);
   region.device = static_cast<int>(context.device().ordinal());
   region.context = context.id();
@@ -51,8 +52,7 @@ void Memory::releaseVariable(uint64_t address) {
 CUresult Memory::free(Context& context, uint64_t address) {
   if (address == 0) return CUDA_SUCCESS;
   const RegionPtr found = space_.find(address);
-  if (!found || found->base != address || found->kind != Region::Kind::allocated)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!found || found->base != address || found->kind != Region::Kind::allocated) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult fault = context.synchronize()) return fault;
   RegionPtr region = space_.remove(address, Region::Kind::allocated);
   if (!region) return CUDA_ERROR_INVALID_VALUE;
@@ -62,8 +62,7 @@ CUresult Memory::free(Context& context, uint64_t address) {
 }
 
 CUresult Memory::allocateHost(Context& context, uint64_t bytes, unsigned flags, void** address) {
-  constexpr unsigned known =
-      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  constexpr unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (flags & ~known) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *address = nullptr;
@@ -71,8 +70,7 @@ CUresult Memory::allocateHost(Context& context, uint64_t bytes, unsigned flags, 
   }
   const uint64_t pages = roundUp(bytes, kPageBytes);
   if (pages == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const uint64_t base =
-      mapPages(pages, pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
+  const uint64_t base = mapPages(pages, pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const bool added = space_.add({.kind = Region::Kind::host,
                                  .base = base,
@@ -102,8 +100,7 @@ CUresult Memory::freeHost(Context& context, void* address) {
 }
 
 CUresult Memory::registerHost(Context& context, void* address, uint64_t bytes, unsigned flags) {
-  constexpr unsigned known =
-      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+  constexpr unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
   const auto base = reinterpret_cast<uint64_t>(address);
   if (!address || bytes == 0 || bytes > UINT64_MAX - base) return CUDA_ERROR_INVALID_VALUE;
   if (flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_NOT_SUPPORTED;

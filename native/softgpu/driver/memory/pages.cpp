@@ -18,8 +18,7 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 uint64_t map(uint64_t address, uint64_t bytes, Protection protection, int flags) {
   const int access = protection == Protection::none ? PROT_NONE : PROT_READ | PROT_WRITE;
-  void* mapped =
-      ::mmap(pointer(address), bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  void* mapped = ::mmap(pointer(address), bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   return mapped == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(mapped);
 }
 

@@ -114,7 +114,7 @@ UniqueFd PhysicalMemory::share() {
 
 std::shared_ptr<PhysicalMemory> PhysicalMemory::open(int file, const std::function<Device*(int)>& device) {
   Device* const home = device(storeOrdinal(file));
-  struct stat status{};
+  struct stat status {};
   if (!home || ::fstat(file, &status) != 0) return nullptr;
   const off_t position = ::lseek(file, 0, SEEK_CUR);
   if (position < 0) return nullptr;

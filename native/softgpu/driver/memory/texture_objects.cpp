@@ -20,35 +20,21 @@ CUresult describeElements(CUarray_format format, unsigned channels, View* view) 
   view->channelBits = static_cast<uint8_t>(bytes / channels * 8);
   switch (format) {
     case CU_AD_FORMAT_HALF:
-    case CU_AD_FORMAT_FLOAT:
-      view->channel = View::Channel::kFloat;
-      return CUDA_SUCCESS;
+    case CU_AD_FORMAT_FLOAT: view->channel = View::Channel::kFloat; return CUDA_SUCCESS;
     case CU_AD_FORMAT_SIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT32:
-      view->channel = View::Channel::kSigned;
-      return CUDA_SUCCESS;
-    default:
-      view->channel = View::Channel::kUnsigned;
-      return CUDA_SUCCESS;
+    case CU_AD_FORMAT_SIGNED_INT32: view->channel = View::Channel::kSigned; return CUDA_SUCCESS;
+    default: view->channel = View::Channel::kUnsigned; return CUDA_SUCCESS;
   }
 }
 
 /// False for a number that is no mode.
 bool convert(CUaddress_mode mode, View::Outside* outside) {
   switch (mode) {
-    case CU_TR_ADDRESS_MODE_WRAP:
-      *outside = View::Outside::kWrap;
-      return true;
-    case CU_TR_ADDRESS_MODE_CLAMP:
-      *outside = View::Outside::kClamp;
-      return true;
-    case CU_TR_ADDRESS_MODE_MIRROR:
-      *outside = View::Outside::kMirror;
-      return true;
-    case CU_TR_ADDRESS_MODE_BORDER:
-      *outside = View::Outside::kBorder;
-      return true;
+    case CU_TR_ADDRESS_MODE_WRAP: *outside = View::Outside::kWrap; return true;
+    case CU_TR_ADDRESS_MODE_CLAMP: *outside = View::Outside::kClamp; return true;
+    case CU_TR_ADDRESS_MODE_MIRROR: *outside = View::Outside::kMirror; return true;
+    case CU_TR_ADDRESS_MODE_BORDER: *outside = View::Outside::kBorder; return true;
   }
   return false;
 }
@@ -117,7 +103,8 @@ CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, View* view) {
   view->width = static_cast<uint32_t>(width);
   view->height = static_cast<uint32_t>(height);
   view->rowBytes = isLine ? width * view->elementBytes() : plane.pitchInBytes;
-  if (!isLine && (plane.pitchInBytes % kTexturePitchAlignment != 0 || plane.pitchInBytes < width * view->elementBytes()))
+  if (!isLine &&
+      (plane.pitchInBytes % kTexturePitchAlignment != 0 || plane.pitchInBytes < width * view->elementBytes()))
     return CUDA_ERROR_INVALID_VALUE;
   return __builtin_mul_overflow(view->rowBytes, height, &view->sliceBytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -151,8 +138,7 @@ CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) 
       const uint64_t bytes = view->rowBytes * (view->height - 1) + uint64_t{view->width} * view->elementBytes();
       return driver.memory().space().covers(view->base, bytes, Access::read) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -213,7 +199,7 @@ CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted) {
 bool isPlainView(const CUDA_RESOURCE_VIEW_DESC& wanted, const View& view) {
   // In the order of CUresourceViewFormat: unsigned and signed of 8, 16 and 32 bits, floats of 16 and 32, of 1, 2, 4 each.
   const unsigned bits = view.channelBits == 8 ? 0u : view.channelBits == 16 ? 1u : 2u;
-  const unsigned family = view.channel == View::Channel::kFloat ? 5 + bits
+  const unsigned family = view.channel == View::Channel::kFloat    ? 5 + bits
                           : view.channel == View::Channel::kSigned ? bits * 2 + 1
                                                                    : bits * 2;
   const unsigned format = 1 + family * 3 + view.channels / 2u;

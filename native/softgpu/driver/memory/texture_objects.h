@@ -16,9 +16,9 @@ class Driver;
 
 struct TextureObject {
   CUDA_RESOURCE_DESC resource{};
-  CUDA_TEXTURE_DESC texture{};   // of textures only
+  CUDA_TEXTURE_DESC texture{};  // of textures only
   bool isSurface = false;
-  uint64_t context = 0;          // Context::id of the owner
+  uint64_t context = 0;  // Context::id of the owner
   ptx::TextureView view;
 };
 

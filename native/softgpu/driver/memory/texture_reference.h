@@ -26,7 +26,7 @@ class TextureReference {
   }
   struct State {
     bool isBound = false;
-    CUDA_RESOURCE_DESC resource{};  // where it is bound
+    CUDA_RESOURCE_DESC resource{};                   // where it is bound
     CUDA_TEXTURE_DESC sampling = defaultSampling();  // of textures only
     CUarray_format format = CU_AD_FORMAT_FLOAT;
     unsigned channels = 1;

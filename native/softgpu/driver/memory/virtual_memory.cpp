@@ -20,12 +20,9 @@ bool isRange(uint64_t address, uint64_t bytes) {
 
 int protectionOf(CUmemAccess_flags access) {
   switch (access) {
-    case CU_MEM_ACCESS_FLAGS_PROT_READ:
-      return PROT_READ;
-    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
-      return PROT_READ | PROT_WRITE;
-    default:
-      return PROT_NONE;
+    case CU_MEM_ACCESS_FLAGS_PROT_READ: return PROT_READ;
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE: return PROT_READ | PROT_WRITE;
+    default: return PROT_NONE;
   }
 }
 
@@ -129,8 +126,7 @@ CUresult VirtualMemory::properties(CUmemGenericAllocationHandle handle, CUmemAll
   return CUDA_SUCCESS;
 }
 
-CUresult VirtualMemory::map(uint64_t address, uint64_t bytes, uint64_t offset,
-                            CUmemGenericAllocationHandle handle) {
+CUresult VirtualMemory::map(uint64_t address, uint64_t bytes, uint64_t offset, CUmemGenericAllocationHandle handle) {
   if (!isRange(address, bytes) || !isAligned(offset, kGranularity)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   const auto position = handles_.find(handle);
@@ -139,8 +135,7 @@ CUresult VirtualMemory::map(uint64_t address, uint64_t bytes, uint64_t offset,
   if (bytes > memory->bytes() || offset > memory->bytes() - bytes) return CUDA_ERROR_INVALID_VALUE;
   uint64_t base;
   uint64_t length;
-  if (!lookUpReservation(address, &base, &length) || bytes > base + length - address)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!lookUpReservation(address, &base, &length) || bytes > base + length - address) return CUDA_ERROR_INVALID_VALUE;
 
   Region region{.kind = Region::Kind::mapped,
                 .base = address,
@@ -149,9 +144,8 @@ CUresult VirtualMemory::map(uint64_t address, uint64_t bytes, uint64_t offset,
                 .isReadable = false,
                 .isWritable = false};
   if (!memory_.space().add(region)) return CUDA_ERROR_INVALID_VALUE;
-  void* mapped =
-      ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-             memory->fd(), static_cast<off_t>(memory->offset() + offset));
+  void* mapped = ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                        memory->fd(), static_cast<off_t>(memory->offset() + offset));
   if (mapped == MAP_FAILED) {
     failed("cannot map memory");
     memory_.space().remove(address, Region::Kind::mapped);
@@ -200,8 +194,7 @@ CUresult VirtualMemory::setAccess(uint64_t address, uint64_t bytes, int device, 
   Mappings::iterator last;
   if (!lookUpMappings(address, bytes, &first, &last)) return CUDA_ERROR_INVALID_VALUE;
   for (auto mapping = first; mapping != last; ++mapping) {
-    if (static_cast<int>(mapping->second.memory->device().ordinal()) != device)
-      return CUDA_ERROR_INVALID_DEVICE;
+    if (static_cast<int>(mapping->second.memory->device().ordinal()) != device) return CUDA_ERROR_INVALID_DEVICE;
   }
   for (auto mapping = first; mapping != last; ++mapping) {
     if (!changeAccess(mapping->first, mapping->second, access)) return CUDA_ERROR_OPERATING_SYSTEM;

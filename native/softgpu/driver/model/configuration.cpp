@@ -76,8 +76,7 @@ Result<uint64_t> parseSize(const std::string& text) {
   if (unit.empty()) return number;
   const size_t exponent = std::string_view("KMGT").find(unit.front());
   unit.remove_prefix(1);
-  if (exponent == std::string_view::npos || (unit != "" && unit != "i" && unit != "iB" && unit != "B"))
-    return bad;
+  if (exponent == std::string_view::npos || (unit != "" && unit != "i" && unit != "iB" && unit != "B")) return bad;
   const size_t shift = 10 * (exponent + 1);
   if (number > (UINT64_MAX >> shift)) return bad;
   return number << shift;
@@ -106,7 +105,8 @@ Result<Configuration> readConfiguration() {
     std::optional<ptx::Checks> checks = parseChecks(*tools);
     std::optional<std::string> findings = variable("MILLPOND_SOFTGPU_FINDINGS");
     if (!checks)
-      return Error{"MILLPOND_SOFTGPU_SANITIZE is \"" + *tools + "\"; set it to names of memcheck, racecheck, initcheck and synccheck, with a comma between"};
+      return Error{"MILLPOND_SOFTGPU_SANITIZE is \"" + *tools +
+                   "\"; set it to names of memcheck, racecheck, initcheck and synccheck, with a comma between"};
     if (!findings) return Error{"MILLPOND_SOFTGPU_SANITIZE is set, and MILLPOND_SOFTGPU_FINDINGS names no file"};
     configuration.checks = *checks;
     configuration.findings = *findings;
@@ -139,7 +139,7 @@ Status makeStateDirectory(const std::string& path) {
     return Error{"cannot make the directory " + path + ": " + std::strerror(errno) +
                  "; set MILLPOND_SOFTGPU_STATE to one that can be written to"};
   }
-  struct stat status{};
+  struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     return Error{path + " is not a directory of this user; set MILLPOND_SOFTGPU_STATE to one that is"};
   }

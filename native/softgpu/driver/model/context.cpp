@@ -148,9 +148,8 @@ void Context::retireQueue(const QueuePtr& queue) {
 
 // With the mutex held.
 void Context::dropRetired() {
-  std::erase_if(queues_, [](const QueuePtr& queue) {
-    return queue->isRetired && (!queue->last || queue->last->isDone());
-  });
+  std::erase_if(queues_,
+                [](const QueuePtr& queue) { return queue->isRetired && (!queue->last || queue->last->isDone()); });
 }
 
 std::function<void()> Context::guarded(std::function<void()> body) {
@@ -182,8 +181,8 @@ OperationPtr Context::enqueue(const QueuePtr& queue, Operation::Kind kind, std::
 }
 
 CUresult Context::run(const QueuePtr& queue, std::function<void()> body) {
-  const OperationPtr operation = append(queue, Operation::Kind::work, guarded(std::move(body)), nullptr,
-                                        Dispatcher::Next::takenByCaller);
+  const OperationPtr operation =
+      append(queue, Operation::Kind::work, guarded(std::move(body)), nullptr, Dispatcher::Next::takenByCaller);
   Driver::instance().dispatcher().wait(operation);
   return fault();
 }

@@ -109,10 +109,10 @@ class Context : public std::enable_shared_from_this<Context> {
   struct GroupMember {
     Operation::Kind kind = Operation::Kind::brief;
     std::function<void()> body;
-    std::vector<size_t> after;                             ///< members before this one
-    std::function<OperationPtr()> alsoAfter;               ///< if given, asked when this one's turn comes
-    bool always = false;                                   ///< runs after a failure too
-    std::function<void(const OperationPtr&)> submitted;    ///< if given, told of the operation
+    std::vector<size_t> after;                           ///< members before this one
+    std::function<OperationPtr()> alsoAfter;             ///< if given, asked when this one's turn comes
+    bool always = false;                                 ///< runs after a failure too
+    std::function<void(const OperationPtr&)> submitted;  ///< if given, told of the operation
   };
   /// Returns an operation that is done when all members, and all earlier work, are. Takes one place in the queue.
   OperationPtr enqueueGroup(const QueuePtr& queue, std::vector<GroupMember> members, const OperationPtr& alsoAfter);

@@ -11,7 +11,9 @@ struct Current {
   ContextPtr context;
   CUgreenCtx green = nullptr;
 
-  CUcontext handle() const { return green ? reinterpret_cast<CUcontext>(green) : context ? context->handle() : nullptr; }
+  CUcontext handle() const {
+    return green ? reinterpret_cast<CUcontext>(green) : context ? context->handle() : nullptr;
+  }
 };
 
 /// Nothing in it when the stack is empty.

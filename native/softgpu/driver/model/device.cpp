@@ -56,8 +56,8 @@ Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configurati
   return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger), name + ".lost");
 }
 
-Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes,
-               std::unique_ptr<Ledger> ledger, std::string lostPath)
+Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
+               std::string lostPath)
     : ordinal_(ordinal),
       uuid_(uuid),
       memoryBytes_(memoryBytes),

@@ -43,8 +43,8 @@ class Device {
   static Result<std::unique_ptr<Device>> open(unsigned ordinal, const Configuration& configuration);
 
   /// @param lostPath is there when the device has fallen off its bus.
-  Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes,
-         std::unique_ptr<Ledger> ledger, std::string lostPath);
+  Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
+         std::string lostPath);
   ~Device();
 
   unsigned ordinal() const { return ordinal_; }

@@ -93,7 +93,7 @@ CUresult SharedEvent::open(const CUipcEventHandle& handle, std::shared_ptr<Share
     return CUDA_ERROR_MAP_FAILED;
   if (pid == ::getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   UniqueFd file(::shm_open(nameOf(pid, bytes.number).c_str(), O_RDWR | O_CLOEXEC, 0));
-  struct stat status{};
+  struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<uint64_t>(status.st_size) != kPageBytes)
     return CUDA_ERROR_MAP_FAILED;
@@ -112,11 +112,8 @@ SharedEvent::~SharedEvent() {
 
 CUipcEventHandle SharedEvent::handle() const {
   const auto pid = static_cast<uint64_t>(::getpid());
-  const HandleBytes bytes{.pid = pid,
-                          .startTime = processStartTime(::getpid()),
-                          .number = number_,
-                          .nonce = page_->nonce,
-                          .unused = {}};
+  const HandleBytes bytes{
+      .pid = pid, .startTime = processStartTime(::getpid()), .number = number_, .nonce = page_->nonce, .unused = {}};
   CUipcEventHandle handle{};
   std::memcpy(&handle, &bytes, sizeof bytes);
   return handle;

@@ -34,8 +34,7 @@ class FunctionSettings {
 /// A kernel of a module that is loaded in a context: what a CUfunction handle stands for.
 class Function {
  public:
-  Function(Module& module, const ptx::Kernel& kernel)
-      : module_(module), kernel_(kernel), settings_(kernel.info()) {}
+  Function(Module& module, const ptx::Kernel& kernel) : module_(module), kernel_(kernel), settings_(kernel.info()) {}
 
   Module& module() const { return module_; }
   const ptx::Kernel& kernel() const { return kernel_; }

@@ -41,9 +41,7 @@ Library::Library(std::shared_ptr<const ptx::Program> program) : program_(std::mo
   }
 }
 
-std::shared_ptr<LibraryKernel> Library::kernel(size_t index) {
-  return {shared_from_this(), kernels_[index].get()};
-}
+std::shared_ptr<LibraryKernel> Library::kernel(size_t index) { return {shared_from_this(), kernels_[index].get()}; }
 
 std::shared_ptr<LibraryKernel> Library::kernel(std::string_view name) {
   for (size_t i = 0; i < kernels_.size(); ++i) {

@@ -27,10 +27,7 @@ CUresult Module::load(const ContextPtr& context, std::shared_ptr<const ptx::Prog
 }
 
 Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::unique_ptr<ptx::Module> module)
-    : context_(std::move(context)),
-      contextId_(context_->id()),
-      memory_(std::move(memory)),
-      module_(std::move(module)) {
+    : context_(std::move(context)), contextId_(context_->id()), memory_(std::move(memory)), module_(std::move(module)) {
   for (const ptx::Kernel& kernel : module_->kernels()) {
     functions_.push_back(std::make_unique<Function>(*this, kernel));
   }
@@ -45,9 +42,7 @@ Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::un
   }
 }
 
-std::shared_ptr<Function> Module::function(size_t index) {
-  return {shared_from_this(), functions_[index].get()};
-}
+std::shared_ptr<Function> Module::function(size_t index) { return {shared_from_this(), functions_[index].get()}; }
 
 std::shared_ptr<Function> Module::function(std::string_view name) {
   const ptx::Kernel* kernel = module_->kernel(name);

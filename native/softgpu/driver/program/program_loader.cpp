@@ -76,14 +76,10 @@ Outcome unreadable(const ImageError& error) {
 
 CUresult codeOf(ptx::CompileError::Kind kind) {
   switch (kind) {
-    case ptx::CompileError::Kind::kNotPtx:
-      return CUDA_ERROR_INVALID_IMAGE;
-    case ptx::CompileError::Kind::kVersion:
-      return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    case ptx::CompileError::Kind::kUnsupported:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      return CUDA_ERROR_INVALID_PTX;
+    case ptx::CompileError::Kind::kNotPtx: return CUDA_ERROR_INVALID_IMAGE;
+    case ptx::CompileError::Kind::kVersion: return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    case ptx::CompileError::Kind::kUnsupported: return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_INVALID_PTX;
   }
 }
 
@@ -146,8 +142,7 @@ CUresult load(const JitOptions& options, std::shared_ptr<const ptx::Program>* pr
 
 }  // namespace
 
-CUresult loadProgram(const void* image, const JitOptions& options,
-                     std::shared_ptr<const ptx::Program>* program) {
+CUresult loadProgram(const void* image, const JitOptions& options, std::shared_ptr<const ptx::Program>* program) {
   if (!image) return CUDA_ERROR_INVALID_VALUE;
   return load(options, program, [&]() -> Outcome {
     Result<std::vector<Bytes>> images = locateImages(image);
@@ -186,8 +181,7 @@ CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& o
   });
 }
 
-CUresult loadProgramFile(const char* path, const JitOptions& options,
-                         std::shared_ptr<const ptx::Program>* program) {
+CUresult loadProgramFile(const char* path, const JitOptions& options, std::shared_ptr<const ptx::Program>* program) {
   if (!path) return CUDA_ERROR_INVALID_VALUE;
   std::ifstream file(path, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;

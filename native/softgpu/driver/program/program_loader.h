@@ -24,8 +24,7 @@ struct JitOptions {
 /// log of the options. CUDA_ERROR_NO_BINARY_FOR_GPU without PTX for this device, CUDA_ERROR_INVALID_IMAGE for a damaged
 /// container, CUDA_ERROR_INVALID_PTX for invalid PTX, CUDA_ERROR_NOT_SUPPORTED for instructions that the engine does not
 /// execute.
-CUresult loadProgram(const void* image, const JitOptions& options,
-                     std::shared_ptr<const ptx::Program>* program);
+CUresult loadProgram(const void* image, const JitOptions& options, std::shared_ptr<const ptx::Program>* program);
 
 /// The PTX of an input of a link: of text itself, of a fatbin or of what an earlier link made. CUDA_ERROR_NOT_SUPPORTED
 /// for host objects and libraries, whose device code is machine code.
@@ -35,7 +34,6 @@ CUresult readLinkInput(CUjitInputType type, image::Bytes data, const JitOptions&
 CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& options, std::string* linked);
 
 /// The same as loadProgram for the contents of a file. CUDA_ERROR_FILE_NOT_FOUND when it cannot be read.
-CUresult loadProgramFile(const char* path, const JitOptions& options,
-                         std::shared_ptr<const ptx::Program>* program);
+CUresult loadProgramFile(const char* path, const JitOptions& options, std::shared_ptr<const ptx::Program>* program);
 
 }  // namespace millpond::softgpu

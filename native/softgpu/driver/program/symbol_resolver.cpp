@@ -13,8 +13,7 @@ namespace {
 void* ownLibrary() {
   static void* const handle = [] {
     Dl_info info{};
-    if (!::dladdr(reinterpret_cast<void*>(&ownLibrary), &info) || !info.dli_fname)
-      return static_cast<void*>(nullptr);
+    if (!::dladdr(reinterpret_cast<void*>(&ownLibrary), &info) || !info.dli_fname) return static_cast<void*>(nullptr);
     return ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   }();
   return handle;

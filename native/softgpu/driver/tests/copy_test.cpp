@@ -101,8 +101,7 @@ TEST("ranges are checked at the call") {
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoD_v2)(buffer.at(), host.data(), 1001));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoDAsync_v2)(buffer.at(1), host.data(), 1000, stream));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyDtoHAsync_v2)(host.data(), 0xDEAD0000, 16, stream));
-  FAILS(CUDA_ERROR_INVALID_VALUE,
-        CU(cuMemcpyDtoH_v2)(host.data(), reinterpret_cast<CUdeviceptr>(host.data()), 16));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyDtoH_v2)(host.data(), reinterpret_cast<CUdeviceptr>(host.data()), 16));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoD_v2)(buffer.at(), nullptr, 16));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoD_v2)(buffer.at(), host.data(), SIZE_MAX));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemsetD8Async)(buffer.at(999), 0, 2, stream));

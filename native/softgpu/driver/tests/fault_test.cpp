@@ -57,9 +57,8 @@ TEST("a write to a wild address is an illegal address") {
 }
 
 TEST("null is an illegal address") {
-  expectFault(CUDA_ERROR_ILLEGAL_ADDRESS, [](KernelModule& module) {
-    OK(launch(module.function("store"), 1, 1, nullptr, CUdeviceptr{0}, 1));
-  });
+  expectFault(CUDA_ERROR_ILLEGAL_ADDRESS,
+              [](KernelModule& module) { OK(launch(module.function("store"), 1, 1, nullptr, CUdeviceptr{0}, 1)); });
 }
 
 TEST("memory of the process that the driver does not know is an illegal address") {
@@ -92,9 +91,8 @@ TEST("the far side of an allocation is an illegal address") {
 TEST("memory of the other device is an illegal address") {
   PrimaryContext other(1);
   const DeviceArray<int> there(1);
-  expectFault(CUDA_ERROR_ILLEGAL_ADDRESS, [&](KernelModule& module) {
-    OK(launch(module.function("store"), 1, 1, nullptr, there.pointer(), 1));
-  });
+  expectFault(CUDA_ERROR_ILLEGAL_ADDRESS,
+              [&](KernelModule& module) { OK(launch(module.function("store"), 1, 1, nullptr, there.pointer(), 1)); });
 }
 
 TEST("an odd address is misaligned") {
@@ -137,7 +135,8 @@ TEST("work queued behind a fault is skipped, and kernels beside it stop") {
   OK(launch(module.function("trap"), 1, 1, failing));
   OK(launch(module.function("store"), 1, 1, failing, reinterpret_cast<CUdeviceptr>(host), 9));
   bool hasRun = false;
-  OK(CU(cuLaunchHostFunc)(failing, [](void* data) { *static_cast<bool*>(data) = true; }, &hasRun));
+  OK(CU(cuLaunchHostFunc)(
+      failing, [](void* data) { *static_cast<bool*>(data) = true; }, &hasRun));
   OK(CU(cuEventRecord)(event, failing));
   gate.open();
   FAILS(CUDA_ERROR_LAUNCH_FAILED, CU(cuEventSynchronize)(event));
@@ -175,8 +174,7 @@ TEST("memory is freed while kernels of another context run") {
   CUstream stream = nullptr;
   OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
   const DeviceArray<int> values(100000);
-  for (int i = 0; i < 30; ++i)
-    OK(launch(module.function("fill"), 8, 128, stream, values.pointer(), 100000, i));
+  for (int i = 0; i < 30; ++i) OK(launch(module.function("fill"), 8, 128, stream, values.pointer(), 100000, i));
   std::thread([&] {
     PrimaryContext other(1);
     for (int i = 0; i < 200; ++i) {

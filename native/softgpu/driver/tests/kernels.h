@@ -58,8 +58,7 @@ class DeviceArray {
 
 /// Launches with parameters of any types.
 template <typename... Parameters>
-CUresult launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
-                Parameters... parameters) {
+CUresult launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, Parameters... parameters) {
   void* pointers[] = {&parameters..., nullptr};
   return CU(cuLaunchKernel)(function, grid, 1, 1, block, 1, 1, 0, stream, pointers, nullptr);
 }

@@ -23,8 +23,7 @@ TEST("a kernel computes, with parameters in both forms") {
   const DeviceArray<float> deviceA(a);
   const DeviceArray<float> deviceB(b);
   const DeviceArray<float> sum(kSize);
-  OK(launch(module.function("add"), 40, 256, nullptr, deviceA.pointer(), deviceB.pointer(), sum.pointer(),
-            kSize));
+  OK(launch(module.function("add"), 40, 256, nullptr, deviceA.pointer(), deviceB.pointer(), sum.pointer(), kSize));
   std::vector<float> result = sum.values();
   for (size_t i = 0; i < result.size(); ++i) CHECK_EQ(result[i], a[i] + b[i]);
 
@@ -98,8 +97,7 @@ TEST("launches are checked at the call, and a wrong one breaks nothing") {
   FAILS(CUDA_ERROR_INVALID_HANDLE, launch(reinterpret_cast<CUfunction>(0x1000), 1, 1, nullptr));
   FAILS(CUDA_ERROR_INVALID_HANDLE, launch(nothing, 1, 1, reinterpret_cast<CUstream>(0x1000)));
   const DeviceArray<int> out(1);
-  FAILS(CUDA_ERROR_INVALID_VALUE,
-        launch(module.function("bounded"), 1, 256, nullptr, out.pointer()));
+  FAILS(CUDA_ERROR_INVALID_VALUE, launch(module.function("bounded"), 1, 256, nullptr, out.pointer()));
   OK(launch(module.function("bounded"), 1, 128, nullptr, out.pointer()));
   CHECK_EQ(out.values()[0], 128);
 }
@@ -230,10 +228,8 @@ TEST("extended launches: attributes that only tune are ignored, those that matte
   OK(CU(cuLaunchKernelEx)(&config, module.function("bounded"), parameters, nullptr));
   CHECK_EQ(out.values()[0], 64);
   attributes[1].value.clusterDim.x = 2;
-  FAILS(CUDA_ERROR_NOT_SUPPORTED,
-        CU(cuLaunchKernelEx)(&config, module.function("bounded"), parameters, nullptr));
-  FAILS(CUDA_ERROR_INVALID_VALUE,
-        CU(cuLaunchKernelEx)(nullptr, module.function("bounded"), parameters, nullptr));
+  FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuLaunchKernelEx)(&config, module.function("bounded"), parameters, nullptr));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuLaunchKernelEx)(nullptr, module.function("bounded"), parameters, nullptr));
 }
 
 TEST("a launch records events: when its blocks may begin, and when it has ended") {

@@ -94,7 +94,7 @@ TEST("processes share a ledger, and a killed one gives its memory back before it
 TEST("entries of other lives of a process ID are reclaimed, those of other namespaces kept") {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/ledger";
-  struct stat ns{};
+  struct stat ns {};
   CHECK(::stat("/proc/self/ns/pid", &ns) == 0);
   const std::array<std::array<uint64_t, 4>, 2> entries = {{
       {static_cast<uint64_t>(::getpid()), processStartTime(::getpid()) + 7, ns.st_ino, 50},
@@ -111,7 +111,7 @@ TEST("entries of other lives of a process ID are reclaimed, those of other names
 TEST("however many processes have come and gone, there is an entry for the next one, and the file does not grow") {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/ledger";
-  struct stat ns{};
+  struct stat ns {};
   CHECK(::stat("/proc/self/ns/pid", &ns) == 0);
   for (const uint64_t count : {uint64_t{3}, uint64_t{4096}}) {
     std::vector<std::array<uint64_t, 4>> entries(
@@ -120,7 +120,7 @@ TEST("however many processes have come and gone, there is an entry for the next 
     UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT, 0600));
     CHECK(::write(file.get(), entries.data(), bytes) == static_cast<ssize_t>(bytes));
     CHECK(open(path)->charge(100, 100));
-    struct stat status{};
+    struct stat status {};
     CHECK(::stat(path.c_str(), &status) == 0);
     CHECK_EQ(static_cast<size_t>(status.st_size), bytes);
   }

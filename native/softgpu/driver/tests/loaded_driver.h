@@ -67,7 +67,7 @@ Function* entryPoint(const char* name) {
 
 /// An entry point: CU(cuInit)(0). Looked up once at each place.
 #define CU(name)                                                                                   \
-  ([]() -> decltype(& ::name) {                                                                    \
+  ([]() -> decltype(&::name) {                                                                     \
     static const auto entry =                                                                      \
         ::millpond::softgpu::testing::entryPoint<std::remove_pointer_t<decltype(&::name)>>(#name); \
     return entry;                                                                                  \

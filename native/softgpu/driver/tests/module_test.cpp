@@ -126,10 +126,10 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, cubin.data()));
   const char* newer = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n";
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, newer));
-  const char* unknown =
-      ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32; ret; }\n";
+  const char* unknown = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32; ret; }\n";
   FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, unknown));
-  const char* unsupported = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { istypep.texref 0, 0; ret; }\n";
+  const char* unsupported =
+      ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { istypep.texref 0, 0; ret; }\n";
   FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuModuleLoadData)(&module, unsupported));
 }
 
@@ -156,11 +156,9 @@ TEST("the just-in-time compiler's log says what is wrong") {
   CUmodule module = nullptr;
   char errors[300];
   std::memset(errors, 'x', sizeof(errors));
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                            CU_JIT_OPTIMIZATION_LEVEL};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_OPTIMIZATION_LEVEL};
   void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors)), reinterpret_cast<void*>(3)};
-  const char* bad =
-      ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 5; ret; }\n";
+  const char* bad = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 5; ret; }\n";
   FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadDataEx)(&module, bad, 3, options, values));
   CHECK(std::memchr(errors, '\0', sizeof(errors)) != nullptr);
   CHECK(std::string(errors).find("%r1") != std::string::npos);

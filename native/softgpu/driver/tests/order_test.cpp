@@ -59,9 +59,7 @@ class Program {
           OK(CU(cuStreamWaitEvent)(stream.handle, event.handle, 0));
           stream.done.insert(event.done.begin(), event.done.end());
           break;
-        default:
-          work(stream);
-          break;
+        default: work(stream); break;
       }
     }
     OK(CU(cuCtxSynchronize)());
@@ -98,8 +96,7 @@ class Program {
   void enter(Model& stream) {
     if (stream.order == Order::free) return;
     for (const Model& other : streams_) {
-      const bool counts =
-          stream.order == Order::legacy ? other.order == Order::blocking : other.order == Order::legacy;
+      const bool counts = stream.order == Order::legacy ? other.order == Order::blocking : other.order == Order::legacy;
       if (counts) stream.done.insert(other.done.begin(), other.done.end());
     }
   }

@@ -262,8 +262,11 @@ TEST("callbacks get their stream and its status") {
     CUresult status = CUDA_ERROR_UNKNOWN;
   } seen;
   OK(CU(cuStreamAddCallback)(
-      stream, [](CUstream s, CUresult status, void* data) { *static_cast<Seen*>(data) = {s, status}; }, &seen,
-      0));
+      stream,
+      [](CUstream s, CUresult status, void* data) {
+        *static_cast<Seen*>(data) = {s, status};
+      },
+      &seen, 0));
   OK(CU(cuStreamSynchronize)(stream));
   CHECK(seen.stream == stream);
   CHECK_EQ(static_cast<int>(seen.status), 0);

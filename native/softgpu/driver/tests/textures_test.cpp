@@ -129,7 +129,8 @@ TEST("what a kernel stores through a surface another one reads through a texture
   OK(CU(cuSurfObjectDestroy)(surface));
 
   CUtexObject texture = 0;
-  const CUDA_TEXTURE_DESC border = sampling(CU_TR_ADDRESS_MODE_BORDER, CU_TR_FILTER_MODE_POINT, CU_TRSF_READ_AS_INTEGER);
+  const CUDA_TEXTURE_DESC border =
+      sampling(CU_TR_ADDRESS_MODE_BORDER, CU_TR_FILTER_MODE_POINT, CU_TRSF_READ_AS_INTEGER);
   OK(CU(cuTexObjectCreate)(&texture, &plane.resource, &border, nullptr));
   CUDA_TEXTURE_DESC told{};
   OK(CU(cuTexObjectGetTextureDesc)(&told, texture));
@@ -194,7 +195,8 @@ TEST("outside of memory without rows is nothing, whatever the texture says") {
   CUDA_RESOURCE_DESC line{};
   line.resType = CU_RESOURCE_TYPE_LINEAR;
   line.res.linear = {memory, CU_AD_FORMAT_FLOAT, 1, kWidth * sizeof(float)};
-  const CUDA_TEXTURE_DESC clamped = sampling(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, CU_TRSF_NORMALIZED_COORDINATES);
+  const CUDA_TEXTURE_DESC clamped =
+      sampling(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, CU_TRSF_NORMALIZED_COORDINATES);
   CUtexObject texture = 0;
   OK(CU(cuTexObjectCreate)(&texture, &line, &clamped, nullptr));
   const std::vector<float> read = textures.read(texture, 4.5f, 1.0f);

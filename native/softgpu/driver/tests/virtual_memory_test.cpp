@@ -184,7 +184,8 @@ TEST("a file stands for memory that was made to be shared, and nobody else gets 
   OK(CU(cuMemsetD32_v2)(fresh, 0xdef, 1));
   CHECK_EQ(wordAt(other), 0xabcu);
 
-  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemExportToShareableHandle)(&file, opened, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  FAILS(CUDA_ERROR_INVALID_VALUE,
+        CU(cuMemExportToShareableHandle)(&file, opened, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   FAILS(CUDA_ERROR_INVALID_VALUE, open(-1));
   FAILS(CUDA_ERROR_INVALID_VALUE, open(0));
   for (const auto& [base, memory] : {std::pair{other, opened}, {fresh, next}}) {

@@ -5,7 +5,6 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-
 FloatModes takeFloatModes(Modifiers& modifiers) {
   FloatModes modes;
   if (std::optional<Rounding> rounding = modifiers.takeRounding()) modes.rounding = *rounding;
@@ -16,14 +15,10 @@ FloatModes takeFloatModes(Modifiers& modifiers) {
 
 Type doubled(Type type) {
   switch (type) {
-    case Type::kU16:
-      return Type::kU32;
-    case Type::kS16:
-      return Type::kS32;
-    case Type::kU32:
-      return Type::kU64;
-    default:
-      return Type::kS64;
+    case Type::kU16: return Type::kU32;
+    case Type::kS16: return Type::kS32;
+    case Type::kU32: return Type::kU64;
+    default: return Type::kS64;
   }
 }
 
@@ -57,8 +52,8 @@ void FunctionDecoder::integerOrFloat(Node node) {
     if (writesCarry) modifiers.refuse();
     bool isMin = name == "min";
     if (isMin || name == "max") {
-      FloatOp op = xorsign ? (isMin ? (propagatesNan ? FloatOp::kMinXorsignNan : FloatOp::kMinXorsign)
-                                    : (propagatesNan ? FloatOp::kMaxXorsignNan : FloatOp::kMaxXorsign))
+      FloatOp op = xorsign         ? (isMin ? (propagatesNan ? FloatOp::kMinXorsignNan : FloatOp::kMinXorsign)
+                                            : (propagatesNan ? FloatOp::kMaxXorsignNan : FloatOp::kMaxXorsign))
                    : propagatesNan ? (isMin ? FloatOp::kMinNan : FloatOp::kMaxNan)
                                    : (isMin ? FloatOp::kMin : FloatOp::kMax);
       return emitFloat(node, op, type, modes, 2);
@@ -113,8 +108,7 @@ void FunctionDecoder::multiply(Node node) {
   if (isWide) {
     elementwise(node, select_.integer(IntegerOp::kMulWide, type), doubled(type), {type, type});
   } else {
-    elementwise(node, select_.integer(isLow ? IntegerOp::kMulLo : IntegerOp::kMulHi, type), type,
-                {type, type});
+    elementwise(node, select_.integer(isLow ? IntegerOp::kMulLo : IntegerOp::kMulHi, type), type, {type, type});
   }
 }
 
@@ -174,8 +168,7 @@ void FunctionDecoder::carry(Node node) {
   CarryModes modes{true, writesCarry};
   if (node.opcode == "madc") {
     if (isHigh == isLow) modifiers.refuse();
-    elementwise(node, select_.carry(isLow ? CarryOp::kMadLo : CarryOp::kMadHi, type, modes), type,
-                {type, type, type});
+    elementwise(node, select_.carry(isLow ? CarryOp::kMadLo : CarryOp::kMadHi, type, modes), type, {type, type, type});
     return;
   }
   if (isHigh || isLow) modifiers.refuse();

@@ -48,8 +48,7 @@ void FunctionDecoder::shift(Node node) {
   Type type = modifiers.expectType();
   modifiers.finish();
   if (isFloat(type) || type == Type::kPred) modifiers.refuse();
-  elementwise(node, select_.bit(node.opcode == "shl" ? BitOp::kShl : BitOp::kShr, type), type,
-              {type, Type::kU32});
+  elementwise(node, select_.bit(node.opcode == "shl" ? BitOp::kShl : BitOp::kShr, type), type, {type, Type::kU32});
 }
 
 void FunctionDecoder::countBits(Node node) {
@@ -94,8 +93,10 @@ void FunctionDecoder::lookup3(Node node) {
     syntaxError(node.line, "the lookup table of lop3 must be a constant below 256");
   const Operand& out = node.operands[0];
   if (hasPredicate != (out.kind == Operand::Kind::kPair))
-    syntaxError(node.line, "lop3 has a predicate as its second result where it has a boolean operation, and only there");
-  const uint32_t sources[] = {source(node.operands[1], type), source(node.operands[2], type), source(node.operands[3], type)};
+    syntaxError(node.line,
+                "lop3 has a predicate as its second result where it has a boolean operation, and only there");
+  const uint32_t sources[] = {source(node.operands[1], type), source(node.operands[2], type),
+                              source(node.operands[3], type)};
   const uint32_t other = hasPredicate ? predicateSource(node.operands[5]) : kNoOperand;
   const Operand& word = hasPredicate ? out.items[0] : out;
   const uint32_t result = word.kind == Operand::Kind::kSink ? temporary(32) : destination(word, 32);
@@ -180,15 +181,12 @@ struct Comparison {
 };
 std::optional<Comparison> takeComparison(Modifiers& modifiers) {
   static constexpr std::pair<std::string_view, Comparison> kNames[] = {
-      {".eq", {CompareOp::kEq, false}},   {".ne", {CompareOp::kNe, false}},
-      {".lt", {CompareOp::kLt, false}},   {".le", {CompareOp::kLe, false}},
-      {".gt", {CompareOp::kGt, false}},   {".ge", {CompareOp::kGe, false}},
-      {".lo", {CompareOp::kLt, true}},    {".ls", {CompareOp::kLe, true}},
-      {".hi", {CompareOp::kGt, true}},    {".hs", {CompareOp::kGe, true}},
-      {".equ", {CompareOp::kEqu, false}}, {".neu", {CompareOp::kNeu, false}},
-      {".ltu", {CompareOp::kLtu, false}}, {".leu", {CompareOp::kLeu, false}},
-      {".gtu", {CompareOp::kGtu, false}}, {".geu", {CompareOp::kGeu, false}},
-      {".num", {CompareOp::kNum, false}}, {".nan", {CompareOp::kNan, false}},
+      {".eq", {CompareOp::kEq, false}},   {".ne", {CompareOp::kNe, false}},   {".lt", {CompareOp::kLt, false}},
+      {".le", {CompareOp::kLe, false}},   {".gt", {CompareOp::kGt, false}},   {".ge", {CompareOp::kGe, false}},
+      {".lo", {CompareOp::kLt, true}},    {".ls", {CompareOp::kLe, true}},    {".hi", {CompareOp::kGt, true}},
+      {".hs", {CompareOp::kGe, true}},    {".equ", {CompareOp::kEqu, false}}, {".neu", {CompareOp::kNeu, false}},
+      {".ltu", {CompareOp::kLtu, false}}, {".leu", {CompareOp::kLeu, false}}, {".gtu", {CompareOp::kGtu, false}},
+      {".geu", {CompareOp::kGeu, false}}, {".num", {CompareOp::kNum, false}}, {".nan", {CompareOp::kNan, false}},
   };
   for (const auto& [name, comparison] : kNames) {
     if (modifiers.take(name)) return comparison;
@@ -210,8 +208,7 @@ void FunctionDecoder::compare(Node node) {
     if (isFloat(type)) modifiers.refuse();
     type = unsignedOf(bitsOf(type));
   }
-  if (isBits(type) && comparison->op != CompareOp::kEq && comparison->op != CompareOp::kNe)
-    modifiers.refuse();
+  if (isBits(type) && comparison->op != CompareOp::kEq && comparison->op != CompareOp::kNe) modifiers.refuse();
   expectOperands(node, combine == Combine::kNone ? 3 : 4);
   uint32_t a = source(node.operands[1], type);
   uint32_t b = source(node.operands[2], type);
@@ -250,25 +247,16 @@ void FunctionDecoder::compareSet(Node node) {
   bool isPair = type == Type::kF16x2 || type == Type::kBf16x2;
   uint64_t truth = 0;
   switch (result) {
-    case Type::kF32:
-      truth = 0x3f800000;
-      break;
+    case Type::kF32: truth = 0x3f800000; break;
     case Type::kF16:
-    case Type::kF16x2:
-      truth = 0x3c00;
-      break;
+    case Type::kF16x2: truth = 0x3c00; break;
     case Type::kBf16:
-    case Type::kBf16x2:
-      truth = 0x3f80;
-      break;
+    case Type::kBf16x2: truth = 0x3f80; break;
     case Type::kU32:
     case Type::kS32:
     case Type::kU16:
-    case Type::kS16:
-      truth = isPair ? 0xffff : ~uint64_t{0};
-      break;
-    default:
-      modifiers.refuse();
+    case Type::kS16: truth = isPair ? 0xffff : ~uint64_t{0}; break;
+    default: modifiers.refuse();
   }
   Draft& compared = emitUnguarded(node, select_.compare(comparison->op, type, flush));
   uint32_t low = temporary(1);
@@ -314,8 +302,8 @@ void FunctionDecoder::selectBySign(Node node) {
   Type condition = modifiers.expectType();
   modifiers.finish();
   if (condition != Type::kF32 && condition != Type::kS32) modifiers.refuse();
-  elementwise(node, select_.selectBySign(type, condition, flush), type, {type, type, condition})
-      .instruction.immediate = flush;
+  elementwise(node, select_.selectBySign(type, condition, flush), type, {type, type, condition}).instruction.immediate =
+      flush;
 }
 
 }  // namespace millpond::softgpu::ptx

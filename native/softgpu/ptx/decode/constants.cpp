@@ -52,8 +52,7 @@ uint32_t Constants::shared(uint32_t variable, uint64_t addend, uint32_t width) {
 
 void Constants::finish(const std::vector<uint64_t>& sharedOffsets, ProgramImpl& program) {
   for (const SharedConstant& constant : shared_) {
-    broadcast(bytes_.data() + constant.offset, sharedOffsets[constant.variable] + constant.addend,
-              constant.width);
+    broadcast(bytes_.data() + constant.offset, sharedOffsets[constant.variable] + constant.addend, constant.width);
   }
   program.constants = std::move(bytes_);
   program.constantRelocations = std::move(relocations_);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "softgpu/ptx/run/builtins.h"
 #include "softgpu/ptx/decode/function_decoder.h"
+#include "softgpu/ptx/run/builtins.h"
 
 namespace millpond::softgpu::ptx {
 namespace {
@@ -28,8 +28,7 @@ void FunctionDecoder::branch(Node node) {
   expectOperands(node, 1);
   if (node.operands[0].kind != Operand::Kind::kName) syntaxError(node.line, "a branch needs a label");
   Binding label = resolve(node.operands[0].name, node.line);
-  if (label.kind != Binding::Kind::kLabel)
-    syntaxError(node.line, quoted(node.operands[0].name) + " is not a label");
+  if (label.kind != Binding::Kind::kLabel) syntaxError(node.line, quoted(node.operands[0].name) + " is not a label");
   emitBranch(node, guardOf(node, false), label.index, isUniform);
 }
 
@@ -61,8 +60,7 @@ void FunctionDecoder::branchTable(Node node) {
 
 /// Where an argument or result of a call lies in the caller's frame. Registers and numbers are put there
 /// first.
-CallValue FunctionDecoder::callArgument(Node node, const Operand& operand, const CallValue& formal,
-                                        bool isReturn) {
+CallValue FunctionDecoder::callArgument(Node node, const Operand& operand, const CallValue& formal, bool isReturn) {
   CallValue value = formal;
   if (operand.kind == Operand::Kind::kName) {
     Binding binding = resolve(operand.name, node.line);
@@ -76,12 +74,10 @@ CallValue FunctionDecoder::callArgument(Node node, const Operand& operand, const
     }
   }
   if (formal.bytes != 2 && formal.bytes != 4 && formal.bytes != 8) {
-    syntaxError(node.line,
-                "a register cannot be passed as a parameter of " + std::to_string(formal.bytes) + " bytes");
+    syntaxError(node.line, "a register cannot be passed as a parameter of " + std::to_string(formal.bytes) + " bytes");
   }
   Type type = unsignedOf(formal.bytes * 8);
-  uint32_t offset =
-      (scopedBytes_ + 15) / 16 * 16;  // at most 64 KiB of formals above a frame of at most 512 KiB
+  uint32_t offset = (scopedBytes_ + 15) / 16 * 16;  // at most 64 KiB of formals above a frame of at most 512 KiB
   scopedBytes_ = offset + formal.bytes;
   localBytes_ = std::max(localBytes_, scopedBytes_);
   value.callerOffset = offset;
@@ -103,8 +99,7 @@ void FunctionDecoder::call(Node node) {
   static const std::vector<Operand> kNone;
   const std::vector<Operand>* returns = &kNone;
   const std::vector<Operand>* arguments = &kNone;
-  if (at < node.operands.size() && node.operands[at].kind == Operand::Kind::kList)
-    returns = &node.operands[at++].items;
+  if (at < node.operands.size() && node.operands[at].kind == Operand::Kind::kList) returns = &node.operands[at++].items;
   if (at >= node.operands.size() || node.operands[at].kind != Operand::Kind::kName)
     syntaxError(node.line, "a call needs a function");
   const Operand& callee = node.operands[at++];
@@ -125,8 +120,7 @@ void FunctionDecoder::call(Node node) {
         fail(CompileError::Kind::kUnresolved, node.line,
              "the function " + quoted(callee.name) + " is called, but nothing defines it");
       }
-      module_.uses[index_].usesHeap |=
-          builtin->which == Builtin::kAllocate || builtin->which == Builtin::kRelease;
+      module_.uses[index_].usesHeap |= builtin->which == Builtin::kAllocate || builtin->which == Builtin::kRelease;
     }
   } else if (target.kind == Binding::Kind::kRegister) {
     if (at >= node.operands.size()) syntaxError(node.line, "an indirect call needs a prototype");
@@ -173,8 +167,7 @@ void FunctionDecoder::call(Node node) {
     // Results that were named as registers are fetched from where the call left them.
     for (size_t i = 0; i < returns->size(); ++i) {
       const Operand& operand = (*returns)[i];
-      if (operand.kind == Operand::Kind::kName &&
-          resolve(operand.name, node.line).kind == Binding::Kind::kFrame)
+      if (operand.kind == Operand::Kind::kName && resolve(operand.name, node.line).kind == Binding::Kind::kFrame)
         continue;
       const CallValue& value = values[argumentCount + i];
       uint32_t width = value.bytes * 8;
@@ -248,7 +241,8 @@ void FunctionDecoder::stack(Node node) {
     emitStack(node, isWide ? ControlOp::kStackSave64 : ControlOp::kStackSave32,
               destination(node.operands[0], registerWidth(type)), true);
   else
-    emitStack(node, isWide ? ControlOp::kStackRestore64 : ControlOp::kStackRestore32, source(node.operands[0], type), false);
+    emitStack(node, isWide ? ControlOp::kStackRestore64 : ControlOp::kStackRestore32, source(node.operands[0], type),
+              false);
 }
 
 void FunctionDecoder::nothing(Node node) { emit(node, select_.control(ControlOp::kNothing)); }

@@ -141,8 +141,8 @@ void FunctionDecoder::convert(Node node) {
   uint32_t value = narrowed(node, node.operands[1], from);
   uint32_t natural = registerWidth(to);
   uint32_t width = natural;
-  uint32_t out = node.operands[0].kind == Operand::Kind::kSink ? temporary(natural)
-                                                               : anyDestination(node.operands[0], width);
+  uint32_t out =
+      node.operands[0].kind == Operand::Kind::kSink ? temporary(natural) : anyDestination(node.operands[0], width);
   if (width < natural || (width > natural && isFloat(to)))
     destination(node.operands[0], natural);  // says what is wrong
   bool isWidened = width > natural;
@@ -167,9 +167,7 @@ void FunctionDecoder::convertAddress(Node node) {
   Type type = modifiers.expectType();
   modifiers.finish();
   if (type != Type::kU64) modifiers.refuse();
-  uint64_t window = *space == Space::kShared  ? kSharedWindow
-                    : *space == Space::kLocal ? kLocalWindow
-                                              : kGlobalWindow;
+  uint64_t window = *space == Space::kShared ? kSharedWindow : *space == Space::kLocal ? kLocalWindow : kGlobalWindow;
   // The parameters of a function that is called lie in local memory.
   if (*space == Space::kParam && !function_.isEntry) window = kLocalWindow;
   Handler handler = window == kGlobalWindow

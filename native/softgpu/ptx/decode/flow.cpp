@@ -114,20 +114,15 @@ std::vector<BasicBlock> findBlocks(const FunctionDraft& draft) {
       }
     };
     switch (last.flow) {
-      case Flow::kBranch:
-        add(draft.labels[last.label]);
-        break;
+      case Flow::kBranch: add(draft.labels[last.label]); break;
       case Flow::kTable:
         for (uint32_t label : draft.tables[last.table]) add(draft.labels[label]);
         break;
-      case Flow::kReturn:
-        block.endsFunction = true;
-        break;
-      default:
-        break;
+      case Flow::kReturn: block.endsFunction = true; break;
+      default: break;
     }
-    bool goesOn = last.flow == Flow::kNext || last.flow == Flow::kJoin ||
-                  (last.flow != Flow::kTable && last.isGuarded());
+    bool goesOn =
+        last.flow == Flow::kNext || last.flow == Flow::kJoin || (last.flow != Flow::kTable && last.isGuarded());
     if (goesOn && block.end < size) add(block.end);
   }
   return blocks;

@@ -11,12 +11,34 @@ constexpr uint64_t kMaxFrameBytes = 512 * 1024;
 
 /// Instructions of PTX that this engine does not execute.
 bool isKnownElsewhere(std::string_view opcode) {
-  static const std::unordered_set<std::string_view> kOpcodes = {
-      "clusterlaunchcontrol", "cp",        "createpolicy", "getctarank",   "griddepcontrol", "istypep",
-      "ldmatrix",  "mapa",                 "mbarrier",  "mma",          "movmatrix",    "multimem",       "setmaxnreg",
-      "stmatrix",  "suq",          "sured",        "tcgen05",        "tensormap",
-      "txq",       "vabsdiff",             "vmad",      "vset",         "vset2",        "vset4",          "vshl",
-      "vshr",      "wgmma",                "wmma"};
+  static const std::unordered_set<std::string_view> kOpcodes = {"clusterlaunchcontrol",
+                                                                "cp",
+                                                                "createpolicy",
+                                                                "getctarank",
+                                                                "griddepcontrol",
+                                                                "istypep",
+                                                                "ldmatrix",
+                                                                "mapa",
+                                                                "mbarrier",
+                                                                "mma",
+                                                                "movmatrix",
+                                                                "multimem",
+                                                                "setmaxnreg",
+                                                                "stmatrix",
+                                                                "suq",
+                                                                "sured",
+                                                                "tcgen05",
+                                                                "tensormap",
+                                                                "txq",
+                                                                "vabsdiff",
+                                                                "vmad",
+                                                                "vset",
+                                                                "vset2",
+                                                                "vset4",
+                                                                "vshl",
+                                                                "vshr",
+                                                                "wgmma",
+                                                                "wmma"};
   return kOpcodes.contains(opcode);
 }
 
@@ -32,15 +54,14 @@ uint32_t FunctionDecoder::allocateFrame(uint64_t bytes, uint64_t alignment, uint
   uint64_t offset = (localBytes_ + alignment - 1) / alignment * alignment;
   if (bytes > kMaxFrameBytes || offset + bytes > kMaxFrameBytes) {
     fail(CompileError::Kind::kMemory, line,
-         "the local memory of function " + quoted(function_.name) + " exceeds " +
-             std::to_string(kMaxFrameBytes) + " bytes");
+         "the local memory of function " + quoted(function_.name) + " exceeds " + std::to_string(kMaxFrameBytes) +
+             " bytes");
   }
   localBytes_ = static_cast<uint32_t>(offset + bytes);
   return static_cast<uint32_t>(offset);
 }
 
-void FunctionDecoder::declareOrRefuse(uint32_t scope, std::string_view name, const Binding& symbol,
-                                      uint32_t line) {
+void FunctionDecoder::declareOrRefuse(uint32_t scope, std::string_view name, const Binding& symbol, uint32_t line) {
   if (!scopes_.declare(scope, name, symbol)) syntaxError(line, quoted(name) + " is declared twice");
 }
 
@@ -75,8 +96,7 @@ void FunctionDecoder::declareFormals(const std::vector<uint32_t>& parameterOffse
     }
     declareOrRefuse(0, formal.variable.name, symbol, formal.variable.line);
   };
-  for (size_t i = 0; i < function_.returns.size(); ++i)
-    declare(function_.returns[i], signature.returns[i], true);
+  for (size_t i = 0; i < function_.returns.size(); ++i) declare(function_.returns[i], signature.returns[i], true);
   for (size_t i = 0; i < function_.parameters.size(); ++i)
     declare(function_.parameters[i], signature.parameters[i], false);
 }

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string_view>
 
-#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/decode/draft.h"
 #include "softgpu/ptx/decode/modifiers.h"
 #include "softgpu/ptx/decode/module_symbols.h"
 #include "softgpu/ptx/exec/selectors.h"
+#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/run/inspect.h"
 
 namespace millpond::softgpu::ptx {
@@ -58,8 +58,7 @@ class FunctionDecoder {
   uint32_t predicateSource(const Operand& operand);
   uint32_t destination(const Operand& operand, uint32_t width);
   uint32_t anyDestination(const Operand& operand, uint32_t& width);
-  uint32_t symbolAddress(const Binding& symbol, int64_t addend, uint32_t width, std::string_view name,
-                         uint32_t line);
+  uint32_t symbolAddress(const Binding& symbol, int64_t addend, uint32_t width, std::string_view name, uint32_t line);
   std::optional<uint32_t> specialSource(std::string_view name, uint32_t width, uint32_t line);
   uint32_t immediate(const Operand& operand, Type type);
   uint32_t temporary(uint32_t width);
@@ -71,8 +70,7 @@ class FunctionDecoder {
   Draft& emit(Node node, Handler handler);
   Draft& emitUnguarded(Node node, Handler handler);
   /// d = f(sources): one destination first, then sources.
-  Draft& elementwise(Node node, Handler handler, Type destinationType,
-                     std::initializer_list<Type> sourceTypes);
+  Draft& elementwise(Node node, Handler handler, Type destinationType, std::initializer_list<Type> sourceTypes);
   /// Runs `body` where the node's guard holds, by a branch around it.
   template <typename F>
   void branchAround(Node node, F body);
@@ -165,8 +163,8 @@ class FunctionDecoder {
   void texture(Node node);  // texture.cpp
   void surface(Node node);
   uint32_t packed(Node node, const std::vector<uint32_t>& parts);
-  void accessTexture(Node node, const Operand& operand, const TextureForm& form, const uint32_t* values,
-                     uint8_t writes, uint32_t level = kNoOperand);
+  void accessTexture(Node node, const Operand& operand, const TextureForm& form, const uint32_t* values, uint8_t writes,
+                     uint32_t level = kNoOperand);
   uint32_t takeDetail(Node node, const TextureForm& form, const uint32_t* words);
   void loadTexture(Node node, const TextureForm& form, uint32_t width, uint32_t count);
 

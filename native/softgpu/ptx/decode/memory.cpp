@@ -11,8 +11,7 @@ constexpr uint32_t kAddressOperand = 4;
 
 }  // namespace
 
-FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& operand, Space space,
-                                                  uint64_t bytes) {
+FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& operand, Space space, uint64_t bytes) {
   if (operand.kind != Operand::Kind::kAddress) syntaxError(node.line, "expected an address in brackets");
   if (operand.items.size() != 1) unsupported(node.line, "this form of address in " + quoted(node.fullName()));
   const Operand& base = operand.items[0];
@@ -24,8 +23,8 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
                                  std::to_string(binding.bytes) + " bytes");
     }
     if ((binding.offset + static_cast<uint64_t>(operand.offset)) % bytes != 0) {
-      syntaxError(node.line, "the access to " + quoted(name) + " is not aligned to its " +
-                                 std::to_string(bytes) + " bytes");
+      syntaxError(node.line,
+                  "the access to " + quoted(name) + " is not aligned to its " + std::to_string(bytes) + " bytes");
     }
     out.offset = static_cast<int64_t>(binding.offset) + operand.offset;
   };
@@ -40,8 +39,7 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
     } else if (binding.kind == Binding::Kind::kParameter && space == Space::kParam) {
       inside(binding, base.name);
       out.isKernelParameter = true;
-    } else if (binding.kind == Binding::Kind::kFrame && space == Space::kParam &&
-               binding.space == Space::kParam) {
+    } else if (binding.kind == Binding::Kind::kFrame && space == Space::kParam && binding.space == Space::kParam) {
       inside(binding, base.name);
     } else {
       // A variable: its address is a constant, or is taken here.
@@ -50,11 +48,10 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
       out.operand = symbolAddress(binding, operand.offset, out.width, base.name, base.line);
       out.offset = 0;
       if (space == Space::kGeneric) {
-        uint64_t window =
-            binding.kind == Binding::Kind::kShared || binding.kind == Binding::Kind::kDynamicShared
-                ? kSharedWindow
-            : binding.kind == Binding::Kind::kFrame ? kLocalWindow
-                                                    : 0;
+        uint64_t window = binding.kind == Binding::Kind::kShared || binding.kind == Binding::Kind::kDynamicShared
+                              ? kSharedWindow
+                          : binding.kind == Binding::Kind::kFrame ? kLocalWindow
+                                                                  : 0;
         if (window) out.offset = static_cast<int64_t>(window);
       }
     }
@@ -67,8 +64,7 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
   if (out.width == 32 && out.space != Space::kShared && out.space != Space::kLocal) {
     syntaxError(node.line, "an address of 32 bits is possible in shared and local memory only");
   }
-  if (out.width != 32 && out.width != 64)
-    syntaxError(node.line, "an address needs a register of 32 or 64 bits");
+  if (out.width != 32 && out.width != 64) syntaxError(node.line, "an address needs a register of 32 or 64 bits");
   return out;
 }
 
@@ -112,16 +108,15 @@ void FunctionDecoder::load(Node node) {
     if (item.kind == Operand::Kind::kSink) continue;
     uint32_t itemWidth = 0;
     registers[k] = anyDestination(item, itemWidth);
-    if (width != 0 && itemWidth != width)
-      syntaxError(node.line, "the registers of a vector must have the same width");
+    if (width != 0 && itemWidth != width) syntaxError(node.line, "the registers of a vector must have the same width");
     width = itemWidth;
   }
   if (width == 0) width = registerWidth(type);
   if (width == 1 || width < bitsOf(type))
     syntaxError(node.line, "the register is too narrow for " + quoted(node.fullName()));
   checkMemory(node, from, {.isRead = true, .isAtomic = isAtomic, .acquires = acquires}, bytesOf(type), count);
-  Handler handler = from.isKernelParameter ? select_.control(ControlOp::kLoadParameter)
-                                           : select_.load(from.space, from.width);
+  Handler handler =
+      from.isKernelParameter ? select_.control(ControlOp::kLoadParameter) : select_.load(from.space, from.width);
   Draft& draft = emit(node, handler);
   for (uint32_t k = 0; k < count; ++k) {
     draft.instruction.op[k] = registers[k];
@@ -167,8 +162,7 @@ void FunctionDecoder::store(Node node) {
     const Binding* binding = scopes_.find(scope_, item.name);
     if (!binding || binding->kind != Binding::Kind::kRegister) continue;
     uint32_t itemWidth = registerWidth(binding->type);
-    if (width != 0 && itemWidth != width)
-      syntaxError(node.line, "the registers of a vector must have the same width");
+    if (width != 0 && itemWidth != width) syntaxError(node.line, "the registers of a vector must have the same width");
     width = itemWidth;
   }
   if (width == 0) width = registerWidth(type);
@@ -226,8 +220,7 @@ void FunctionDecoder::atomic(Node node) {
   Address at = address(node, node.operands[first], space, bytesOf(type));
   uint32_t b = source(node.operands[first + 1], type);
   uint32_t c = isCas ? source(node.operands[first + 2], type) : kNoOperand;
-  const CheckForm form{
-      .isRead = true, .isWrite = true, .isAtomic = true, .acquires = acquires, .releases = releases};
+  const CheckForm form{.isRead = true, .isWrite = true, .isAtomic = true, .acquires = acquires, .releases = releases};
   checkMemory(node, at, form, bytesOf(type), 1);
   Draft& draft = emit(node, handler);
   if (!isReduction && node.operands[0].kind != Operand::Kind::kSink) {
@@ -246,8 +239,7 @@ void FunctionDecoder::fence(Node node) {
   Modifiers modifiers(node);
   // Fences for the asynchronous copies of later architectures need those copies.
   bool hasScope = false;
-  for (std::string_view scope : {".cta", ".cluster", ".gpu", ".sys", ".gl"})
-    hasScope |= modifiers.take(scope);
+  for (std::string_view scope : {".cta", ".cluster", ".gpu", ".sys", ".gl"}) hasScope |= modifiers.take(scope);
   for (std::string_view order : {".sc", ".acq_rel", ".acquire", ".release"}) modifiers.take(order);
   modifiers.finish();
   if (!hasScope) modifiers.refuse();

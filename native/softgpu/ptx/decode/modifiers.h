@@ -6,9 +6,9 @@
 #include <optional>
 #include <string_view>
 
-#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/failure.h"
 #include "softgpu/ptx/operations.h"
+#include "softgpu/ptx/parse/ast.h"
 
 namespace millpond::softgpu::ptx {
 

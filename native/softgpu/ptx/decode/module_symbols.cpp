@@ -23,8 +23,7 @@ void layOut(const std::vector<FormalNode>& formals, std::vector<CallValue>& out,
     uint64_t alignment = formalAlignment(bytes);
     uint64_t offset = (signature.bytes + alignment - 1) / alignment * alignment;
     if (offset + bytes > kMaxFormalBytes) {
-      fail(CompileError::Kind::kMemory, formal.variable.line,
-           "the parameters of a function take too much space");
+      fail(CompileError::Kind::kMemory, formal.variable.line, "the parameters of a function take too much space");
     }
     out.push_back({0, static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
     signature.bytes = static_cast<uint32_t>(offset + bytes);
@@ -49,8 +48,7 @@ void collectFunction(const FunctionNode& function, ModuleSymbols& symbols) {
   }
   uint32_t index = found->second.index;
   if (signatureOf(function.returns, function.parameters).hash != symbols.signatures[index].hash) {
-    syntaxError(function.line,
-                "the function " + quoted(function.name) + " is declared with other parameters before");
+    syntaxError(function.line, "the function " + quoted(function.name) + " is declared with other parameters before");
   }
   if (!function.hasBody) return;
   if (symbols.functions[index]->hasBody)
@@ -93,8 +91,7 @@ Binding ModuleSymbols::add(const VariableNode& variable) {
         globals.push_back(variable);
       }
       return symbol;
-    default:
-      unsupported(variable.line, "a variable of this state space outside a function");
+    default: unsupported(variable.line, "a variable of this state space outside a function");
   }
 }
 

@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/decode/constants.h"
 #include "softgpu/ptx/decode/symbols.h"
 #include "softgpu/ptx/inspection.h"
+#include "softgpu/ptx/parse/ast.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -63,8 +63,7 @@ std::optional<SpecialName> findSpecial(std::string_view name) {
     const char* end = name.data() + name.size();
     auto [stop, error] = std::from_chars(name.data() + kEnvironment.size(), end, number);
     if (error == std::errc() && stop == end && number < 32) {
-      return SpecialName{name, static_cast<Special>(static_cast<uint32_t>(Special::kEnvironment) + number),
-                         32};
+      return SpecialName{name, static_cast<Special>(static_cast<uint32_t>(Special::kEnvironment) + number), 32};
     }
   }
   return std::nullopt;
@@ -86,9 +85,8 @@ uint32_t FunctionDecoder::temporary(uint32_t width) {
 
 void FunctionDecoder::expectOperands(Node node, size_t least, size_t most) {
   if (node.operands.size() >= least && node.operands.size() <= most) return;
-  syntaxError(node.line, quoted(node.fullName()) + " has " + std::to_string(node.operands.size()) +
-                             " operands, not " + std::to_string(least) +
-                             (most > least ? " to " + std::to_string(most) : ""));
+  syntaxError(node.line, quoted(node.fullName()) + " has " + std::to_string(node.operands.size()) + " operands, not " +
+                             std::to_string(least) + (most > least ? " to " + std::to_string(most) : ""));
 }
 
 uint32_t FunctionDecoder::immediate(const Operand& operand, Type type) {
@@ -128,8 +126,7 @@ std::optional<uint32_t> FunctionDecoder::specialSource(std::string_view name, ui
   }
   InstructionNode node;
   node.line = line;
-  Draft& draft =
-      emitUnguarded(node, select_.control(width == 64 ? ControlOp::kSpecial64 : ControlOp::kSpecial32));
+  Draft& draft = emitUnguarded(node, select_.control(width == 64 ? ControlOp::kSpecial64 : ControlOp::kSpecial32));
   uint32_t out = temporary(isHalfOfIndex ? 32 : width);
   draft.instruction.op[0] = out;
   draft.instruction.immediate = static_cast<int64_t>(special->which);
@@ -143,15 +140,14 @@ std::optional<uint32_t> FunctionDecoder::specialSource(std::string_view name, ui
   return out;
 }
 
-uint32_t FunctionDecoder::symbolAddress(const Binding& symbol, int64_t addend, uint32_t width,
-                                        std::string_view name, uint32_t line) {
+uint32_t FunctionDecoder::symbolAddress(const Binding& symbol, int64_t addend, uint32_t width, std::string_view name,
+                                        uint32_t line) {
   uint64_t offset = static_cast<uint64_t>(addend);
   InstructionNode node;
   node.line = line;
   if (width < 32) syntaxError(line, "the address of " + quoted(name) + " does not fit " + widthName(width));
   auto special = [&](Special which) {
-    Draft& draft =
-        emitUnguarded(node, select_.control(width == 64 ? ControlOp::kSpecial64 : ControlOp::kSpecial32));
+    Draft& draft = emitUnguarded(node, select_.control(width == 64 ? ControlOp::kSpecial64 : ControlOp::kSpecial32));
     uint32_t base = temporary(width);
     draft.instruction.op[0] = base;
     draft.instruction.immediate = static_cast<int64_t>(which);
@@ -178,8 +174,8 @@ uint32_t FunctionDecoder::symbolAddress(const Binding& symbol, int64_t addend, u
       module_.uses[index_].usesDynamicShared = true;
       return special(Special::kDynamicSharedStart);
     case Binding::Kind::kFrame: {
-      Draft& draft = emitUnguarded(
-          node, select_.control(width == 64 ? ControlOp::kLocalAddress64 : ControlOp::kLocalAddress32));
+      Draft& draft =
+          emitUnguarded(node, select_.control(width == 64 ? ControlOp::kLocalAddress64 : ControlOp::kLocalAddress32));
       uint32_t out = temporary(width);
       draft.instruction.op[0] = out;
       draft.instruction.immediate = static_cast<int64_t>(symbol.offset + offset);
@@ -199,8 +195,7 @@ uint32_t FunctionDecoder::symbolAddress(const Binding& symbol, int64_t addend, u
     case Binding::Kind::kExternVariable:
       fail(CompileError::Kind::kUnresolved, line,
            "the variable " + quoted(name) + " is declared .extern, but nothing defines it");
-    default:
-      syntaxError(line, quoted(name) + " is no register and has no address");
+    default: syntaxError(line, quoted(name) + " is no register and has no address");
   }
 }
 
@@ -209,12 +204,9 @@ uint32_t FunctionDecoder::source(const Operand& operand, Type type) {
   switch (operand.kind) {
     case Operand::Kind::kInteger:
     case Operand::Kind::kFloat32:
-    case Operand::Kind::kFloat64:
-      return immediate(operand, type);
-    case Operand::Kind::kName:
-      break;
-    default:
-      syntaxError(operand.line, "expected a register or a constant");
+    case Operand::Kind::kFloat64: return immediate(operand, type);
+    case Operand::Kind::kName: break;
+    default: syntaxError(operand.line, "expected a register or a constant");
   }
   if (std::optional<uint32_t> special = specialSource(operand.name, width, operand.line)) return *special;
   Binding symbol = resolve(operand.name, operand.line);
@@ -226,8 +218,8 @@ uint32_t FunctionDecoder::source(const Operand& operand, Type type) {
     syntaxError(operand.line, "nothing can be added to the register " + quoted(operand.name) + " here");
   uint32_t actual = registerWidth(symbol.type);
   if (actual != width) {
-    syntaxError(operand.line, "the register " + quoted(operand.name) + " has " + widthName(actual) +
-                                  ", not " + widthName(width));
+    syntaxError(operand.line,
+                "the register " + quoted(operand.name) + " has " + widthName(actual) + ", not " + widthName(width));
   }
   if (!operand.isNegated) return symbol.index;
   if (width != 1) syntaxError(operand.line, "'!' needs a predicate");
@@ -246,10 +238,8 @@ uint32_t FunctionDecoder::predicateSource(const Operand& operand) { return sourc
 uint32_t FunctionDecoder::anyRegister(const Operand& operand, uint32_t& width) {
   if (operand.kind != Operand::Kind::kName) syntaxError(operand.line, "expected a register");
   Binding symbol = resolve(operand.name, operand.line);
-  if (symbol.kind != Binding::Kind::kRegister)
-    syntaxError(operand.line, quoted(operand.name) + " is not a register");
-  if (symbol.type == Type::kB128)
-    syntaxError(operand.line, "the register " + quoted(operand.name) + " has 128 bits");
+  if (symbol.kind != Binding::Kind::kRegister) syntaxError(operand.line, quoted(operand.name) + " is not a register");
+  if (symbol.type == Type::kB128) syntaxError(operand.line, "the register " + quoted(operand.name) + " has 128 bits");
   width = registerWidth(symbol.type);
   return symbol.index;
 }
@@ -271,8 +261,8 @@ uint32_t FunctionDecoder::destination(const Operand& operand, uint32_t width) {
   uint32_t actual = 0;
   uint32_t out = anyDestination(operand, actual);
   if (actual != width) {
-    syntaxError(operand.line, "the register " + quoted(operand.name) + " has " + widthName(actual) +
-                                  ", not " + widthName(width));
+    syntaxError(operand.line,
+                "the register " + quoted(operand.name) + " has " + widthName(actual) + ", not " + widthName(width));
   }
   return out;
 }
@@ -322,13 +312,10 @@ uint32_t FunctionDecoder::newLabel() {
   return static_cast<uint32_t>(draft_.labels.size() - 1);
 }
 
-void FunctionDecoder::place(uint32_t label) {
-  draft_.labels[label] = static_cast<uint32_t>(draft_.code.size());
-}
+void FunctionDecoder::place(uint32_t label) { draft_.labels[label] = static_cast<uint32_t>(draft_.code.size()); }
 
 void FunctionDecoder::emitBranch(Node node, uint32_t guard, uint32_t label, bool isUniform) {
-  Draft& draft =
-      emitUnguarded(node, select_.control(guard == kNoOperand ? ControlOp::kJump : ControlOp::kBranch));
+  Draft& draft = emitUnguarded(node, select_.control(guard == kNoOperand ? ControlOp::kJump : ControlOp::kBranch));
   draft.instruction.guard = guard;
   draft.flow = Flow::kBranch;
   draft.label = label;

@@ -77,8 +77,7 @@ void forWrites(const Draft& draft, F body) {
 /// analysis.
 class Liveness {
  public:
-  Liveness(const FunctionDraft& draft, const std::vector<BasicBlock>& blocks,
-           std::vector<Interval>& intervals)
+  Liveness(const FunctionDraft& draft, const std::vector<BasicBlock>& blocks, std::vector<Interval>& intervals)
       : draft_(draft), blocks_(blocks), number_(draft.registers.size(), kUnset) {
     findCrossing();
     solve();
@@ -143,9 +142,7 @@ class Liveness {
 /// Places of one width, handed out lowest first.
 struct Pool {
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
-  std::priority_queue<std::pair<uint32_t, uint32_t>, std::vector<std::pair<uint32_t, uint32_t>>,
-                      std::greater<>>
-      busy;
+  std::priority_queue<std::pair<uint32_t, uint32_t>, std::vector<std::pair<uint32_t, uint32_t>>, std::greater<>> busy;
   uint32_t count = 0;
 
   uint32_t take(const Interval& interval) {
@@ -165,9 +162,7 @@ struct Pool {
   }
 };
 
-constexpr size_t poolOf(RegisterWidth width) {
-  return width == 64 ? 0 : width == 32 ? 1 : width == 16 ? 2 : 3;
-}
+constexpr size_t poolOf(RegisterWidth width) { return width == 64 ? 0 : width == 32 ? 1 : width == 16 ? 2 : 3; }
 constexpr uint32_t kPlaceBytes[4] = {256, 128, 64, 4};
 
 }  // namespace

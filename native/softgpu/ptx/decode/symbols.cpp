@@ -41,8 +41,7 @@ const Binding* Scopes::find(uint32_t scope, std::string_view name) {
       if (number.size() > 1 && number[0] == '0') continue;
       uint64_t index = 0;
       auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-      if (error != std::errc() || end != number.data() + number.size() || index >= range->second.count)
-        continue;
+      if (error != std::errc() || end != number.data() + number.size() || index >= range->second.count) continue;
       Binding symbol;
       symbol.kind = Binding::Kind::kRegister;
       symbol.type = range->second.type;

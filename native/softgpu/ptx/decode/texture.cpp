@@ -41,8 +41,8 @@ uint32_t FunctionDecoder::packed(Node node, const std::vector<uint32_t>& parts) 
 }
 
 /// The object and the coordinates of an access; the operand is an address with both.
-void FunctionDecoder::accessTexture(Node node, const Operand& operand, const TextureForm& form,
-                                    const uint32_t* values, uint8_t writes, uint32_t level) {
+void FunctionDecoder::accessTexture(Node node, const Operand& operand, const TextureForm& form, const uint32_t* values,
+                                    uint8_t writes, uint32_t level) {
   if (operand.kind != Operand::Kind::kAddress || operand.items.size() != 2 ||
       operand.items[1].kind != Operand::Kind::kVector || operand.offset != 0)
     unsupported(node.line, "this form of address in " + quoted(node.fullName()));
@@ -82,7 +82,8 @@ uint32_t FunctionDecoder::takeDetail(Node node, const TextureForm& form, const u
     const std::vector<Operand> alone{given};
     const std::vector<Operand>& items = given.kind == Operand::Kind::kVector ? given.items : alone;
     if (items.size() != form.dimensions)
-      syntaxError(node.line, quoted(node.fullName()) + " needs gradients of " + std::to_string(form.dimensions) + " numbers");
+      syntaxError(node.line,
+                  quoted(node.fullName()) + " needs gradients of " + std::to_string(form.dimensions) + " numbers");
     for (size_t d = 0; d < items.size(); ++d) parts[d] = source(items[d], Type::kF32);
     Draft& draft = emitUnguarded(node, select_.pack(64, 2));
     draft.instruction.op[0] = words[k];
@@ -104,8 +105,8 @@ void FunctionDecoder::loadTexture(Node node, const TextureForm& form, uint32_t w
     accessTexture(node, node.operands[1], form, words, 3, takeDetail(node, form, words));
     const uint32_t perWord = 64 / width;
     for (uint32_t first = 0; first < count; first += perWord) {
-      Draft& draft = emitUnguarded(node, perWord == 1 ? select_.bit(BitOp::kMove, Type::kU64)
-                                                      : select_.unpack(64, perWord));
+      Draft& draft =
+          emitUnguarded(node, perWord == 1 ? select_.bit(BitOp::kMove, Type::kU64) : select_.unpack(64, perWord));
       for (uint32_t k = 0; k < perWord && first + k < count; ++k) {
         const Operand& item = isVector ? to.items[first + k] : to;
         if (item.kind == Operand::Kind::kSink) continue;
@@ -145,8 +146,8 @@ void FunctionDecoder::texture(Node node) {
   if (coordinate != Type::kF32 && coordinate != Type::kS32) modifiers.refuse();
   // In three dimensions and for cubes no level is computed from gradients: they are for textures without levels there.
   const bool areGradientsKnown = !form.isCube && form.dimensions < 3;
-  form.detail = hasLevel ? Detail::kLevel
-                : !hasGradients ? Detail::kNone
+  form.detail = hasLevel            ? Detail::kLevel
+                : !hasGradients     ? Detail::kNone
                 : areGradientsKnown ? Detail::kGradients
                                     : Detail::kIgnored;
   if (hasBase || (isGather && (form.dimensions != 2 || coordinate != Type::kF32))) modifiers.refuse();
@@ -164,7 +165,7 @@ void FunctionDecoder::surface(Node node) {
   form.op = node.opcode == "sust" ? TextureOp::kStore : TextureOp::kLoad;
   form.hasIntegers = true;
   modifiers.takeCacheHints();
-  form.boundary = modifiers.take(".clamp") ? Boundary::kClamp
+  form.boundary = modifiers.take(".clamp")  ? Boundary::kClamp
                   : modifiers.take(".zero") ? Boundary::kZero
                                             : Boundary::kTrap;
   modifiers.take(".trap");

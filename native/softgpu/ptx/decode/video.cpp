@@ -6,10 +6,11 @@ namespace millpond::softgpu::ptx {
 namespace {
 
 constexpr std::pair<std::string_view, VideoOp> kOperations[] = {
-    {"vadd", VideoOp::kAdd},          {"vsub", VideoOp::kSubtract},     {"vavrg", VideoOp::kAverage},
-    {"vabsdiff", VideoOp::kDifference}, {"vmin", VideoOp::kMinimum},    {"vmax", VideoOp::kMaximum},
-    {"vset", VideoOp::kCompare},      {"vshl", VideoOp::kShiftLeft},    {"vshr", VideoOp::kShiftRight},
-    {"vmad", VideoOp::kMultiplyAdd},
+    {"vadd", VideoOp::kAdd},        {"vsub", VideoOp::kSubtract},
+    {"vavrg", VideoOp::kAverage},   {"vabsdiff", VideoOp::kDifference},
+    {"vmin", VideoOp::kMinimum},    {"vmax", VideoOp::kMaximum},
+    {"vset", VideoOp::kCompare},    {"vshl", VideoOp::kShiftLeft},
+    {"vshr", VideoOp::kShiftRight}, {"vmad", VideoOp::kMultiplyAdd},
 };
 
 VideoOp operationNamed(std::string_view name) {
@@ -19,9 +20,9 @@ VideoOp operationNamed(std::string_view name) {
 }
 
 Order takeOrder(Modifiers& modifiers) {
-  constexpr std::pair<std::string_view, Order> kOrders[] = {
-      {".eq", Order::kEqual},     {".ne", Order::kUnequal}, {".lt", Order::kLess},
-      {".le", Order::kLessEqual}, {".gt", Order::kGreater}, {".ge", Order::kGreaterEqual}};
+  constexpr std::pair<std::string_view, Order> kOrders[] = {{".eq", Order::kEqual},   {".ne", Order::kUnequal},
+                                                            {".lt", Order::kLess},    {".le", Order::kLessEqual},
+                                                            {".gt", Order::kGreater}, {".ge", Order::kGreaterEqual}};
   for (const auto& [name, order] : kOrders)
     if (modifiers.take(name)) return order;
   modifiers.refuse();
@@ -49,9 +50,9 @@ VideoForm takeForm(Modifiers& modifiers, VideoOp op) {
 
 /// The part of a register that is named behind it, which is cut off.
 VideoPart takePart(Operand& operand) {
-  constexpr std::pair<std::string_view, VideoPart> kParts[] = {
-      {".b0", VideoPart::kByte0}, {".b1", VideoPart::kByte1}, {".b2", VideoPart::kByte2},
-      {".b3", VideoPart::kByte3}, {".h0", VideoPart::kHalf0}, {".h1", VideoPart::kHalf1}};
+  constexpr std::pair<std::string_view, VideoPart> kParts[] = {{".b0", VideoPart::kByte0}, {".b1", VideoPart::kByte1},
+                                                               {".b2", VideoPart::kByte2}, {".b3", VideoPart::kByte3},
+                                                               {".h0", VideoPart::kHalf0}, {".h1", VideoPart::kHalf1}};
   if (operand.kind != Operand::Kind::kName) return VideoPart::kWord;
   for (const auto& [suffix, part] : kParts) {
     if (!operand.name.ends_with(suffix)) continue;
@@ -97,8 +98,7 @@ void FunctionDecoder::video(Node node) {
   modifiers.finish();
   for (const Operand& operand : node.operands) {
     // Selections of bytes, as in %r1.b3120, are not decoded.
-    if (operand.kind == Operand::Kind::kName && operand.name.find('.') != std::string_view::npos)
-      modifiers.refuse();
+    if (operand.kind == Operand::Kind::kName && operand.name.find('.') != std::string_view::npos) modifiers.refuse();
   }
   elementwise(node, select_.video(false), Type::kU32, {Type::kU32, Type::kU32, Type::kU32}).instruction.immediate =
       form.pack();
@@ -141,9 +141,11 @@ void FunctionDecoder::scalarVideo(Node node) {
 }
 
 /// A number that is saturated into a part of `under`: the scalar sum with nothing.
-uint32_t FunctionDecoder::packPart(Node node, uint32_t value, uint32_t under, VideoPart part, bool isSigned, uint32_t out) {
+uint32_t FunctionDecoder::packPart(Node node, uint32_t value, uint32_t under, VideoPart part, bool isSigned,
+                                   uint32_t out) {
   ScalarVideoForm form;
-  form.first = {.op = VideoOp::kAdd, .isSignedA = true, .isSignedB = true, .isSignedResult = isSigned, .saturates = true};
+  form.first = {
+      .op = VideoOp::kAdd, .isSignedA = true, .isSignedB = true, .isSignedResult = isSigned, .saturates = true};
   form.result = part;
   Draft& draft = emit(node, select_.video(true));
   draft.instruction.op[0] = out;
@@ -177,8 +179,10 @@ void FunctionDecoder::convertPacked(Node node, Modifiers& modifiers) {
     draft.instruction.op[2] = module_.constants.number(16, 32);
     draft.writes = 1;
   }
-  const uint32_t upper = packPart(node, a, under, hasThird ? VideoPart::kByte1 : VideoPart::kHalf1, isSigned(to), temporary(32));
-  packPart(node, b, upper, hasThird ? VideoPart::kByte0 : VideoPart::kHalf0, isSigned(to), destination(node.operands[0], 32));
+  const uint32_t upper =
+      packPart(node, a, under, hasThird ? VideoPart::kByte1 : VideoPart::kHalf1, isSigned(to), temporary(32));
+  packPart(node, b, upper, hasThird ? VideoPart::kByte0 : VideoPart::kHalf0, isSigned(to),
+           destination(node.operands[0], 32));
 }
 
 }  // namespace millpond::softgpu::ptx

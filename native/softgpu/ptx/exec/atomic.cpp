@@ -29,9 +29,8 @@ template <typename Format>
 struct SixteenFormat {
   using Bits = uint16_t;
   static Bits add(Bits a, Bits b) {
-    return encode<Format>(
-        addToOdd(static_cast<double>(decode<Format>(a)), static_cast<double>(decode<Format>(b))),
-        Rounding::kNearestEven);
+    return encode<Format>(addToOdd(static_cast<double>(decode<Format>(a)), static_cast<double>(decode<Format>(b))),
+                          Rounding::kNearestEven);
   }
 };
 template <typename Format>
@@ -49,26 +48,16 @@ template <AtomicOp kOp, typename T>
 T combineIntegers(T old, T b, T c) {
   using U = std::make_unsigned_t<T>;
   switch (kOp) {
-    case AtomicOp::kAdd:
-      return static_cast<T>(static_cast<U>(old) + static_cast<U>(b));
-    case AtomicOp::kMin:
-      return b < old ? b : old;
-    case AtomicOp::kMax:
-      return old < b ? b : old;
-    case AtomicOp::kAnd:
-      return static_cast<T>(old & b);
-    case AtomicOp::kOr:
-      return static_cast<T>(old | b);
-    case AtomicOp::kXor:
-      return static_cast<T>(old ^ b);
-    case AtomicOp::kExchange:
-      return b;
-    case AtomicOp::kCas:
-      return old == b ? c : old;
-    case AtomicOp::kIncrement:
-      return old >= b ? T{0} : static_cast<T>(old + 1);
-    default:
-      return old == 0 || old > b ? b : static_cast<T>(old - 1);
+    case AtomicOp::kAdd: return static_cast<T>(static_cast<U>(old) + static_cast<U>(b));
+    case AtomicOp::kMin: return b < old ? b : old;
+    case AtomicOp::kMax: return old < b ? b : old;
+    case AtomicOp::kAnd: return static_cast<T>(old & b);
+    case AtomicOp::kOr: return static_cast<T>(old | b);
+    case AtomicOp::kXor: return static_cast<T>(old ^ b);
+    case AtomicOp::kExchange: return b;
+    case AtomicOp::kCas: return old == b ? c : old;
+    case AtomicOp::kIncrement: return old >= b ? T{0} : static_cast<T>(old + 1);
+    default: return old == 0 || old > b ? b : static_cast<T>(old - 1);
   }
 }
 
@@ -81,8 +70,7 @@ T exchangeBy(T* at, F change) {
     return old;
   } else {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-      continue;
+    while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
     return old;
   }
 }
@@ -91,23 +79,17 @@ template <AtomicOp kOp, typename T, bool kPlain>
 T exchangeInteger(T* at, T b, T c) {
   if constexpr (!kPlain) {
     switch (kOp) {
-      case AtomicOp::kAdd:
-        return __atomic_fetch_add(at, b, __ATOMIC_SEQ_CST);
-      case AtomicOp::kAnd:
-        return __atomic_fetch_and(at, b, __ATOMIC_SEQ_CST);
-      case AtomicOp::kOr:
-        return __atomic_fetch_or(at, b, __ATOMIC_SEQ_CST);
-      case AtomicOp::kXor:
-        return __atomic_fetch_xor(at, b, __ATOMIC_SEQ_CST);
-      case AtomicOp::kExchange:
-        return __atomic_exchange_n(at, b, __ATOMIC_SEQ_CST);
+      case AtomicOp::kAdd: return __atomic_fetch_add(at, b, __ATOMIC_SEQ_CST);
+      case AtomicOp::kAnd: return __atomic_fetch_and(at, b, __ATOMIC_SEQ_CST);
+      case AtomicOp::kOr: return __atomic_fetch_or(at, b, __ATOMIC_SEQ_CST);
+      case AtomicOp::kXor: return __atomic_fetch_xor(at, b, __ATOMIC_SEQ_CST);
+      case AtomicOp::kExchange: return __atomic_exchange_n(at, b, __ATOMIC_SEQ_CST);
       case AtomicOp::kCas: {
         T expected = b;
         __atomic_compare_exchange_n(at, &expected, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
         return expected;
       }
-      default:
-        break;
+      default: break;
     }
   }
   return exchangeBy<kPlain>(at, [=](T old) { return combineIntegers<kOp, T>(old, b, c); });
@@ -134,15 +116,13 @@ const Instruction* atomicLanes(const Instruction* i, Context& context, F change)
 }
 template <AtomicOp kOp, typename T, bool kPlain>
 const Instruction* integerHandler(const Instruction* i, Context& context) {
-  return atomicLanes<T>(i, context,
-                        [](T* at, T b, T c) { return exchangeInteger<kOp, T, kPlain>(at, b, c); });
+  return atomicLanes<T>(i, context, [](T* at, T b, T c) { return exchangeInteger<kOp, T, kPlain>(at, b, c); });
 }
 template <typename Format, bool kPlain>
 const Instruction* addHandler(const Instruction* i, Context& context) {
   using T = typename Format::Bits;
-  return atomicLanes<T>(i, context, [](T* at, T b, T) {
-    return exchangeBy<kPlain>(at, [=](T old) { return Format::add(old, b); });
-  });
+  return atomicLanes<T>(
+      i, context, [](T* at, T b, T) { return exchangeBy<kPlain>(at, [=](T old) { return Format::add(old, b); }); });
 }
 
 template <bool kPlain>
@@ -154,31 +134,24 @@ Handler ofBits(AtomicOp op, uint32_t bits) {
   switch (op) {
     case A::kAnd:
       return isWord ? &integerHandler<A::kAnd, uint32_t, kPlain> : &integerHandler<A::kAnd, uint64_t, kPlain>;
-    case A::kOr:
-      return isWord ? &integerHandler<A::kOr, uint32_t, kPlain> : &integerHandler<A::kOr, uint64_t, kPlain>;
+    case A::kOr: return isWord ? &integerHandler<A::kOr, uint32_t, kPlain> : &integerHandler<A::kOr, uint64_t, kPlain>;
     case A::kXor:
       return isWord ? &integerHandler<A::kXor, uint32_t, kPlain> : &integerHandler<A::kXor, uint64_t, kPlain>;
     case A::kExchange:
-      return isWord ? &integerHandler<A::kExchange, uint32_t, kPlain>
-                    : &integerHandler<A::kExchange, uint64_t, kPlain>;
+      return isWord ? &integerHandler<A::kExchange, uint32_t, kPlain> : &integerHandler<A::kExchange, uint64_t, kPlain>;
     case A::kCas:
       return isWord ? &integerHandler<A::kCas, uint32_t, kPlain> : &integerHandler<A::kCas, uint64_t, kPlain>;
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
 template <typename T, bool kPlain>
 Handler ofIntegers(AtomicOp op) {
   switch (op) {
-    case AtomicOp::kAdd:
-      return &integerHandler<AtomicOp::kAdd, std::make_unsigned_t<T>, kPlain>;
-    case AtomicOp::kMin:
-      return &integerHandler<AtomicOp::kMin, T, kPlain>;
-    case AtomicOp::kMax:
-      return &integerHandler<AtomicOp::kMax, T, kPlain>;
-    default:
-      break;
+    case AtomicOp::kAdd: return &integerHandler<AtomicOp::kAdd, std::make_unsigned_t<T>, kPlain>;
+    case AtomicOp::kMin: return &integerHandler<AtomicOp::kMin, T, kPlain>;
+    case AtomicOp::kMax: return &integerHandler<AtomicOp::kMax, T, kPlain>;
+    default: break;
   }
   if constexpr (std::is_same_v<T, uint32_t>) {
     if (op == AtomicOp::kIncrement) return &integerHandler<AtomicOp::kIncrement, T, kPlain>;
@@ -191,37 +164,24 @@ template <bool kPlain>
 Handler atomicOf(AtomicOp op, Type type) {
   if (op == AtomicOp::kAdd) {
     switch (type) {
-      case Type::kF16:
-        return &addHandler<SixteenFormat<Half>, kPlain>;
-      case Type::kBf16:
-        return &addHandler<SixteenFormat<Bfloat>, kPlain>;
-      case Type::kF16x2:
-        return &addHandler<PairFormat<Half>, kPlain>;
-      case Type::kBf16x2:
-        return &addHandler<PairFormat<Bfloat>, kPlain>;
-      case Type::kF32:
-        return kPlain ? &addHandler<SingleFormat, kPlain> : &addHandler<FlushedSingleFormat, kPlain>;
-      case Type::kF64:
-        return &addHandler<DoubleFormat, kPlain>;
-      default:
-        break;
+      case Type::kF16: return &addHandler<SixteenFormat<Half>, kPlain>;
+      case Type::kBf16: return &addHandler<SixteenFormat<Bfloat>, kPlain>;
+      case Type::kF16x2: return &addHandler<PairFormat<Half>, kPlain>;
+      case Type::kBf16x2: return &addHandler<PairFormat<Bfloat>, kPlain>;
+      case Type::kF32: return kPlain ? &addHandler<SingleFormat, kPlain> : &addHandler<FlushedSingleFormat, kPlain>;
+      case Type::kF64: return &addHandler<DoubleFormat, kPlain>;
+      default: break;
     }
   }
   switch (type) {
     case Type::kB16:
     case Type::kB32:
-    case Type::kB64:
-      return ofBits<kPlain>(op, bitsOf(type));
-    case Type::kU32:
-      return ofIntegers<uint32_t, kPlain>(op);
-    case Type::kS32:
-      return ofIntegers<int32_t, kPlain>(op);
-    case Type::kU64:
-      return ofIntegers<uint64_t, kPlain>(op);
-    case Type::kS64:
-      return ofIntegers<int64_t, kPlain>(op);
-    default:
-      return nullptr;
+    case Type::kB64: return ofBits<kPlain>(op, bitsOf(type));
+    case Type::kU32: return ofIntegers<uint32_t, kPlain>(op);
+    case Type::kS32: return ofIntegers<int32_t, kPlain>(op);
+    case Type::kU64: return ofIntegers<uint64_t, kPlain>(op);
+    case Type::kS64: return ofIntegers<int64_t, kPlain>(op);
+    default: return nullptr;
   }
 }
 

@@ -122,45 +122,30 @@ template <typename T>
 Handler bitsOfType(BitOp op) {
   using U = std::make_unsigned_t<T>;
   switch (op) {
-    case BitOp::kMove:
-      return unary<U>([](U a) { return a; });
-    case BitOp::kAnd:
-      return binary<U>([](U a, U b) { return static_cast<U>(a & b); });
-    case BitOp::kOr:
-      return binary<U>([](U a, U b) { return static_cast<U>(a | b); });
-    case BitOp::kXor:
-      return binary<U>([](U a, U b) { return static_cast<U>(a ^ b); });
-    case BitOp::kNot:
-      return unary<U>([](U a) { return static_cast<U>(~a); });
-    case BitOp::kCnot:
-      return unary<U>([](U a) { return static_cast<U>(a == 0); });
-    case BitOp::kShl:
-      return binary<U, U, uint32_t>([](U a, uint32_t b) { return shiftLeft<U>(a, b); });
-    case BitOp::kShr:
-      return binary<T, T, uint32_t>([](T a, uint32_t b) { return shiftRight<T>(a, b); });
-    default:
-      break;
+    case BitOp::kMove: return unary<U>([](U a) { return a; });
+    case BitOp::kAnd: return binary<U>([](U a, U b) { return static_cast<U>(a & b); });
+    case BitOp::kOr: return binary<U>([](U a, U b) { return static_cast<U>(a | b); });
+    case BitOp::kXor: return binary<U>([](U a, U b) { return static_cast<U>(a ^ b); });
+    case BitOp::kNot: return unary<U>([](U a) { return static_cast<U>(~a); });
+    case BitOp::kCnot: return unary<U>([](U a) { return static_cast<U>(a == 0); });
+    case BitOp::kShl: return binary<U, U, uint32_t>([](U a, uint32_t b) { return shiftLeft<U>(a, b); });
+    case BitOp::kShr: return binary<T, T, uint32_t>([](T a, uint32_t b) { return shiftRight<T>(a, b); });
+    default: break;
   }
   if constexpr (sizeof(T) >= 4) {
     switch (op) {
-      case BitOp::kPopc:
-        return unary<uint32_t, U>([](U a) { return static_cast<uint32_t>(std::popcount(a)); });
-      case BitOp::kClz:
-        return unary<uint32_t, U>([](U a) { return static_cast<uint32_t>(std::countl_zero(a)); });
-      case BitOp::kBfind:
-        return unary<uint32_t, T>([](T a) { return highestBit<T>(a); });
+      case BitOp::kPopc: return unary<uint32_t, U>([](U a) { return static_cast<uint32_t>(std::popcount(a)); });
+      case BitOp::kClz: return unary<uint32_t, U>([](U a) { return static_cast<uint32_t>(std::countl_zero(a)); });
+      case BitOp::kBfind: return unary<uint32_t, T>([](T a) { return highestBit<T>(a); });
       case BitOp::kBfindShift:
         return unary<uint32_t, T>([](T a) {
           uint32_t bit = highestBit<T>(a);
           return bit == UINT32_MAX ? bit : kBits<T> - 1 - bit;
         });
-      case BitOp::kBrev:
-        return unary<U>([](U a) { return reverse<U>(a); });
+      case BitOp::kBrev: return unary<U>([](U a) { return reverse<U>(a); });
       case BitOp::kBfe:
-        return ternary<T, T, uint32_t, uint32_t>(
-            [](T a, uint32_t b, uint32_t c) { return extractField<T>(a, b, c); });
-      default:
-        break;
+        return ternary<T, T, uint32_t, uint32_t>([](T a, uint32_t b, uint32_t c) { return extractField<T>(a, b, c); });
+      default: break;
     }
   }
   return nullptr;
@@ -234,20 +219,13 @@ Handler wordOps(BitOp op, Type type) {
   using T = uint32_t;
   bool isSignedType = isSigned(type);
   switch (op) {
-    case BitOp::kLop3:
-      return &lop3Handler;
-    case BitOp::kFns:
-      return ternary<T>([](T a, T b, T c) { return findNthSet(a, b, static_cast<int32_t>(c)); });
-    case BitOp::kShfLeftClamp:
-      return ternary<T>([](T a, T b, T c) { return funnel(a, b, clampTo32(c), true); });
-    case BitOp::kShfLeftWrap:
-      return ternary<T>([](T a, T b, T c) { return funnel(a, b, c & 31, true); });
-    case BitOp::kShfRightClamp:
-      return ternary<T>([](T a, T b, T c) { return funnel(a, b, clampTo32(c), false); });
-    case BitOp::kShfRightWrap:
-      return ternary<T>([](T a, T b, T c) { return funnel(a, b, c & 31, false); });
-    case BitOp::kPrmt:
-      return ternary<T>([](T a, T b, T c) { return permute(a, b, c); });
+    case BitOp::kLop3: return &lop3Handler;
+    case BitOp::kFns: return ternary<T>([](T a, T b, T c) { return findNthSet(a, b, static_cast<int32_t>(c)); });
+    case BitOp::kShfLeftClamp: return ternary<T>([](T a, T b, T c) { return funnel(a, b, clampTo32(c), true); });
+    case BitOp::kShfLeftWrap: return ternary<T>([](T a, T b, T c) { return funnel(a, b, c & 31, true); });
+    case BitOp::kShfRightClamp: return ternary<T>([](T a, T b, T c) { return funnel(a, b, clampTo32(c), false); });
+    case BitOp::kShfRightWrap: return ternary<T>([](T a, T b, T c) { return funnel(a, b, c & 31, false); });
+    case BitOp::kPrmt: return ternary<T>([](T a, T b, T c) { return permute(a, b, c); });
     case BitOp::kPrmtF4e:
       return ternary<T>([](T a, T b, T c) { return permuteMode<0x3210, 0x4321, 0x5432, 0x6543>(a, b, c); });
     case BitOp::kPrmtB4e:
@@ -261,20 +239,16 @@ Handler wordOps(BitOp op, Type type) {
     case BitOp::kPrmtRc16:
       return ternary<T>([](T a, T b, T c) { return permuteMode<0x1010, 0x3232, 0x1010, 0x3232>(a, b, c); });
     case BitOp::kBmskClamp:
-      return binary<T>(
-          [](T a, T b) { return a > 31 ? 0u : static_cast<uint32_t>(lowMask(clampTo32(b)) << a); });
+      return binary<T>([](T a, T b) { return a > 31 ? 0u : static_cast<uint32_t>(lowMask(clampTo32(b)) << a); });
     case BitOp::kBmskWrap:
       return binary<T>([](T a, T b) { return static_cast<uint32_t>(lowMask(b & 31) << (a & 31)); });
     case BitOp::kSzextClamp:
-      return isSignedType ? binary<int32_t, int32_t, T>(
-                                [](int32_t a, T b) { return extendFrom<int32_t, false>(a, b); })
+      return isSignedType ? binary<int32_t, int32_t, T>([](int32_t a, T b) { return extendFrom<int32_t, false>(a, b); })
                           : binary<T>([](T a, T b) { return extendFrom<T, false>(a, b); });
     case BitOp::kSzextWrap:
-      return isSignedType
-                 ? binary<int32_t, int32_t, T>([](int32_t a, T b) { return extendFrom<int32_t, true>(a, b); })
-                 : binary<T>([](T a, T b) { return extendFrom<T, true>(a, b); });
-    default:
-      return nullptr;
+      return isSignedType ? binary<int32_t, int32_t, T>([](int32_t a, T b) { return extendFrom<int32_t, true>(a, b); })
+                          : binary<T>([](T a, T b) { return extendFrom<T, true>(a, b); });
+    default: return nullptr;
   }
 }
 
@@ -283,9 +257,7 @@ Handler wordOps(BitOp op, Type type) {
 Handler selectBit(BitOp op, Type type) {
   uint32_t bits = bitsOf(type);
   if (op == BitOp::kSelect) {
-    return bits == 16   ? &selectHandler<uint16_t>
-           : bits == 32 ? &selectHandler<uint32_t>
-                        : &selectHandler<uint64_t>;
+    return bits == 16 ? &selectHandler<uint16_t> : bits == 32 ? &selectHandler<uint32_t> : &selectHandler<uint64_t>;
   }
   if (op == BitOp::kBfi) return bits == 64 ? &insertHandler<uint64_t> : &insertHandler<uint32_t>;
   Type plain = isSigned(type) ? type : unsignedOf(bits);
@@ -296,16 +268,11 @@ Handler selectBit(BitOp op, Type type) {
 
 Handler selectPredicate(PredicateOp op) {
   switch (op) {
-    case PredicateOp::kMove:
-      return &predicateHandler<PredicateOp::kMove>;
-    case PredicateOp::kAnd:
-      return &predicateHandler<PredicateOp::kAnd>;
-    case PredicateOp::kOr:
-      return &predicateHandler<PredicateOp::kOr>;
-    case PredicateOp::kXor:
-      return &predicateHandler<PredicateOp::kXor>;
-    default:
-      return &predicateHandler<PredicateOp::kNot>;
+    case PredicateOp::kMove: return &predicateHandler<PredicateOp::kMove>;
+    case PredicateOp::kAnd: return &predicateHandler<PredicateOp::kAnd>;
+    case PredicateOp::kOr: return &predicateHandler<PredicateOp::kOr>;
+    case PredicateOp::kXor: return &predicateHandler<PredicateOp::kXor>;
+    default: return &predicateHandler<PredicateOp::kNot>;
   }
 }
 

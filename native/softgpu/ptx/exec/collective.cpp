@@ -59,7 +59,8 @@ template <ShuffleOp kOp>
 const Instruction* shuffleHandler(const Instruction* i, Context& context) {
   const uint32_t* a = slot<uint32_t>(context, i->op[2]);
   Gathered<uint32_t> all;
-  gather(i, context, [=](uint32_t l) { return a[l]; }, all);
+  gather(
+      i, context, [=](uint32_t l) { return a[l]; }, all);
   if (!all.isReady) return all.next;
   const uint32_t* b = slot<uint32_t>(context, i->op[3]);
   const uint32_t* c = slot<uint32_t>(context, i->op[4]);
@@ -100,7 +101,8 @@ template <VoteOp kOp>
 const Instruction* voteHandler(const Instruction* i, Context& context) {
   uint32_t a = predicate(context, i->op[1]);
   Gathered<uint32_t> all;
-  gather(i, context, [=](uint32_t l) { return a >> l & 1; }, all);
+  gather(
+      i, context, [=](uint32_t l) { return a >> l & 1; }, all);
   if (!all.isReady) return all.next;
   uint32_t votes = 0;
   for (uint32_t l = 0; l < 32; ++l) votes |= all.value[l] << l;
@@ -125,7 +127,8 @@ template <ReduceOp kOp, typename T>
 const Instruction* reduceHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[1]);
   Gathered<T> all;
-  gather(i, context, [=](uint32_t l) { return a[l]; }, all);
+  gather(
+      i, context, [=](uint32_t l) { return a[l]; }, all);
   if (!all.isReady) return all.next;
   const uint32_t* members = slot<uint32_t>(context, i->op[kMembersOperand]);
   assignSparse(context.mask, slot<T>(context, i->op[0]), [&](uint32_t l) {
@@ -152,7 +155,8 @@ template <typename T, bool kAll>
 const Instruction* matchHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[2]);
   Gathered<T> all;
-  gather(i, context, [=](uint32_t l) { return a[l]; }, all);
+  gather(
+      i, context, [=](uint32_t l) { return a[l]; }, all);
   if (!all.isReady) return all.next;
   const uint32_t* members = slot<uint32_t>(context, i->op[kMembersOperand]);
   uint32_t* d = slot<uint32_t>(context, i->op[0]);
@@ -169,14 +173,16 @@ const Instruction* matchHandler(const Instruction* i, Context& context) {
 
 const Instruction* warpBarrierHandler(const Instruction* i, Context& context) {
   Gathered<uint32_t> all;
-  gather(i, context, [](uint32_t) { return uint32_t{0}; }, all);
+  gather(
+      i, context, [](uint32_t) { return uint32_t{0}; }, all);
   return all.isReady ? i + 1 : all.next;
 }
 
 /// d | p, -, members: the lowest member leads.
 const Instruction* electHandler(const Instruction* i, Context& context) {
   Gathered<uint32_t> all;
-  gather(i, context, [](uint32_t) { return uint32_t{0}; }, all);
+  gather(
+      i, context, [](uint32_t) { return uint32_t{0}; }, all);
   if (!all.isReady) return all.next;
   const uint32_t* members = slot<uint32_t>(context, i->op[kMembersOperand]);
   uint32_t leads = 0;
@@ -244,45 +250,31 @@ Handler reduceOf(Type type) {
 
 Handler selectShuffle(ShuffleOp op) {
   switch (op) {
-    case ShuffleOp::kUp:
-      return &shuffleHandler<ShuffleOp::kUp>;
-    case ShuffleOp::kDown:
-      return &shuffleHandler<ShuffleOp::kDown>;
-    case ShuffleOp::kButterfly:
-      return &shuffleHandler<ShuffleOp::kButterfly>;
-    default:
-      return &shuffleHandler<ShuffleOp::kIndex>;
+    case ShuffleOp::kUp: return &shuffleHandler<ShuffleOp::kUp>;
+    case ShuffleOp::kDown: return &shuffleHandler<ShuffleOp::kDown>;
+    case ShuffleOp::kButterfly: return &shuffleHandler<ShuffleOp::kButterfly>;
+    default: return &shuffleHandler<ShuffleOp::kIndex>;
   }
 }
 
 Handler selectVote(VoteOp op) {
   switch (op) {
-    case VoteOp::kAll:
-      return &voteHandler<VoteOp::kAll>;
-    case VoteOp::kAny:
-      return &voteHandler<VoteOp::kAny>;
-    case VoteOp::kUniform:
-      return &voteHandler<VoteOp::kUniform>;
-    default:
-      return &voteHandler<VoteOp::kBallot>;
+    case VoteOp::kAll: return &voteHandler<VoteOp::kAll>;
+    case VoteOp::kAny: return &voteHandler<VoteOp::kAny>;
+    case VoteOp::kUniform: return &voteHandler<VoteOp::kUniform>;
+    default: return &voteHandler<VoteOp::kBallot>;
   }
 }
 
 Handler selectReduce(ReduceOp op, Type type) {
   if (bitsOf(type) != 32 || isFloat(type)) return nullptr;
   switch (op) {
-    case ReduceOp::kAdd:
-      return reduceOf<ReduceOp::kAdd>(type);
-    case ReduceOp::kMin:
-      return reduceOf<ReduceOp::kMin>(type);
-    case ReduceOp::kMax:
-      return reduceOf<ReduceOp::kMax>(type);
-    case ReduceOp::kAnd:
-      return reduceOf<ReduceOp::kAnd>(type);
-    case ReduceOp::kOr:
-      return reduceOf<ReduceOp::kOr>(type);
-    default:
-      return reduceOf<ReduceOp::kXor>(type);
+    case ReduceOp::kAdd: return reduceOf<ReduceOp::kAdd>(type);
+    case ReduceOp::kMin: return reduceOf<ReduceOp::kMin>(type);
+    case ReduceOp::kMax: return reduceOf<ReduceOp::kMax>(type);
+    case ReduceOp::kAnd: return reduceOf<ReduceOp::kAnd>(type);
+    case ReduceOp::kOr: return reduceOf<ReduceOp::kOr>(type);
+    default: return reduceOf<ReduceOp::kXor>(type);
   }
 }
 
@@ -293,27 +285,19 @@ Handler selectMatch(bool isAll, uint32_t bits) {
 
 Handler selectBarrier(BarrierKind kind) {
   switch (kind) {
-    case BarrierKind::kSync:
-      return &barrierHandler<BarrierKind::kSync>;
-    case BarrierKind::kArrive:
-      return &barrierHandler<BarrierKind::kArrive>;
-    case BarrierKind::kReduceAnd:
-      return &barrierHandler<BarrierKind::kReduceAnd>;
-    case BarrierKind::kReduceOr:
-      return &barrierHandler<BarrierKind::kReduceOr>;
-    default:
-      return &barrierHandler<BarrierKind::kReduceCount>;
+    case BarrierKind::kSync: return &barrierHandler<BarrierKind::kSync>;
+    case BarrierKind::kArrive: return &barrierHandler<BarrierKind::kArrive>;
+    case BarrierKind::kReduceAnd: return &barrierHandler<BarrierKind::kReduceAnd>;
+    case BarrierKind::kReduceOr: return &barrierHandler<BarrierKind::kReduceOr>;
+    default: return &barrierHandler<BarrierKind::kReduceCount>;
   }
 }
 
 Handler selectCollective(ControlOp op) {
   switch (op) {
-    case ControlOp::kWarpBarrier:
-      return &warpBarrierHandler;
-    case ControlOp::kElect:
-      return &electHandler;
-    default:
-      return &activeMaskHandler;
+    case ControlOp::kWarpBarrier: return &warpBarrierHandler;
+    case ControlOp::kElect: return &electHandler;
+    default: return &activeMaskHandler;
   }
 }
 

@@ -21,48 +21,30 @@ struct Sixteen {
 template <CompareOp kOp, typename V>
 bool holds(V a, V b) {
   switch (kOp) {
-    case CompareOp::kEq:
-      return a == b;
-    case CompareOp::kLt:
-      return a < b;
-    case CompareOp::kLe:
-      return a <= b;
-    case CompareOp::kGt:
-      return a > b;
-    case CompareOp::kGe:
-      return a >= b;
-    case CompareOp::kNeu:
-      return a != b;
+    case CompareOp::kEq: return a == b;
+    case CompareOp::kLt: return a < b;
+    case CompareOp::kLe: return a <= b;
+    case CompareOp::kGt: return a > b;
+    case CompareOp::kGe: return a >= b;
+    case CompareOp::kNeu: return a != b;
     // For ordered operands; for integers the same as !=.
-    case CompareOp::kNe:
-      return a < b || a > b;
-    case CompareOp::kEqu:
-      return !(a < b || a > b);
-    case CompareOp::kLtu:
-      return !(a >= b);
-    case CompareOp::kLeu:
-      return !(a > b);
-    case CompareOp::kGtu:
-      return !(a <= b);
-    case CompareOp::kGeu:
-      return !(a < b);
-    case CompareOp::kNum:
-      return a == a && b == b;
-    default:
-      return a != a || b != b;
+    case CompareOp::kNe: return a < b || a > b;
+    case CompareOp::kEqu: return !(a < b || a > b);
+    case CompareOp::kLtu: return !(a >= b);
+    case CompareOp::kLeu: return !(a > b);
+    case CompareOp::kGtu: return !(a <= b);
+    case CompareOp::kGeu: return !(a < b);
+    case CompareOp::kNum: return a == a && b == b;
+    default: return a != a || b != b;
   }
 }
 
 uint32_t combine(uint32_t compared, const Instruction* i, const Context& context, uint32_t operand) {
   switch (static_cast<Combine>(i->immediate & 3)) {
-    case Combine::kAnd:
-      return compared & predicate(context, i->op[operand]);
-    case Combine::kOr:
-      return compared | predicate(context, i->op[operand]);
-    case Combine::kXor:
-      return compared ^ predicate(context, i->op[operand]);
-    default:
-      return compared;
+    case Combine::kAnd: return compared & predicate(context, i->op[operand]);
+    case Combine::kOr: return compared | predicate(context, i->op[operand]);
+    case Combine::kXor: return compared ^ predicate(context, i->op[operand]);
+    default: return compared;
   }
 }
 
@@ -114,39 +96,24 @@ struct OpTag {
 template <typename F>
 Handler forOp(CompareOp op, bool isOrderedOnly, F choose) {
   switch (op) {
-    case CompareOp::kEq:
-      return choose(OpTag<CompareOp::kEq>{});
-    case CompareOp::kNe:
-      return choose(OpTag<CompareOp::kNe>{});
-    case CompareOp::kLt:
-      return choose(OpTag<CompareOp::kLt>{});
-    case CompareOp::kLe:
-      return choose(OpTag<CompareOp::kLe>{});
-    case CompareOp::kGt:
-      return choose(OpTag<CompareOp::kGt>{});
-    case CompareOp::kGe:
-      return choose(OpTag<CompareOp::kGe>{});
-    default:
-      break;
+    case CompareOp::kEq: return choose(OpTag<CompareOp::kEq>{});
+    case CompareOp::kNe: return choose(OpTag<CompareOp::kNe>{});
+    case CompareOp::kLt: return choose(OpTag<CompareOp::kLt>{});
+    case CompareOp::kLe: return choose(OpTag<CompareOp::kLe>{});
+    case CompareOp::kGt: return choose(OpTag<CompareOp::kGt>{});
+    case CompareOp::kGe: return choose(OpTag<CompareOp::kGe>{});
+    default: break;
   }
   if (isOrderedOnly) return nullptr;
   switch (op) {
-    case CompareOp::kEqu:
-      return choose(OpTag<CompareOp::kEqu>{});
-    case CompareOp::kNeu:
-      return choose(OpTag<CompareOp::kNeu>{});
-    case CompareOp::kLtu:
-      return choose(OpTag<CompareOp::kLtu>{});
-    case CompareOp::kLeu:
-      return choose(OpTag<CompareOp::kLeu>{});
-    case CompareOp::kGtu:
-      return choose(OpTag<CompareOp::kGtu>{});
-    case CompareOp::kGeu:
-      return choose(OpTag<CompareOp::kGeu>{});
-    case CompareOp::kNum:
-      return choose(OpTag<CompareOp::kNum>{});
-    default:
-      return choose(OpTag<CompareOp::kNan>{});
+    case CompareOp::kEqu: return choose(OpTag<CompareOp::kEqu>{});
+    case CompareOp::kNeu: return choose(OpTag<CompareOp::kNeu>{});
+    case CompareOp::kLtu: return choose(OpTag<CompareOp::kLtu>{});
+    case CompareOp::kLeu: return choose(OpTag<CompareOp::kLeu>{});
+    case CompareOp::kGtu: return choose(OpTag<CompareOp::kGtu>{});
+    case CompareOp::kGeu: return choose(OpTag<CompareOp::kGeu>{});
+    case CompareOp::kNum: return choose(OpTag<CompareOp::kNum>{});
+    default: return choose(OpTag<CompareOp::kNan>{});
   }
 }
 
@@ -159,16 +126,11 @@ struct HowTag {
 template <typename F>
 Handler forType(Type type, bool flush, F choose) {
   switch (type) {
-    case Type::kF32:
-      return flush ? choose(HowTag<Plain<float, true>>{}) : choose(HowTag<Plain<float>>{});
-    case Type::kF64:
-      return choose(HowTag<Plain<double>>{});
-    case Type::kF16:
-      return choose(HowTag<Sixteen<Half>>{});
-    case Type::kBf16:
-      return choose(HowTag<Sixteen<Bfloat>>{});
-    default:
-      break;
+    case Type::kF32: return flush ? choose(HowTag<Plain<float, true>>{}) : choose(HowTag<Plain<float>>{});
+    case Type::kF64: return choose(HowTag<Plain<double>>{});
+    case Type::kF16: return choose(HowTag<Sixteen<Half>>{});
+    case Type::kBf16: return choose(HowTag<Sixteen<Bfloat>>{});
+    default: break;
   }
   Type plain = isBits(type) ? unsignedOf(bitsOf(type)) : type;
   return forInteger(plain, [=](auto tag) { return choose(HowTag<Plain<typename decltype(tag)::type>>{}); });
@@ -203,22 +165,17 @@ Handler selectCompare(CompareOp op, Type type, bool flush) {
   }
   return forType(type, flush, [=](auto how) {
     using How = typename decltype(how)::type;
-    return forOp(op, !isFloat(type),
-                 [](auto tag) -> Handler { return &setpHandler<How, decltype(tag)::value>; });
+    return forOp(op, !isFloat(type), [](auto tag) -> Handler { return &setpHandler<How, decltype(tag)::value>; });
   });
 }
 
 Handler selectBySign(Type data, Type condition, bool) {
   bool isSingle = condition == Type::kF32;
   switch (bitsOf(data)) {
-    case 16:
-      return isSingle ? &slctHandler<uint16_t, true> : &slctHandler<uint16_t, false>;
-    case 32:
-      return isSingle ? &slctHandler<uint32_t, true> : &slctHandler<uint32_t, false>;
-    case 64:
-      return isSingle ? &slctHandler<uint64_t, true> : &slctHandler<uint64_t, false>;
-    default:
-      return nullptr;
+    case 16: return isSingle ? &slctHandler<uint16_t, true> : &slctHandler<uint16_t, false>;
+    case 32: return isSingle ? &slctHandler<uint32_t, true> : &slctHandler<uint32_t, false>;
+    case 64: return isSingle ? &slctHandler<uint64_t, true> : &slctHandler<uint64_t, false>;
+    default: return nullptr;
   }
 }
 

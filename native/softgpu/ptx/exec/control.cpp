@@ -22,9 +22,7 @@ const Instruction* branchHandler(const Instruction* i, Context& context) {
   return kBackward ? goBack(i->target, context) : i->target;
 }
 const Instruction* jumpHandler(const Instruction* i, Context&) { return i->target; }
-const Instruction* jumpBackwardHandler(const Instruction* i, Context& context) {
-  return goBack(i->target, context);
-}
+const Instruction* jumpBackwardHandler(const Instruction* i, Context& context) { return goBack(i->target, context); }
 
 /// index. An index outside the table ends in a fault.
 const Instruction* branchTableHandler(const Instruction* i, Context& context) {
@@ -34,8 +32,7 @@ const Instruction* branchTableHandler(const Instruction* i, Context& context) {
   bool isUniform = true;
   for (uint32_t rest = context.mask; rest; rest &= rest - 1) {
     uint32_t l = lowestLane(rest);
-    if (index[l] >= table.count)
-      return raiseFault(i, context, FaultKind::kIllegalInstruction, {l, index[l], 0, false});
+    if (index[l] >= table.count) return raiseFault(i, context, FaultKind::kIllegalInstruction, {l, index[l], 0, false});
     isUniform &= index[l] == index[first];
   }
   if (isUniform) return goBack(table.targets[index[first]], context);
@@ -49,9 +46,7 @@ const Instruction* callHandler(const Instruction* i, Context& context) {
 const Instruction* callIndirectHandler(const Instruction* i, Context& context) {
   return callIndirect(i, context, slot<uint64_t>(context, i->op[0]));
 }
-const Instruction* callBuiltinHandler(const Instruction* i, Context& context) {
-  return callBuiltin(i, context);
-}
+const Instruction* callBuiltinHandler(const Instruction* i, Context& context) { return callBuiltin(i, context); }
 const Instruction* returnHandler(const Instruction* i, Context& context) { return returnLanes(i, context); }
 const Instruction* exitHandler(const Instruction* i, Context& context) {
   uint32_t lanes = activeLanes(i, context);
@@ -78,9 +73,8 @@ const Instruction* specialHandler(const Instruction* i, Context& context) {
     const uint32_t* index = context.threadIndex[static_cast<uint32_t>(which)];
     assign(mask, d, [=](uint32_t l) { return static_cast<T>(index[l]); });
   } else if (which >= Special::kLaneId && which <= Special::kLanemaskGt && which != Special::kWarpId) {
-    assignSparse(mask, d, [&](uint32_t l) {
-      return static_cast<T>(specialRegister(context, static_cast<uint32_t>(which), l));
-    });
+    assignSparse(mask, d,
+                 [&](uint32_t l) { return static_cast<T>(specialRegister(context, static_cast<uint32_t>(which), l)); });
   } else {
     T value = static_cast<T>(specialRegister(context, static_cast<uint32_t>(which), 0));
     assign(mask, d, [=](uint32_t) { return value; });
@@ -105,7 +99,8 @@ const Instruction* allocateHandler(const Instruction* i, Context& context) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     const uint32_t l = lowestLane(rest);
     const uint32_t end = context.stackEnd[l];
-    const uint32_t begin = size[l] <= end ? (end - static_cast<uint32_t>(size[l])) & ~static_cast<uint32_t>(i->immediate - 1) : 0;
+    const uint32_t begin =
+        size[l] <= end ? (end - static_cast<uint32_t>(size[l])) & ~static_cast<uint32_t>(i->immediate - 1) : 0;
     if (size[l] > end || begin < frameEnd(context))
       return raiseFault(i, context, FaultKind::kStackOverflow, {l, 0, 0, false});
     context.stackEnd[l] = begin;
@@ -187,8 +182,8 @@ const Instruction* packHandler(const Instruction* i, Context& context) {
     const Stored* a = slot<Stored>(context, i->op[k + 1]);
     uint32_t shift = k * static_cast<uint32_t>(sizeof(Part)) * 8;
     MILLPOND_LANES (l)
-      whole[l] = static_cast<Whole>(whole[l] |
-                                    static_cast<Whole>(static_cast<Whole>(static_cast<Part>(a[l])) << shift));
+      whole[l] =
+          static_cast<Whole>(whole[l] | static_cast<Whole>(static_cast<Whole>(static_cast<Part>(a[l])) << shift));
   }
   assign(mask, slot<Whole>(context, i->op[0]), [&](uint32_t l) { return whole[l]; });
   return i + 1;
@@ -198,68 +193,38 @@ const Instruction* packHandler(const Instruction* i, Context& context) {
 
 Handler selectControl(ControlOp op) {
   switch (op) {
-    case ControlOp::kBranch:
-      return &branchHandler<false>;
-    case ControlOp::kBranchBackward:
-      return &branchHandler<true>;
-    case ControlOp::kJump:
-      return &jumpHandler;
-    case ControlOp::kJumpBackward:
-      return &jumpBackwardHandler;
-    case ControlOp::kBranchTable:
-      return &branchTableHandler;
-    case ControlOp::kJoin:
-      return &joinHandler;
-    case ControlOp::kCall:
-      return &callHandler;
-    case ControlOp::kCallIndirect:
-      return &callIndirectHandler;
-    case ControlOp::kCallBuiltin:
-      return &callBuiltinHandler;
-    case ControlOp::kReturn:
-      return &returnHandler;
-    case ControlOp::kExit:
-      return &exitHandler;
-    case ControlOp::kTrap:
-      return &trapHandler;
-    case ControlOp::kPause:
-      return &pauseHandler;
-    case ControlOp::kFence:
-      return &fenceHandler;
-    case ControlOp::kNothing:
-      return &nothingHandler;
-    case ControlOp::kSpecial32:
-      return &specialHandler<uint32_t>;
-    case ControlOp::kSpecial64:
-      return &specialHandler<uint64_t>;
-    case ControlOp::kLocalAddress32:
-      return &localAddressHandler<uint32_t>;
-    case ControlOp::kLocalAddress64:
-      return &localAddressHandler<uint64_t>;
-    case ControlOp::kAllocate32:
-      return &allocateHandler<uint32_t>;
-    case ControlOp::kAllocate64:
-      return &allocateHandler<uint64_t>;
-    case ControlOp::kStackSave32:
-      return &stackSaveHandler<uint32_t>;
-    case ControlOp::kStackSave64:
-      return &stackSaveHandler<uint64_t>;
-    case ControlOp::kStackRestore32:
-      return &stackRestoreHandler<uint32_t>;
-    case ControlOp::kStackRestore64:
-      return &stackRestoreHandler<uint64_t>;
-    case ControlOp::kIsSpace:
-      return &isSpaceHandler;
-    case ControlOp::kToGeneric:
-      return &windowHandler<true>;
-    case ControlOp::kFromGeneric:
-      return &windowHandler<false>;
-    case ControlOp::kLoadParameter:
-      return &loadParameterHandler;
+    case ControlOp::kBranch: return &branchHandler<false>;
+    case ControlOp::kBranchBackward: return &branchHandler<true>;
+    case ControlOp::kJump: return &jumpHandler;
+    case ControlOp::kJumpBackward: return &jumpBackwardHandler;
+    case ControlOp::kBranchTable: return &branchTableHandler;
+    case ControlOp::kJoin: return &joinHandler;
+    case ControlOp::kCall: return &callHandler;
+    case ControlOp::kCallIndirect: return &callIndirectHandler;
+    case ControlOp::kCallBuiltin: return &callBuiltinHandler;
+    case ControlOp::kReturn: return &returnHandler;
+    case ControlOp::kExit: return &exitHandler;
+    case ControlOp::kTrap: return &trapHandler;
+    case ControlOp::kPause: return &pauseHandler;
+    case ControlOp::kFence: return &fenceHandler;
+    case ControlOp::kNothing: return &nothingHandler;
+    case ControlOp::kSpecial32: return &specialHandler<uint32_t>;
+    case ControlOp::kSpecial64: return &specialHandler<uint64_t>;
+    case ControlOp::kLocalAddress32: return &localAddressHandler<uint32_t>;
+    case ControlOp::kLocalAddress64: return &localAddressHandler<uint64_t>;
+    case ControlOp::kAllocate32: return &allocateHandler<uint32_t>;
+    case ControlOp::kAllocate64: return &allocateHandler<uint64_t>;
+    case ControlOp::kStackSave32: return &stackSaveHandler<uint32_t>;
+    case ControlOp::kStackSave64: return &stackSaveHandler<uint64_t>;
+    case ControlOp::kStackRestore32: return &stackRestoreHandler<uint32_t>;
+    case ControlOp::kStackRestore64: return &stackRestoreHandler<uint64_t>;
+    case ControlOp::kIsSpace: return &isSpaceHandler;
+    case ControlOp::kToGeneric: return &windowHandler<true>;
+    case ControlOp::kFromGeneric: return &windowHandler<false>;
+    case ControlOp::kLoadParameter: return &loadParameterHandler;
     case ControlOp::kWarpBarrier:
     case ControlOp::kActiveMask:
-    case ControlOp::kElect:
-      return selectCollective(op);
+    case ControlOp::kElect: return selectCollective(op);
   }
   return nullptr;
 }

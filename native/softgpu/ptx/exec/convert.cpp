@@ -28,8 +28,7 @@ D clampTo(S value) {
     if (static_cast<int64_t>(value) < low) return static_cast<D>(low);
     if (value < 0) return static_cast<D>(value);
   }
-  return static_cast<uint64_t>(value) > static_cast<uint64_t>(Limits::max()) ? Limits::max()
-                                                                             : static_cast<D>(value);
+  return static_cast<uint64_t>(value) > static_cast<uint64_t>(Limits::max()) ? Limits::max() : static_cast<D>(value);
 }
 
 template <typename D, typename S>
@@ -37,11 +36,9 @@ Handler integerToInteger(bool saturate) {
   using StoredD = Stored<D>;
   using StoredS = Stored<S>;
   if (saturate) {
-    return unary<StoredD, StoredS>(
-        [](StoredS a) { return static_cast<StoredD>(clampTo<D, S>(static_cast<S>(a))); });
+    return unary<StoredD, StoredS>([](StoredS a) { return static_cast<StoredD>(clampTo<D, S>(static_cast<S>(a))); });
   }
-  return unary<StoredD, StoredS>(
-      [](StoredS a) { return static_cast<StoredD>(static_cast<D>(static_cast<S>(a))); });
+  return unary<StoredD, StoredS>([](StoredS a) { return static_cast<StoredD>(static_cast<D>(static_cast<S>(a))); });
 }
 
 template <Rounding kRounding, typename T>
@@ -89,16 +86,11 @@ struct HowTag {
 template <typename F>
 Handler forFloat(Type type, F choose) {
   switch (type) {
-    case Type::kF16:
-      return choose(HowTag<Sixteen<Half>>{});
-    case Type::kBf16:
-      return choose(HowTag<Sixteen<Bfloat>>{});
-    case Type::kF32:
-      return choose(HowTag<Plain<float>>{});
-    case Type::kF64:
-      return choose(HowTag<Plain<double>>{});
-    default:
-      return nullptr;
+    case Type::kF16: return choose(HowTag<Sixteen<Half>>{});
+    case Type::kBf16: return choose(HowTag<Sixteen<Bfloat>>{});
+    case Type::kF32: return choose(HowTag<Plain<float>>{});
+    case Type::kF64: return choose(HowTag<Plain<double>>{});
+    default: return nullptr;
   }
 }
 
@@ -127,8 +119,7 @@ Handler floatToInteger(ConvertModes modes) {
     case Rounding::kUp:
       return flush ? floatToIntegerOf<D, How, Rounding::kUp, kCanFlush>()
                    : floatToIntegerOf<D, How, Rounding::kUp, false>();
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -183,15 +174,12 @@ const Instruction* packHandler(const Instruction* i, Context& context) {
 
 template <typename T, bool kFlush, bool kSaturate>
 Handler roundToIntegral(ConvertModes modes) {
-  if (!modes.toInteger && !kFlush && !kSaturate)
-    return unary<T>([](T a) { return a; });  // NaN too stays as it is
-  if (!modes.toInteger)
-    return unary<T>([](T a) { return resultOf<kFlush, kSaturate>(operandOf<kFlush>(a)); });
+  if (!modes.toInteger && !kFlush && !kSaturate) return unary<T>([](T a) { return a; });  // NaN too stays as it is
+  if (!modes.toInteger) return unary<T>([](T a) { return resultOf<kFlush, kSaturate>(operandOf<kFlush>(a)); });
   switch (modes.rounding) {
     case Rounding::kNearestEven:
-      return unary<T>([](T a) {
-        return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kNearestEven>(operandOf<kFlush>(a)));
-      });
+      return unary<T>(
+          [](T a) { return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kNearestEven>(operandOf<kFlush>(a))); });
     case Rounding::kZero:
       return unary<T>(
           [](T a) { return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kZero>(operandOf<kFlush>(a))); });
@@ -199,8 +187,7 @@ Handler roundToIntegral(ConvertModes modes) {
       return unary<T>(
           [](T a) { return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kDown>(operandOf<kFlush>(a))); });
     default:
-      return unary<T>(
-          [](T a) { return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kUp>(operandOf<kFlush>(a))); });
+      return unary<T>([](T a) { return resultOf<kFlush, kSaturate>(toIntegral<Rounding::kUp>(operandOf<kFlush>(a))); });
   }
 }
 template <typename T>
@@ -253,26 +240,18 @@ Handler widen(ConvertModes modes) {
 Handler floatToFloat(Type to, Type from, ConvertModes modes) {
   if (to == from) {
     switch (to) {
-      case Type::kF16:
-        return sameSixteen<Half>(modes);
-      case Type::kBf16:
-        return sameSixteen<Bfloat>(modes);
-      case Type::kF32:
-        return sameFloat<float>(modes);
-      default:
-        return sameFloat<double>(modes);
+      case Type::kF16: return sameSixteen<Half>(modes);
+      case Type::kBf16: return sameSixteen<Bfloat>(modes);
+      case Type::kF32: return sameFloat<float>(modes);
+      default: return sameFloat<double>(modes);
     }
   }
   if (modes.toInteger) return nullptr;
   switch (to) {
-    case Type::kF16:
-      return toSixteen<Half>(from);
-    case Type::kBf16:
-      return toSixteen<Bfloat>(from);
-    case Type::kF32:
-      return forFloat(from, [=](auto tag) { return widen<float, typename decltype(tag)::type>(modes); });
-    default:
-      return forFloat(from, [=](auto tag) { return widen<double, typename decltype(tag)::type>(modes); });
+    case Type::kF16: return toSixteen<Half>(from);
+    case Type::kBf16: return toSixteen<Bfloat>(from);
+    case Type::kF32: return forFloat(from, [=](auto tag) { return widen<float, typename decltype(tag)::type>(modes); });
+    default: return forFloat(from, [=](auto tag) { return widen<double, typename decltype(tag)::type>(modes); });
   }
 }
 
@@ -280,8 +259,7 @@ template <typename D>
 Handler integerToFloat(Type from, bool saturate) {
   return forEveryInteger(from, [=](auto tag) {
     using S = typename decltype(tag)::type;
-    if (saturate)
-      return unary<D, Stored<S>>([](Stored<S> a) { return saturated(static_cast<D>(static_cast<S>(a))); });
+    if (saturate) return unary<D, Stored<S>>([](Stored<S> a) { return saturated(static_cast<D>(static_cast<S>(a))); });
     return unary<D, Stored<S>>([](Stored<S> a) { return static_cast<D>(static_cast<S>(a)); });
   });
 }
@@ -316,15 +294,14 @@ Handler selectConvert(Type to, Type from, ConvertModes modes) {
   if (isFloat(to)) {
     if (to == Type::kF16) return toSixteen<Half>(from);
     if (to == Type::kBf16) return toSixteen<Bfloat>(from);
-    if (modes.rounding != Rounding::kNearestEven && bitsOf(from) > 8)
-      return selectRoundedConvert(to, from, modes);
+    if (modes.rounding != Rounding::kNearestEven && bitsOf(from) > 8) return selectRoundedConvert(to, from, modes);
     return to == Type::kF32 ? integerToFloat<float>(from, modes.saturate)
                             : integerToFloat<double>(from, modes.saturate);
   }
   return forEveryInteger(to, [=](auto toTag) {
     using D = typename decltype(toTag)::type;
-    return forEveryInteger(
-        from, [=](auto tag) { return integerToInteger<D, typename decltype(tag)::type>(modes.saturate); });
+    return forEveryInteger(from,
+                           [=](auto tag) { return integerToInteger<D, typename decltype(tag)::type>(modes.saturate); });
   });
 }
 

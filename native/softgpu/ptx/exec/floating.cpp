@@ -25,8 +25,7 @@ Handler modified(FloatModes modes, F, Make make) {
   if constexpr (sizeof(T) == 8) {
     return modes.saturate ? nullptr : make(Modified<T, false, false, F>{});
   } else {
-    if (modes.flush)
-      return modes.saturate ? make(Modified<T, true, true, F>{}) : make(Modified<T, true, false, F>{});
+    if (modes.flush) return modes.saturate ? make(Modified<T, true, true, F>{}) : make(Modified<T, true, false, F>{});
     return modes.saturate ? make(Modified<T, false, true, F>{}) : make(Modified<T, false, false, F>{});
   }
 }
@@ -59,24 +58,15 @@ T xorSign(T result, T a, T b) {
 template <typename T>
 Handler exactOps(FloatOp op, FloatModes modes) {
   switch (op) {
-    case FloatOp::kAdd:
-      return two<T>(modes, [](T a, T b) { return a + b; });
-    case FloatOp::kSub:
-      return two<T>(modes, [](T a, T b) { return a - b; });
-    case FloatOp::kMul:
-      return two<T>(modes, Multiply{});
-    case FloatOp::kDiv:
-      return two<T>(modes, Divide{});
-    case FloatOp::kFma:
-      return three<T>(modes, FusedMultiplyAdd{});
-    case FloatOp::kRcp:
-      return one<T>(modes, Reciprocal{});
-    case FloatOp::kSqrt:
-      return one<T>(modes, [](T a) { return std::sqrt(a); });
-    case FloatOp::kMin:
-      return two<T>(modes, [](T a, T b) { return minimum(a, b); });
-    case FloatOp::kMax:
-      return two<T>(modes, [](T a, T b) { return maximum(a, b); });
+    case FloatOp::kAdd: return two<T>(modes, [](T a, T b) { return a + b; });
+    case FloatOp::kSub: return two<T>(modes, [](T a, T b) { return a - b; });
+    case FloatOp::kMul: return two<T>(modes, Multiply{});
+    case FloatOp::kDiv: return two<T>(modes, Divide{});
+    case FloatOp::kFma: return three<T>(modes, FusedMultiplyAdd{});
+    case FloatOp::kRcp: return one<T>(modes, Reciprocal{});
+    case FloatOp::kSqrt: return one<T>(modes, [](T a) { return std::sqrt(a); });
+    case FloatOp::kMin: return two<T>(modes, [](T a, T b) { return minimum(a, b); });
+    case FloatOp::kMax: return two<T>(modes, [](T a, T b) { return maximum(a, b); });
     case FloatOp::kMinNan:
       return two<T>(modes, [](T a, T b) { return a == a && b == b ? minimum(a, b) : notANumber<T>(); });
     case FloatOp::kMaxNan:
@@ -93,8 +83,7 @@ Handler exactOps(FloatOp op, FloatModes modes) {
       return two<T>(modes, [](T a, T b) {
         return a == a && b == b ? xorSign(maximum(std::fabs(a), std::fabs(b)), a, b) : notANumber<T>();
       });
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -109,19 +98,13 @@ T negated(T a) {
 }
 template <typename T>
 Handler signOps(FloatOp op, FloatModes modes) {
-  auto flushOnly = [&](auto plain, auto flushing) {
-    return modes.flush ? unary<T>(flushing) : unary<T>(plain);
-  };
+  auto flushOnly = [&](auto plain, auto flushing) { return modes.flush ? unary<T>(flushing) : unary<T>(plain); };
   if (modes.saturate) return nullptr;
   switch (op) {
-    case FloatOp::kAbs:
-      return flushOnly([](T a) { return magnitude(a); }, [](T a) { return magnitude(flushed(a)); });
-    case FloatOp::kNeg:
-      return flushOnly([](T a) { return negated(a); }, [](T a) { return negated(flushed(a)); });
-    case FloatOp::kCopysign:
-      return binary<T>([](T a, T b) { return std::copysign(b, a); });
-    default:
-      return nullptr;
+    case FloatOp::kAbs: return flushOnly([](T a) { return magnitude(a); }, [](T a) { return magnitude(flushed(a)); });
+    case FloatOp::kNeg: return flushOnly([](T a) { return negated(a); }, [](T a) { return negated(flushed(a)); });
+    case FloatOp::kCopysign: return binary<T>([](T a, T b) { return std::copysign(b, a); });
+    default: return nullptr;
   }
 }
 
@@ -139,31 +122,21 @@ float divideApproximately(float a, float b) { return a * flushed(1.0f / b); }
 Handler approximations(FloatOp op, FloatModes modes) {
   using T = float;
   switch (op) {
-    case FloatOp::kDivApprox:
-      return two<T>(modes, [](T a, T b) { return divideApproximately(a, b); });
-    case FloatOp::kRcpApprox:
-      return one<T>(modes, [](T a) { return T{1} / a; });
+    case FloatOp::kDivApprox: return two<T>(modes, [](T a, T b) { return divideApproximately(a, b); });
+    case FloatOp::kRcpApprox: return one<T>(modes, [](T a) { return T{1} / a; });
     case FloatOp::kRsqrtApprox:
       return one<T>(modes, [](T a) { return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))); });
-    case FloatOp::kSinApprox:
-      return oneSparse<T>(modes, [](T a) { return static_cast<T>(std::sin(turnsOf(a))); });
-    case FloatOp::kCosApprox:
-      return oneSparse<T>(modes, [](T a) { return static_cast<T>(std::cos(turnsOf(a))); });
-    case FloatOp::kLg2Approx:
-      return oneSparse<T>(modes, [](T a) { return std::log2(a); });
-    case FloatOp::kEx2Approx:
-      return oneSparse<T>(modes, [](T a) { return std::exp2(a); });
-    case FloatOp::kTanhApprox:
-      return oneSparse<T>(modes, [](T a) { return std::tanh(a); });
-    default:
-      return nullptr;
+    case FloatOp::kSinApprox: return oneSparse<T>(modes, [](T a) { return static_cast<T>(std::sin(turnsOf(a))); });
+    case FloatOp::kCosApprox: return oneSparse<T>(modes, [](T a) { return static_cast<T>(std::cos(turnsOf(a))); });
+    case FloatOp::kLg2Approx: return oneSparse<T>(modes, [](T a) { return std::log2(a); });
+    case FloatOp::kEx2Approx: return oneSparse<T>(modes, [](T a) { return std::exp2(a); });
+    case FloatOp::kTanhApprox: return oneSparse<T>(modes, [](T a) { return std::tanh(a); });
+    default: return nullptr;
   }
 }
 
 /// The upper word of a double alone, as the coarse reciprocals take and give it.
-double upperWord(double x) {
-  return floatOfBits(x == x ? bitsOfFloat(x) & 0xffffffff00000000u : 0x7fffffff00000000u);
-}
+double upperWord(double x) { return floatOfBits(x == x ? bitsOfFloat(x) & 0xffffffff00000000u : 0x7fffffff00000000u); }
 /// A subnormal number of 64 bits as zero.
 double flushedDouble(double x) {
   uint64_t bits = bitsOfFloat(x);
@@ -172,16 +145,14 @@ double flushedDouble(double x) {
 Handler coarseReciprocals(FloatOp op) {
   switch (op) {
     case FloatOp::kRcpApproxHigh:
-      return unary<double>(
-          [](double a) { return flushedDouble(upperWord(1.0 / flushedDouble(upperWord(a)))); });
+      return unary<double>([](double a) { return flushedDouble(upperWord(1.0 / flushedDouble(upperWord(a)))); });
     case FloatOp::kRsqrtApproxHigh:
       return unary<double>([](double a) { return upperWord(1.0 / std::sqrt(flushedDouble(upperWord(a)))); });
     case FloatOp::kRsqrtApprox:
       // Two roundings to double would cost more than the one unit in the last place that is allowed.
       return unary<double, double, true>(
           [](double a) { return static_cast<double>(1.0L / std::sqrt(static_cast<long double>(a))); });
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -195,19 +166,13 @@ const Instruction* testHandler(const Instruction* i, Context& context) {
     constexpr Bits kInfinity = static_cast<Bits>(sizeof(T) == 4 ? 0xff : 0x7ff) << kMantissa;
     constexpr Bits kSmallest = Bits{1} << kMantissa;
     switch (kOp) {
-      case TestOp::kFinite:
-        return magnitude < kInfinity;
-      case TestOp::kInfinite:
-        return magnitude == kInfinity;
-      case TestOp::kNumber:
-        return magnitude <= kInfinity;
-      case TestOp::kNotANumber:
-        return magnitude > kInfinity;
+      case TestOp::kFinite: return magnitude < kInfinity;
+      case TestOp::kInfinite: return magnitude == kInfinity;
+      case TestOp::kNumber: return magnitude <= kInfinity;
+      case TestOp::kNotANumber: return magnitude > kInfinity;
       // Zero counts as normal.
-      case TestOp::kNormal:
-        return magnitude < kInfinity && (magnitude >= kSmallest || magnitude == 0);
-      default:
-        return magnitude < kSmallest && magnitude != 0;
+      case TestOp::kNormal: return magnitude < kInfinity && (magnitude >= kSmallest || magnitude == 0);
+      default: return magnitude < kSmallest && magnitude != 0;
     }
   });
   assignPredicate(activeLanes(i, context), predicate(context, i->op[0]), value);
@@ -216,18 +181,12 @@ const Instruction* testHandler(const Instruction* i, Context& context) {
 template <typename T>
 Handler testOf(TestOp op) {
   switch (op) {
-    case TestOp::kFinite:
-      return &testHandler<T, TestOp::kFinite>;
-    case TestOp::kInfinite:
-      return &testHandler<T, TestOp::kInfinite>;
-    case TestOp::kNumber:
-      return &testHandler<T, TestOp::kNumber>;
-    case TestOp::kNotANumber:
-      return &testHandler<T, TestOp::kNotANumber>;
-    case TestOp::kNormal:
-      return &testHandler<T, TestOp::kNormal>;
-    default:
-      return &testHandler<T, TestOp::kSubnormal>;
+    case TestOp::kFinite: return &testHandler<T, TestOp::kFinite>;
+    case TestOp::kInfinite: return &testHandler<T, TestOp::kInfinite>;
+    case TestOp::kNumber: return &testHandler<T, TestOp::kNumber>;
+    case TestOp::kNotANumber: return &testHandler<T, TestOp::kNotANumber>;
+    case TestOp::kNormal: return &testHandler<T, TestOp::kNormal>;
+    default: return &testHandler<T, TestOp::kSubnormal>;
   }
 }
 

@@ -38,8 +38,7 @@ inline T saturated(T x) {
 /// Whether a result that came out as the smallest normal number is in truth below it, and so to be flushed:
 /// `scaled` is the same result times 2^64, where nothing is subnormal.
 inline bool isTiny(float result, float scaled) {
-  return (bitsOfFloat(result) & 0x7fffffffu) == 0x00800000u &&
-         (bitsOfFloat(scaled) & 0x7fffffffu) < 0x20800000u;
+  return (bitsOfFloat(result) & 0x7fffffffu) == 0x00800000u && (bitsOfFloat(scaled) & 0x7fffffffu) < 0x20800000u;
 }
 inline constexpr float kTinyScale = 0x1p64f;
 
@@ -170,20 +169,11 @@ inline uint16_t encode(double value, Rounding rounding) {
   uint64_t half = lost > 62 ? 2 : uint64_t{1} << (lost - 1);
   bool up = false;
   switch (rounding) {
-    case Rounding::kNearestEven:
-      up = rest > half || (rest == half && (kept & 1));
-      break;
-    case Rounding::kNearestAway:
-      up = rest >= half;
-      break;
-    case Rounding::kZero:
-      break;
-    case Rounding::kDown:
-      up = sign && rest;
-      break;
-    case Rounding::kUp:
-      up = !sign && rest;
-      break;
+    case Rounding::kNearestEven: up = rest > half || (rest == half && (kept & 1)); break;
+    case Rounding::kNearestAway: up = rest >= half; break;
+    case Rounding::kZero: break;
+    case Rounding::kDown: up = sign && rest; break;
+    case Rounding::kUp: up = !sign && rest; break;
   }
   // The hidden bit of a normal number adds one to the exponent field below it.
   uint64_t field = target > 0 ? (static_cast<uint64_t>(target - 1) << Format::kMantissaBits) + kept : kept;

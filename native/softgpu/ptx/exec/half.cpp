@@ -58,44 +58,27 @@ template <typename Format, FloatOp kOp>
 uint16_t compute(uint16_t a, uint16_t b, uint16_t c) {
   double x = static_cast<double>(decode<Format>(a));
   switch (kOp) {
-    case FloatOp::kAdd:
-      return nearest<Format>(addToOdd(x, static_cast<double>(decode<Format>(b))));
-    case FloatOp::kSub:
-      return nearest<Format>(addToOdd(x, -static_cast<double>(decode<Format>(b))));
-    case FloatOp::kMul:
-      return nearest<Format>(x * static_cast<double>(decode<Format>(b)));
-    case FloatOp::kFma:
-      return fused<Format>(a, b, c);
+    case FloatOp::kAdd: return nearest<Format>(addToOdd(x, static_cast<double>(decode<Format>(b))));
+    case FloatOp::kSub: return nearest<Format>(addToOdd(x, -static_cast<double>(decode<Format>(b))));
+    case FloatOp::kMul: return nearest<Format>(x * static_cast<double>(decode<Format>(b)));
+    case FloatOp::kFma: return fused<Format>(a, b, c);
     case FloatOp::kFmaRelu: {
       uint16_t value = fused<Format>(a, b, c);
       return isNan<Format>(value) ? value : value & 0x8000u ? uint16_t{0} : value;
     }
-    case FloatOp::kAbs:
-      return isNan<Format>(a) ? Format::kNan : static_cast<uint16_t>(a & 0x7fffu);
-    case FloatOp::kNeg:
-      return isNan<Format>(a) ? Format::kNan : static_cast<uint16_t>(a ^ 0x8000u);
-    case FloatOp::kMin:
-      return extreme<Format, false, false>(a, b);
-    case FloatOp::kMax:
-      return extreme<Format, true, false>(a, b);
-    case FloatOp::kMinNan:
-      return extreme<Format, false, true>(a, b);
-    case FloatOp::kMaxNan:
-      return extreme<Format, true, true>(a, b);
-    case FloatOp::kMinXorsign:
-      return extremeXorsign<Format, false, false>(a, b);
-    case FloatOp::kMaxXorsign:
-      return extremeXorsign<Format, true, false>(a, b);
-    case FloatOp::kMinXorsignNan:
-      return extremeXorsign<Format, false, true>(a, b);
-    case FloatOp::kMaxXorsignNan:
-      return extremeXorsign<Format, true, true>(a, b);
-    case FloatOp::kEx2Approx:
-      return nearest<Format>(std::exp2(x));
-    case FloatOp::kTanhApprox:
-      return nearest<Format>(std::tanh(x));
-    default:
-      return 0;
+    case FloatOp::kAbs: return isNan<Format>(a) ? Format::kNan : static_cast<uint16_t>(a & 0x7fffu);
+    case FloatOp::kNeg: return isNan<Format>(a) ? Format::kNan : static_cast<uint16_t>(a ^ 0x8000u);
+    case FloatOp::kMin: return extreme<Format, false, false>(a, b);
+    case FloatOp::kMax: return extreme<Format, true, false>(a, b);
+    case FloatOp::kMinNan: return extreme<Format, false, true>(a, b);
+    case FloatOp::kMaxNan: return extreme<Format, true, true>(a, b);
+    case FloatOp::kMinXorsign: return extremeXorsign<Format, false, false>(a, b);
+    case FloatOp::kMaxXorsign: return extremeXorsign<Format, true, false>(a, b);
+    case FloatOp::kMinXorsignNan: return extremeXorsign<Format, false, true>(a, b);
+    case FloatOp::kMaxXorsignNan: return extremeXorsign<Format, true, true>(a, b);
+    case FloatOp::kEx2Approx: return nearest<Format>(std::exp2(x));
+    case FloatOp::kTanhApprox: return nearest<Format>(std::tanh(x));
+    default: return 0;
   }
 }
 
@@ -129,42 +112,24 @@ const Instruction* halfHandler(const Instruction* i, Context& context) {
 template <typename Format, typename T>
 Handler halfOps(FloatOp op) {
   switch (op) {
-    case FloatOp::kAdd:
-      return &halfHandler<Format, T, FloatOp::kAdd, 2>;
-    case FloatOp::kSub:
-      return &halfHandler<Format, T, FloatOp::kSub, 2>;
-    case FloatOp::kMul:
-      return &halfHandler<Format, T, FloatOp::kMul, 2>;
-    case FloatOp::kFma:
-      return &halfHandler<Format, T, FloatOp::kFma, 3>;
-    case FloatOp::kFmaRelu:
-      return &halfHandler<Format, T, FloatOp::kFmaRelu, 3>;
-    case FloatOp::kAbs:
-      return &halfHandler<Format, T, FloatOp::kAbs, 1>;
-    case FloatOp::kNeg:
-      return &halfHandler<Format, T, FloatOp::kNeg, 1>;
-    case FloatOp::kMin:
-      return &halfHandler<Format, T, FloatOp::kMin, 2>;
-    case FloatOp::kMax:
-      return &halfHandler<Format, T, FloatOp::kMax, 2>;
-    case FloatOp::kMinNan:
-      return &halfHandler<Format, T, FloatOp::kMinNan, 2>;
-    case FloatOp::kMaxNan:
-      return &halfHandler<Format, T, FloatOp::kMaxNan, 2>;
-    case FloatOp::kMinXorsign:
-      return &halfHandler<Format, T, FloatOp::kMinXorsign, 2>;
-    case FloatOp::kMaxXorsign:
-      return &halfHandler<Format, T, FloatOp::kMaxXorsign, 2>;
-    case FloatOp::kMinXorsignNan:
-      return &halfHandler<Format, T, FloatOp::kMinXorsignNan, 2>;
-    case FloatOp::kMaxXorsignNan:
-      return &halfHandler<Format, T, FloatOp::kMaxXorsignNan, 2>;
-    case FloatOp::kEx2Approx:
-      return &halfHandler<Format, T, FloatOp::kEx2Approx, 1>;
-    case FloatOp::kTanhApprox:
-      return &halfHandler<Format, T, FloatOp::kTanhApprox, 1>;
-    default:
-      return nullptr;
+    case FloatOp::kAdd: return &halfHandler<Format, T, FloatOp::kAdd, 2>;
+    case FloatOp::kSub: return &halfHandler<Format, T, FloatOp::kSub, 2>;
+    case FloatOp::kMul: return &halfHandler<Format, T, FloatOp::kMul, 2>;
+    case FloatOp::kFma: return &halfHandler<Format, T, FloatOp::kFma, 3>;
+    case FloatOp::kFmaRelu: return &halfHandler<Format, T, FloatOp::kFmaRelu, 3>;
+    case FloatOp::kAbs: return &halfHandler<Format, T, FloatOp::kAbs, 1>;
+    case FloatOp::kNeg: return &halfHandler<Format, T, FloatOp::kNeg, 1>;
+    case FloatOp::kMin: return &halfHandler<Format, T, FloatOp::kMin, 2>;
+    case FloatOp::kMax: return &halfHandler<Format, T, FloatOp::kMax, 2>;
+    case FloatOp::kMinNan: return &halfHandler<Format, T, FloatOp::kMinNan, 2>;
+    case FloatOp::kMaxNan: return &halfHandler<Format, T, FloatOp::kMaxNan, 2>;
+    case FloatOp::kMinXorsign: return &halfHandler<Format, T, FloatOp::kMinXorsign, 2>;
+    case FloatOp::kMaxXorsign: return &halfHandler<Format, T, FloatOp::kMaxXorsign, 2>;
+    case FloatOp::kMinXorsignNan: return &halfHandler<Format, T, FloatOp::kMinXorsignNan, 2>;
+    case FloatOp::kMaxXorsignNan: return &halfHandler<Format, T, FloatOp::kMaxXorsignNan, 2>;
+    case FloatOp::kEx2Approx: return &halfHandler<Format, T, FloatOp::kEx2Approx, 1>;
+    case FloatOp::kTanhApprox: return &halfHandler<Format, T, FloatOp::kTanhApprox, 1>;
+    default: return nullptr;
   }
 }
 
@@ -173,16 +138,11 @@ Handler halfOps(FloatOp op) {
 Handler selectHalf(FloatOp op, Type type, FloatModes modes) {
   if (modes.rounding != Rounding::kNearestEven) return nullptr;
   switch (type) {
-    case Type::kF16:
-      return halfOps<Half, uint16_t>(op);
-    case Type::kF16x2:
-      return halfOps<Half, uint32_t>(op);
-    case Type::kBf16:
-      return halfOps<Bfloat, uint16_t>(op);
-    case Type::kBf16x2:
-      return halfOps<Bfloat, uint32_t>(op);
-    default:
-      return nullptr;
+    case Type::kF16: return halfOps<Half, uint16_t>(op);
+    case Type::kF16x2: return halfOps<Half, uint32_t>(op);
+    case Type::kBf16: return halfOps<Bfloat, uint16_t>(op);
+    case Type::kBf16x2: return halfOps<Bfloat, uint32_t>(op);
+    default: return nullptr;
   }
 }
 

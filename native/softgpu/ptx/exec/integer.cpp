@@ -60,9 +60,7 @@ int32_t saturate(int64_t value) {
 template <typename T>
 int64_t mul24(T a, T b) {
   if constexpr (std::is_signed_v<T>) {
-    auto low = [](T x) {
-      return static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(x) << 8) >> 8);
-    };
+    auto low = [](T x) { return static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(x) << 8) >> 8); };
     return low(a) * low(b);
   } else {
     return static_cast<int64_t>(uint64_t{a & 0xffffffu} * (b & 0xffffffu));
@@ -93,30 +91,19 @@ T absolute(T a) {
 template <typename T>
 Handler arithmetic(IntegerOp op) {
   switch (op) {
-    case IntegerOp::kAdd:
-      return binary<T>([](T a, T b) { return add<T>(a, b); });
-    case IntegerOp::kSub:
-      return binary<T>([](T a, T b) { return sub<T>(a, b); });
-    case IntegerOp::kMulLo:
-      return binary<T>([](T a, T b) { return mulLo<T>(a, b); });
-    case IntegerOp::kMulHi:
-      return binary<T>([](T a, T b) { return mulHi<T>(a, b); });
-    case IntegerOp::kMadLo:
-      return ternary<T>([](T a, T b, T c) { return add<T>(mulLo<T>(a, b), c); });
-    case IntegerOp::kMadHi:
-      return ternary<T>([](T a, T b, T c) { return add<T>(mulHi<T>(a, b), c); });
+    case IntegerOp::kAdd: return binary<T>([](T a, T b) { return add<T>(a, b); });
+    case IntegerOp::kSub: return binary<T>([](T a, T b) { return sub<T>(a, b); });
+    case IntegerOp::kMulLo: return binary<T>([](T a, T b) { return mulLo<T>(a, b); });
+    case IntegerOp::kMulHi: return binary<T>([](T a, T b) { return mulHi<T>(a, b); });
+    case IntegerOp::kMadLo: return ternary<T>([](T a, T b, T c) { return add<T>(mulLo<T>(a, b), c); });
+    case IntegerOp::kMadHi: return ternary<T>([](T a, T b, T c) { return add<T>(mulHi<T>(a, b), c); });
     case IntegerOp::kSad:
       return ternary<T>([](T a, T b, T c) { return add<T>(c, a < b ? sub<T>(b, a) : sub<T>(a, b)); });
-    case IntegerOp::kDiv:
-      return binary<T, T, T, true>([](T a, T b) { return divide<T>(a, b); });
-    case IntegerOp::kRem:
-      return binary<T, T, T, true>([](T a, T b) { return remainder<T>(a, b); });
-    case IntegerOp::kMin:
-      return binary<T>([](T a, T b) { return b < a ? b : a; });
-    case IntegerOp::kMax:
-      return binary<T>([](T a, T b) { return a < b ? b : a; });
-    default:
-      break;
+    case IntegerOp::kDiv: return binary<T, T, T, true>([](T a, T b) { return divide<T>(a, b); });
+    case IntegerOp::kRem: return binary<T, T, T, true>([](T a, T b) { return remainder<T>(a, b); });
+    case IntegerOp::kMin: return binary<T>([](T a, T b) { return b < a ? b : a; });
+    case IntegerOp::kMax: return binary<T>([](T a, T b) { return a < b ? b : a; });
+    default: break;
   }
   if constexpr (std::is_signed_v<T>) {
     if (op == IntegerOp::kAbs) return unary<T>([](T a) { return absolute<T>(a); });
@@ -128,36 +115,28 @@ Handler arithmetic(IntegerOp op) {
       return binary<D, T>([](T a, T b) { return static_cast<D>(a) * static_cast<D>(b); });
     }
     if (op == IntegerOp::kMadWide) {
-      return ternary<D, T, T, D>(
-          [](T a, T b, D c) { return add<D>(static_cast<D>(a) * static_cast<D>(b), c); });
+      return ternary<D, T, T, D>([](T a, T b, D c) { return add<D>(static_cast<D>(a) * static_cast<D>(b), c); });
     }
   }
   if constexpr (sizeof(T) == 4) {
     switch (op) {
-      case IntegerOp::kMul24Lo:
-        return binary<T>([](T a, T b) { return static_cast<T>(mul24<T>(a, b)); });
-      case IntegerOp::kMul24Hi:
-        return binary<T>([](T a, T b) { return static_cast<T>(mul24<T>(a, b) >> 16); });
+      case IntegerOp::kMul24Lo: return binary<T>([](T a, T b) { return static_cast<T>(mul24<T>(a, b)); });
+      case IntegerOp::kMul24Hi: return binary<T>([](T a, T b) { return static_cast<T>(mul24<T>(a, b) >> 16); });
       case IntegerOp::kMad24Lo:
         return ternary<T>([](T a, T b, T c) { return add<T>(static_cast<T>(mul24<T>(a, b)), c); });
       case IntegerOp::kMad24Hi:
         return ternary<T>([](T a, T b, T c) { return add<T>(static_cast<T>(mul24<T>(a, b) >> 16), c); });
-      default:
-        break;
+      default: break;
     }
   }
   if constexpr (std::is_same_v<T, int32_t>) {
     switch (op) {
-      case IntegerOp::kAddSat:
-        return binary<T>([](T a, T b) { return saturate(int64_t{a} + b); });
-      case IntegerOp::kSubSat:
-        return binary<T>([](T a, T b) { return saturate(int64_t{a} - b); });
-      case IntegerOp::kMadHiSat:
-        return ternary<T>([](T a, T b, T c) { return saturate(int64_t{mulHi<T>(a, b)} + c); });
+      case IntegerOp::kAddSat: return binary<T>([](T a, T b) { return saturate(int64_t{a} + b); });
+      case IntegerOp::kSubSat: return binary<T>([](T a, T b) { return saturate(int64_t{a} - b); });
+      case IntegerOp::kMadHiSat: return ternary<T>([](T a, T b, T c) { return saturate(int64_t{mulHi<T>(a, b)} + c); });
       case IntegerOp::kMad24HiSat:
         return ternary<T>([](T a, T b, T c) { return saturate((mul24<T>(a, b) >> 16) + c); });
-      default:
-        break;
+      default: break;
     }
   }
   return nullptr;
@@ -189,10 +168,8 @@ Handler dotHandler(DotOp op) {
         for (uint32_t k = 0; k < 4; ++k) c += static_cast<T>(byteOf<kA>(a, k) * byteOf<kB>(b, k));
         return c;
       });
-    case DotOp::kDot2Lo:
-      return ternary<T>([](T a, T b, T c) { return dot2<kA, kB>(a, b, c, 0); });
-    default:
-      return ternary<T>([](T a, T b, T c) { return dot2<kA, kB>(a, b, c, 2); });
+    case DotOp::kDot2Lo: return ternary<T>([](T a, T b, T c) { return dot2<kA, kB>(a, b, c, 0); });
+    default: return ternary<T>([](T a, T b, T c) { return dot2<kA, kB>(a, b, c, 2); });
   }
 }
 
@@ -242,14 +219,10 @@ Handler carryModes(CarryModes modes) {
 template <typename T, typename P>
 Handler carryOf(CarryOp op, CarryModes modes) {
   switch (op) {
-    case CarryOp::kAdd:
-      return carryModes<T, T, CarryOp::kAdd>(modes);
-    case CarryOp::kSub:
-      return carryModes<T, T, CarryOp::kSub>(modes);
-    case CarryOp::kMadLo:
-      return carryModes<T, T, CarryOp::kMadLo>(modes);
-    default:
-      return carryModes<T, P, CarryOp::kMadHi>(modes);
+    case CarryOp::kAdd: return carryModes<T, T, CarryOp::kAdd>(modes);
+    case CarryOp::kSub: return carryModes<T, T, CarryOp::kSub>(modes);
+    case CarryOp::kMadLo: return carryModes<T, T, CarryOp::kMadLo>(modes);
+    default: return carryModes<T, P, CarryOp::kMadHi>(modes);
   }
 }
 
@@ -266,16 +239,11 @@ Handler selectDot(DotOp op, bool isSignedA, bool isSignedB) {
 
 Handler selectCarry(CarryOp op, Type type, CarryModes modes) {
   switch (type) {
-    case Type::kU32:
-      return carryOf<uint32_t, uint32_t>(op, modes);
-    case Type::kS32:
-      return carryOf<uint32_t, int32_t>(op, modes);
-    case Type::kU64:
-      return carryOf<uint64_t, uint64_t>(op, modes);
-    case Type::kS64:
-      return carryOf<uint64_t, int64_t>(op, modes);
-    default:
-      return nullptr;
+    case Type::kU32: return carryOf<uint32_t, uint32_t>(op, modes);
+    case Type::kS32: return carryOf<uint32_t, int32_t>(op, modes);
+    case Type::kU64: return carryOf<uint64_t, uint64_t>(op, modes);
+    case Type::kS64: return carryOf<uint64_t, int64_t>(op, modes);
+    default: return nullptr;
   }
 }
 

@@ -18,10 +18,9 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 
 alignas(64) inline constexpr uint32_t kLaneBit[32] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
-    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
-    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
+    1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
+    1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
 
 /// The lanes of an operand: 32 values of T.
 template <typename T>
@@ -29,9 +28,7 @@ inline T* slot(const Context& context, uint32_t operand) {
   return reinterpret_cast<T*>(context.bases[operand >> 31] + (operand & ~kConstant));
 }
 /// A predicate operand: a bit per lane.
-inline uint32_t& predicate(const Context& context, uint32_t operand) {
-  return *slot<uint32_t>(context, operand);
-}
+inline uint32_t& predicate(const Context& context, uint32_t operand) { return *slot<uint32_t>(context, operand); }
 
 inline uint32_t activeLanes(const Instruction* i, const Context& context) {
   uint32_t mask = context.mask;
@@ -166,20 +163,13 @@ struct Tag {
 template <typename F>
 constexpr Handler forInteger(Type type, F choose) {
   switch (type) {
-    case Type::kU16:
-      return choose(Tag<uint16_t>{});
-    case Type::kS16:
-      return choose(Tag<int16_t>{});
-    case Type::kU32:
-      return choose(Tag<uint32_t>{});
-    case Type::kS32:
-      return choose(Tag<int32_t>{});
-    case Type::kU64:
-      return choose(Tag<uint64_t>{});
-    case Type::kS64:
-      return choose(Tag<int64_t>{});
-    default:
-      return nullptr;
+    case Type::kU16: return choose(Tag<uint16_t>{});
+    case Type::kS16: return choose(Tag<int16_t>{});
+    case Type::kU32: return choose(Tag<uint32_t>{});
+    case Type::kS32: return choose(Tag<int32_t>{});
+    case Type::kU64: return choose(Tag<uint64_t>{});
+    case Type::kS64: return choose(Tag<int64_t>{});
+    default: return nullptr;
   }
 }
 

@@ -6,8 +6,7 @@ namespace {
 
 constexpr uint64_t kOffsetMask = (uint64_t{1} << kWindowShift) - 1;
 
-bool fault(const Instruction* i, Context& context, FaultKind kind, uint32_t lane, uint64_t address,
-           bool isWrite) {
+bool fault(const Instruction* i, Context& context, FaultKind kind, uint32_t lane, uint64_t address, bool isWrite) {
   raiseFault(i, context, kind, {lane, address, uint32_t{i->access.bytes} * i->access.count, isWrite});
   return false;
 }
@@ -16,8 +15,8 @@ bool fault(const Instruction* i, Context& context, FaultKind kind, uint32_t lane
 /// know.
 bool isAccessible(Context& context, uint64_t address, uint32_t bytes, bool isWrite) {
   const AccessRange& range = context.ranges[0];
-  if (address >= range.begin && address < range.end && range.end - address >= bytes &&
-      (range.isWritable || !isWrite)) [[likely]] {
+  if (address >= range.begin && address < range.end && range.end - address >= bytes && (range.isWritable || !isWrite))
+      [[likely]] {
     return true;
   }
   return findRange(context, address, bytes, isWrite);
@@ -31,18 +30,17 @@ uint64_t addressOf(const A* base, uint32_t lane, uint64_t offset) {
 std::byte* hostPointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 /// One lane's access to device memory, or null after a fault.
-std::byte* locateGlobal(const Instruction* i, Context& context, uint32_t lane, uint64_t address,
-                        uint32_t bytes, bool isWrite) {
+std::byte* locateGlobal(const Instruction* i, Context& context, uint32_t lane, uint64_t address, uint32_t bytes,
+                        bool isWrite) {
   if (!isAccessible(context, address, bytes, isWrite)) {
     bool isConst = i->access.flags & kIsConstAccess;
-    fault(i, context, isConst ? FaultKind::kConstOutOfRange : FaultKind::kIllegalAddress, lane, address,
-          isWrite);
+    fault(i, context, isConst ? FaultKind::kConstOutOfRange : FaultKind::kIllegalAddress, lane, address, isWrite);
     return nullptr;
   }
   return hostPointer(address);
 }
-std::byte* locateShared(const Instruction* i, Context& context, uint32_t lane, uint64_t offset,
-                        uint32_t bytes, bool isWrite) {
+std::byte* locateShared(const Instruction* i, Context& context, uint32_t lane, uint64_t offset, uint32_t bytes,
+                        bool isWrite) {
   if (offset > context.sharedBytes || context.sharedBytes - offset < bytes) {
     fault(i, context, FaultKind::kSharedOutOfRange, lane, offset, isWrite);
     return nullptr;
@@ -76,8 +74,7 @@ std::byte* locateLane(const Instruction* i, Context& context, uint32_t lane, uin
 /// All lanes are active and lie side by side or at one place: finds that without looking at each. Leaves the
 /// shape kScattered where it is otherwise, or where there may be a fault to report.
 template <Space kSpace, typename A>
-void locateTogether(const Instruction* i, Context& context, const A* base, uint32_t bytes, bool isWrite,
-                    Lanes& lanes) {
+void locateTogether(const Instruction* i, Context& context, const A* base, uint32_t bytes, bool isWrite, Lanes& lanes) {
   uint64_t offset = static_cast<uint64_t>(i->immediate);
   A step = static_cast<A>(base[1] - base[0]);
   if (step != 0 && step != bytes) return;
@@ -166,14 +163,13 @@ bool locateAll(Context& context, const uint64_t* address, uint32_t bytes, bool i
 
 /// Lane by lane, with the fault of the first lane that has one.
 template <Space kSpace>
-bool locateEach(const Instruction* i, Context& context, uint32_t mask, const uint64_t* address,
-                uint32_t bytes, bool isWrite, std::byte** out) {
+bool locateEach(const Instruction* i, Context& context, uint32_t mask, const uint64_t* address, uint32_t bytes,
+                bool isWrite, std::byte** out) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     uint32_t l = lowestLane(rest);
     std::byte* pointer = locateLane<kSpace>(i, context, l, address[l], bytes, isWrite);
     if (!pointer) return false;
-    if (address[l] & (bytes - 1))
-      return fault(i, context, FaultKind::kMisalignedAddress, l, address[l], isWrite);
+    if (address[l] & (bytes - 1)) return fault(i, context, FaultKind::kMisalignedAddress, l, address[l], isWrite);
     out[l] = pointer;
   }
   return true;
@@ -229,18 +225,12 @@ Locator selectLocator(Space space, uint32_t addressBits) {
                                     : nullptr;
   }
   switch (space) {
-    case Space::kGeneric:
-      return &locate<Space::kGeneric, uint64_t>;
-    case Space::kGlobal:
-      return &locate<Space::kGlobal, uint64_t>;
-    case Space::kConst:
-      return &locate<Space::kConst, uint64_t>;
-    case Space::kShared:
-      return &locate<Space::kShared, uint64_t>;
-    case Space::kLocal:
-      return &locate<Space::kLocal, uint64_t>;
-    default:
-      return &locate<Space::kParam, uint64_t>;
+    case Space::kGeneric: return &locate<Space::kGeneric, uint64_t>;
+    case Space::kGlobal: return &locate<Space::kGlobal, uint64_t>;
+    case Space::kConst: return &locate<Space::kConst, uint64_t>;
+    case Space::kShared: return &locate<Space::kShared, uint64_t>;
+    case Space::kLocal: return &locate<Space::kLocal, uint64_t>;
+    default: return &locate<Space::kParam, uint64_t>;
   }
 }
 

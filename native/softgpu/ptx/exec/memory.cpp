@@ -61,8 +61,9 @@ void writeWhole(W* to, W value) {
 }
 
 template <size_t kBytes>
-using Whole = std::conditional_t<kBytes == 2, uint16_t,
-                                 std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint64_t, Whole16>>>;
+using Whole =
+    std::conditional_t<kBytes == 2, uint16_t,
+                       std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint64_t, Whole16>>>;
 
 /// kBytes of memory that are aligned to their number, or to 16 where they are more.
 template <size_t kBytes>
@@ -86,12 +87,9 @@ void writeVector(std::byte* to, const void* values) {
 /// Address of one lane's access to `bytes`.
 std::byte* addressOf(const Lanes& lanes, uint32_t lane, size_t bytes) {
   switch (lanes.shape) {
-    case Lanes::Shape::kUniform:
-      return lanes.base;
-    case Lanes::Shape::kContiguous:
-      return lanes.base + lane * bytes;
-    default:
-      return lanes.lane[lane];
+    case Lanes::Shape::kUniform: return lanes.base;
+    case Lanes::Shape::kContiguous: return lanes.base + lane * bytes;
+    default: return lanes.lane[lane];
   }
 }
 
@@ -170,8 +168,7 @@ void storeLanes(const Instruction* i, Context& context, const Lanes& lanes) {
   }
   for (uint32_t rest = lanes.mask; rest; rest &= rest - 1) {
     uint32_t l = lowestLane(rest);
-    for (uint32_t k = 0; k < kCount; ++k)
-      write<T, kAtomic>(lanes.lane[l] + k * sizeof(T), static_cast<T>(s[k][l]));
+    for (uint32_t k = 0; k < kCount; ++k) write<T, kAtomic>(lanes.lane[l] + k * sizeof(T), static_cast<T>(s[k][l]));
   }
 }
 
@@ -200,37 +197,26 @@ Mover moverOf(uint32_t count, bool isAtomic) {
     return nullptr;
   } else if constexpr (kLoads) {
     switch (count) {
-      case 1:
-        return isAtomic ? &loadLanes<T, R, 1, true> : &loadLanes<T, R, 1, false>;
-      case 2:
-        return isAtomic ? &loadLanes<T, R, 2, true> : &loadLanes<T, R, 2, false>;
-      case 4:
-        return isAtomic ? &loadLanes<T, R, 4, true> : &loadLanes<T, R, 4, false>;
-      default:
-        return nullptr;
+      case 1: return isAtomic ? &loadLanes<T, R, 1, true> : &loadLanes<T, R, 1, false>;
+      case 2: return isAtomic ? &loadLanes<T, R, 2, true> : &loadLanes<T, R, 2, false>;
+      case 4: return isAtomic ? &loadLanes<T, R, 4, true> : &loadLanes<T, R, 4, false>;
+      default: return nullptr;
     }
   } else {
     switch (count) {
-      case 1:
-        return isAtomic ? &storeLanes<T, R, 1, true> : &storeLanes<T, R, 1, false>;
-      case 2:
-        return isAtomic ? &storeLanes<T, R, 2, true> : &storeLanes<T, R, 2, false>;
-      case 4:
-        return isAtomic ? &storeLanes<T, R, 4, true> : &storeLanes<T, R, 4, false>;
-      default:
-        return nullptr;
+      case 1: return isAtomic ? &storeLanes<T, R, 1, true> : &storeLanes<T, R, 1, false>;
+      case 2: return isAtomic ? &storeLanes<T, R, 2, true> : &storeLanes<T, R, 2, false>;
+      case 4: return isAtomic ? &storeLanes<T, R, 4, true> : &storeLanes<T, R, 4, false>;
+      default: return nullptr;
     }
   }
 }
 template <typename T, bool kLoads>
 Mover moverTo(uint32_t registerBits, uint32_t count, bool isAtomic) {
   switch (registerBits) {
-    case 16:
-      return moverOf<T, uint16_t, kLoads>(count, isAtomic);
-    case 32:
-      return moverOf<T, uint32_t, kLoads>(count, isAtomic);
-    default:
-      return moverOf<T, uint64_t, kLoads>(count, isAtomic);
+    case 16: return moverOf<T, uint16_t, kLoads>(count, isAtomic);
+    case 32: return moverOf<T, uint32_t, kLoads>(count, isAtomic);
+    default: return moverOf<T, uint64_t, kLoads>(count, isAtomic);
   }
 }
 
@@ -243,18 +229,12 @@ Handler selectLoad(Space space, uint32_t addressBits) {
                                     : nullptr;
   }
   switch (space) {
-    case Space::kGeneric:
-      return &loadHandler<Space::kGeneric, uint64_t>;
-    case Space::kGlobal:
-      return &loadHandler<Space::kGlobal, uint64_t>;
-    case Space::kConst:
-      return &loadHandler<Space::kConst, uint64_t>;
-    case Space::kShared:
-      return &loadHandler<Space::kShared, uint64_t>;
-    case Space::kLocal:
-      return &loadHandler<Space::kLocal, uint64_t>;
-    default:
-      return &loadHandler<Space::kParam, uint64_t>;
+    case Space::kGeneric: return &loadHandler<Space::kGeneric, uint64_t>;
+    case Space::kGlobal: return &loadHandler<Space::kGlobal, uint64_t>;
+    case Space::kConst: return &loadHandler<Space::kConst, uint64_t>;
+    case Space::kShared: return &loadHandler<Space::kShared, uint64_t>;
+    case Space::kLocal: return &loadHandler<Space::kLocal, uint64_t>;
+    default: return &loadHandler<Space::kParam, uint64_t>;
   }
 }
 
@@ -265,18 +245,12 @@ Handler selectStore(Space space, uint32_t addressBits) {
                                     : nullptr;
   }
   switch (space) {
-    case Space::kGeneric:
-      return &storeHandler<Space::kGeneric, uint64_t>;
-    case Space::kGlobal:
-      return &storeHandler<Space::kGlobal, uint64_t>;
-    case Space::kShared:
-      return &storeHandler<Space::kShared, uint64_t>;
-    case Space::kLocal:
-      return &storeHandler<Space::kLocal, uint64_t>;
-    case Space::kParam:
-      return &storeHandler<Space::kParam, uint64_t>;
-    default:
-      return nullptr;
+    case Space::kGeneric: return &storeHandler<Space::kGeneric, uint64_t>;
+    case Space::kGlobal: return &storeHandler<Space::kGlobal, uint64_t>;
+    case Space::kShared: return &storeHandler<Space::kShared, uint64_t>;
+    case Space::kLocal: return &storeHandler<Space::kLocal, uint64_t>;
+    case Space::kParam: return &storeHandler<Space::kParam, uint64_t>;
+    default: return nullptr;
   }
 }
 
@@ -291,25 +265,18 @@ Mover selectLoadMover(Type type, uint32_t registerBits, uint32_t count, bool isA
     case 32:
       return isSigned(type) ? moverTo<int32_t, true>(registerBits, count, isAtomic)
                             : moverTo<uint32_t, true>(registerBits, count, isAtomic);
-    case 64:
-      return moverTo<uint64_t, true>(registerBits, count, isAtomic);
-    default:
-      return nullptr;
+    case 64: return moverTo<uint64_t, true>(registerBits, count, isAtomic);
+    default: return nullptr;
   }
 }
 
 Mover selectStoreMover(Type type, uint32_t registerBits, uint32_t count, bool isAtomic) {
   switch (bitsOf(type)) {
-    case 8:
-      return moverTo<uint8_t, false>(registerBits, count, isAtomic);
-    case 16:
-      return moverTo<uint16_t, false>(registerBits, count, isAtomic);
-    case 32:
-      return moverTo<uint32_t, false>(registerBits, count, isAtomic);
-    case 64:
-      return moverTo<uint64_t, false>(registerBits, count, isAtomic);
-    default:
-      return nullptr;
+    case 8: return moverTo<uint8_t, false>(registerBits, count, isAtomic);
+    case 16: return moverTo<uint16_t, false>(registerBits, count, isAtomic);
+    case 32: return moverTo<uint32_t, false>(registerBits, count, isAtomic);
+    case 64: return moverTo<uint64_t, false>(registerBits, count, isAtomic);
+    default: return nullptr;
   }
 }
 

@@ -66,36 +66,24 @@ Handler withModes(FloatModes modes) {
 template <typename T, uint32_t kOperands, typename F>
 Handler directed(FloatModes modes, F) {
   switch (modes.rounding) {
-    case Rounding::kZero:
-      return withModes<Rounding::kZero, T, kOperands, F>(modes);
-    case Rounding::kDown:
-      return withModes<Rounding::kDown, T, kOperands, F>(modes);
-    case Rounding::kUp:
-      return withModes<Rounding::kUp, T, kOperands, F>(modes);
-    default:
-      return nullptr;
+    case Rounding::kZero: return withModes<Rounding::kZero, T, kOperands, F>(modes);
+    case Rounding::kDown: return withModes<Rounding::kDown, T, kOperands, F>(modes);
+    case Rounding::kUp: return withModes<Rounding::kUp, T, kOperands, F>(modes);
+    default: return nullptr;
   }
 }
 
 template <typename T>
 Handler roundedOf(FloatOp op, FloatModes modes) {
   switch (op) {
-    case FloatOp::kAdd:
-      return directed<T, 2>(modes, [](T a, T b) { return a + b; });
-    case FloatOp::kSub:
-      return directed<T, 2>(modes, [](T a, T b) { return a - b; });
-    case FloatOp::kMul:
-      return directed<T, 2>(modes, Multiply{});
-    case FloatOp::kDiv:
-      return directed<T, 2>(modes, Divide{});
-    case FloatOp::kFma:
-      return directed<T, 3>(modes, FusedMultiplyAdd{});
-    case FloatOp::kRcp:
-      return directed<T, 1>(modes, Reciprocal{});
-    case FloatOp::kSqrt:
-      return directed<T, 1>(modes, [](T a) { return std::sqrt(a); });
-    default:
-      return nullptr;
+    case FloatOp::kAdd: return directed<T, 2>(modes, [](T a, T b) { return a + b; });
+    case FloatOp::kSub: return directed<T, 2>(modes, [](T a, T b) { return a - b; });
+    case FloatOp::kMul: return directed<T, 2>(modes, Multiply{});
+    case FloatOp::kDiv: return directed<T, 2>(modes, Divide{});
+    case FloatOp::kFma: return directed<T, 3>(modes, FusedMultiplyAdd{});
+    case FloatOp::kRcp: return directed<T, 1>(modes, Reciprocal{});
+    case FloatOp::kSqrt: return directed<T, 1>(modes, [](T a) { return std::sqrt(a); });
+    default: return nullptr;
   }
 }
 
@@ -127,31 +115,21 @@ const Instruction* convertHandler(const Instruction* i, Context& context) {
 template <typename D>
 Handler convertFrom(Type from) {
   switch (from) {
-    case Type::kU16:
-      return &convertHandler<D, uint16_t>;
-    case Type::kS16:
-      return &convertHandler<D, int16_t>;
-    case Type::kU32:
-      return &convertHandler<D, uint32_t>;
-    case Type::kS32:
-      return &convertHandler<D, int32_t>;
-    case Type::kU64:
-      return &convertHandler<D, uint64_t>;
-    case Type::kS64:
-      return &convertHandler<D, int64_t>;
-    case Type::kF64:
-      return &convertHandler<D, double>;
-    default:
-      return nullptr;
+    case Type::kU16: return &convertHandler<D, uint16_t>;
+    case Type::kS16: return &convertHandler<D, int16_t>;
+    case Type::kU32: return &convertHandler<D, uint32_t>;
+    case Type::kS32: return &convertHandler<D, int32_t>;
+    case Type::kU64: return &convertHandler<D, uint64_t>;
+    case Type::kS64: return &convertHandler<D, int64_t>;
+    case Type::kF64: return &convertHandler<D, double>;
+    default: return nullptr;
   }
 }
 
 }  // namespace
 
 Handler selectRounded(FloatOp op, Type type, FloatModes modes) {
-  return type == Type::kF32   ? roundedOf<float>(op, modes)
-         : type == Type::kF64 ? roundedOf<double>(op, modes)
-                              : nullptr;
+  return type == Type::kF32 ? roundedOf<float>(op, modes) : type == Type::kF64 ? roundedOf<double>(op, modes) : nullptr;
 }
 
 /// Instruction::immediate: the rounding, 8 for .sat, 16 for .ftz.

@@ -3,8 +3,8 @@
 // does not have.
 #pragma once
 
-#include "softgpu/ptx/run/context.h"
 #include "softgpu/ptx/operations.h"
+#include "softgpu/ptx/run/context.h"
 
 namespace millpond::softgpu::ptx {
 

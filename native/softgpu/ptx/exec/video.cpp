@@ -14,38 +14,25 @@ int32_t partOf(uint32_t word, uint32_t index, uint32_t bits, bool isSigned) {
 template <typename T>
 bool isOrdered(Order order, T a, T b) {
   switch (order) {
-    case Order::kEqual:
-      return a == b;
-    case Order::kUnequal:
-      return a != b;
-    case Order::kLess:
-      return a < b;
-    case Order::kLessEqual:
-      return a <= b;
-    case Order::kGreater:
-      return a > b;
-    default:
-      return a >= b;
+    case Order::kEqual: return a == b;
+    case Order::kUnequal: return a != b;
+    case Order::kLess: return a < b;
+    case Order::kLessEqual: return a <= b;
+    case Order::kGreater: return a > b;
+    default: return a >= b;
   }
 }
 
 int32_t combineParts(const VideoForm& form, int32_t a, int32_t b) {
   switch (form.op) {
-    case VideoOp::kCompare:
-      return isOrdered(form.order, a, b) ? 1 : 0;
-    case VideoOp::kAdd:
-      return a + b;
-    case VideoOp::kSubtract:
-      return a - b;
+    case VideoOp::kCompare: return isOrdered(form.order, a, b) ? 1 : 0;
+    case VideoOp::kAdd: return a + b;
+    case VideoOp::kSubtract: return a - b;
     // Rounded away from zero.
-    case VideoOp::kAverage:
-      return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
-    case VideoOp::kDifference:
-      return a < b ? b - a : a - b;
-    case VideoOp::kMinimum:
-      return a < b ? a : b;
-    default:
-      return a < b ? b : a;
+    case VideoOp::kAverage: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
+    case VideoOp::kDifference: return a < b ? b - a : a - b;
+    case VideoOp::kMinimum: return a < b ? a : b;
+    default: return a < b ? b : a;
   }
 }
 
@@ -66,8 +53,7 @@ const Instruction* videoHandler(const Instruction* i, Context& context) {
     uint32_t packed = 0;
     uint32_t sum = c[l];
     for (uint32_t k = 0; k < 32 / bits; ++k) {
-      int32_t value =
-          combineParts(form, partOf(a[l], k, bits, form.isSignedA), partOf(b[l], k, bits, form.isSignedB));
+      int32_t value = combineParts(form, partOf(a[l], k, bits, form.isSignedA), partOf(b[l], k, bits, form.isSignedB));
       if (form.saturates) value = clampPart(value, bits, form.isSignedResult);
       sum += static_cast<uint32_t>(value);
       packed |= (static_cast<uint32_t>(value) & (UINT32_MAX >> (32 - bits))) << (bits * k);
@@ -100,26 +86,19 @@ int64_t selected(uint32_t word, VideoPart part, bool isSigned) {
 Exact combineValues(const ScalarVideoForm& form, int64_t a, int64_t b, uint32_t c) {
   const int64_t amount = form.wraps ? b & 31 : b < 0 || b > 32 ? 32 : b;
   switch (form.first.op) {
-    case VideoOp::kAdd:
-      return a + b;
-    case VideoOp::kSubtract:
-      return a - b;
-    case VideoOp::kDifference:
-      return a < b ? b - a : a - b;
-    case VideoOp::kMinimum:
-      return a < b ? a : b;
-    case VideoOp::kMaximum:
-      return a < b ? b : a;
-    case VideoOp::kCompare:
-      return isOrdered(form.first.order, a, b) ? 1 : 0;
-    case VideoOp::kShiftLeft:
-      return Exact{a} * (Exact{1} << amount);
-    case VideoOp::kShiftRight:
-      return a >> amount;
+    case VideoOp::kAdd: return a + b;
+    case VideoOp::kSubtract: return a - b;
+    case VideoOp::kDifference: return a < b ? b - a : a - b;
+    case VideoOp::kMinimum: return a < b ? a : b;
+    case VideoOp::kMaximum: return a < b ? b : a;
+    case VideoOp::kCompare: return isOrdered(form.first.order, a, b) ? 1 : 0;
+    case VideoOp::kShiftLeft: return Exact{a} * (Exact{1} << amount);
+    case VideoOp::kShiftRight: return a >> amount;
     default: {
       const Exact product = Exact{a} * b;
       const Exact third = selected(c, VideoPart::kWord, form.first.isSignedResult);
-      return ((form.negatesProduct ? -product : product) + (form.negatesThird ? -third : third) + (form.plusOne ? 1 : 0)) >>
+      return ((form.negatesProduct ? -product : product) + (form.negatesThird ? -third : third) +
+              (form.plusOne ? 1 : 0)) >>
              form.scale;
     }
   }
@@ -128,14 +107,10 @@ Exact combineValues(const ScalarVideoForm& form, int64_t a, int64_t b, uint32_t 
 uint32_t secondary(VideoSecond op, bool isSigned, uint32_t value, uint32_t c) {
   const auto wide = [isSigned](uint32_t word) { return selected(word, VideoPart::kWord, isSigned); };
   switch (op) {
-    case VideoSecond::kNone:
-      return value;
-    case VideoSecond::kAdd:
-      return value + c;
-    case VideoSecond::kMinimum:
-      return wide(value) < wide(c) ? value : c;
-    default:
-      return wide(value) < wide(c) ? c : value;
+    case VideoSecond::kNone: return value;
+    case VideoSecond::kAdd: return value + c;
+    case VideoSecond::kMinimum: return wide(value) < wide(c) ? value : c;
+    default: return wide(value) < wide(c) ? c : value;
   }
 }
 

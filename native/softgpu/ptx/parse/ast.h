@@ -70,10 +70,10 @@ struct VariableNode {
   uint32_t vector = 1;     // elements of .v2, .v4
   uint64_t alignment = 0;  // bytes; 0: natural
   std::string_view name;
-  uint64_t count = 1;      // elements, all dimensions multiplied
+  uint64_t count = 1;                      // elements, all dimensions multiplied
   Reference reference = Reference::kNone;  // .texref, .surfref
-  bool isManaged = false;  // .attribute(.managed)
-  bool isUnsized = false;  // declared as name[]: 0 elements, or as many as its initialiser has
+  bool isManaged = false;                  // .attribute(.managed)
+  bool isUnsized = false;                  // declared as name[]: 0 elements, or as many as its initialiser has
   std::vector<InitialValue> initial;
 
   uint64_t elementBytes() const { return uint64_t{bytesOf(type)} * vector; }
@@ -126,8 +126,8 @@ struct CallTargetsNode {
   std::vector<std::string_view> functions;
 };
 
-using Statement = std::variant<InstructionNode, LabelNode, RegisterNode, VariableNode, ScopeNode,
-                               BranchTargetsNode, PrototypeNode, CallTargetsNode>;
+using Statement = std::variant<InstructionNode, LabelNode, RegisterNode, VariableNode, ScopeNode, BranchTargetsNode,
+                               PrototypeNode, CallTargetsNode>;
 
 struct FunctionNode {
   uint32_t line = 0;

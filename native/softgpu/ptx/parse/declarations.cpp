@@ -20,8 +20,16 @@ struct Binary {
 constexpr int kProductPrecedence = 6;
 
 std::optional<Binary> binaryOperator(const TokenStream& tokens) {
-  static constexpr Binary kOperators[] = {{"|", 1}, {"^", 2}, {"&", 3}, {"<", 4}, {">", 4},
-                                          {"+", 5}, {"-", 5}, {"*", kProductPrecedence}, {"/", kProductPrecedence}, {"%", kProductPrecedence}};
+  static constexpr Binary kOperators[] = {{"|", 1},
+                                          {"^", 2},
+                                          {"&", 3},
+                                          {"<", 4},
+                                          {">", 4},
+                                          {"+", 5},
+                                          {"-", 5},
+                                          {"*", kProductPrecedence},
+                                          {"/", kProductPrecedence},
+                                          {"%", kProductPrecedence}};
   for (const Binary& candidate : kOperators) {
     if (!tokens.peek().is(candidate.symbol)) continue;
     if (candidate.precedence == 4 && !tokens.peek(1).is(candidate.symbol)) return std::nullopt;
@@ -58,30 +66,14 @@ uint64_t constantExpression(TokenStream& tokens, int minimum, int depth) {
     if (binary->precedence == 4) tokens.next();
     uint64_t right = constantExpression(tokens, binary->precedence + 1, depth + 1);
     switch (binary->symbol[0]) {
-      case '|':
-        left |= right;
-        break;
-      case '^':
-        left ^= right;
-        break;
-      case '&':
-        left &= right;
-        break;
-      case '<':
-        left = right > 63 ? 0 : left << right;
-        break;
-      case '>':
-        left = right > 63 ? 0 : left >> right;
-        break;
-      case '+':
-        left += right;
-        break;
-      case '-':
-        left -= right;
-        break;
-      case '*':
-        left *= right;
-        break;
+      case '|': left |= right; break;
+      case '^': left ^= right; break;
+      case '&': left &= right; break;
+      case '<': left = right > 63 ? 0 : left << right; break;
+      case '>': left = right > 63 ? 0 : left >> right; break;
+      case '+': left += right; break;
+      case '-': left -= right; break;
+      case '*': left *= right; break;
       default:
         if (right == 0) tokens.unexpected("division by zero");
         left = binary->symbol == "/" ? left / right : left % right;
@@ -101,8 +93,8 @@ InitialValue parseInitialValue(TokenStream& tokens, Type type) {
   InitialValue value;
   value.line = tokens.line();
   const Token& token = tokens.peek();
-  bool isNegative = token.is("-") && (tokens.peek(1).kind == Token::Kind::kFloat32 ||
-                                      tokens.peek(1).kind == Token::Kind::kFloat64);
+  bool isNegative =
+      token.is("-") && (tokens.peek(1).kind == Token::Kind::kFloat32 || tokens.peek(1).kind == Token::Kind::kFloat64);
   if (isNegative) tokens.next();
   if (tokens.peek().kind == Token::Kind::kFloat32) {
     value.bits = tokens.next().bits ^ (isNegative ? uint64_t{1} << 31 : 0);
@@ -126,10 +118,8 @@ InitialValue parseInitialValue(TokenStream& tokens, Type type) {
   if (tokens.peek().kind != Token::Kind::kWord) {
     if (closing) tokens.unexpected("expected the name of a variable or function");
     value.bits = constantExpression(tokens, 1, 0);
-    if (type == Type::kF64)
-      value.bits = std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.bits)));
-    if (type == Type::kF32)
-      value.bits = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value.bits)));
+    if (type == Type::kF64) value.bits = std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.bits)));
+    if (type == Type::kF32) value.bits = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value.bits)));
     return value;
   }
   if (tokens.peek().text == "generic" && tokens.peek(1).is("(")) {
@@ -155,8 +145,8 @@ InitialValue parseInitialValue(TokenStream& tokens, Type type) {
 }
 
 /// Values of dimension `depth`, from element `index` on; braces may be nested as the dimensions are.
-void parseInitialList(TokenStream& tokens, VariableNode& variable, const std::vector<uint64_t>& strides,
-                      size_t depth, uint64_t index) {
+void parseInitialList(TokenStream& tokens, VariableNode& variable, const std::vector<uint64_t>& strides, size_t depth,
+                      uint64_t index) {
   tokens.expect("{");
   uint64_t stride = depth < strides.size() ? strides[depth] : 1;
   uint64_t limit = variable.isUnsized && depth == 0 ? kMaxVariableBytes
@@ -193,8 +183,7 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable, Storage storage)
     if (token.text == ".align") {
       variable.alignment = tokens.expectInteger("an alignment");
       if (!std::has_single_bit(variable.alignment) || variable.alignment > kMaxAlignment) {
-        syntaxError(token.line,
-                    "an alignment must be a power of two of at most " + std::to_string(kMaxAlignment));
+        syntaxError(token.line, "an alignment must be a power of two of at most " + std::to_string(kMaxAlignment));
       }
     } else if (token.text == ".v2" || token.text == ".v4" || token.text == ".v8") {
       variable.vector = static_cast<uint32_t>(token.text[2] - '0');
@@ -306,8 +295,7 @@ void parseVariables(TokenStream& tokens, Space space, Linkage linkage, std::vect
 
 void parseRegisters(TokenStream& tokens, std::vector<RegisterNode>& out) {
   RegisterNode common;
-  if (tokens.peek().isDot(".v2") || tokens.peek().isDot(".v4"))
-    unsupported(tokens.line(), "a register of vector type");
+  if (tokens.peek().isDot(".v2") || tokens.peek().isDot(".v4")) unsupported(tokens.line(), "a register of vector type");
   const Token& token = tokens.next();
   std::optional<Type> type = token.kind == Token::Kind::kDot ? typeNamed(token.text) : std::nullopt;
   if (token.isDot(".b128")) type = Type::kB128;
@@ -320,8 +308,7 @@ void parseRegisters(TokenStream& tokens, std::vector<RegisterNode>& out) {
     if (tokens.accept("<")) {
       reg.isRange = true;
       reg.count = tokens.expectInteger("a number of registers");
-      if (reg.count > kMaxRegistersPerRange)
-        syntaxError(reg.line, "too many registers in " + quoted(reg.name));
+      if (reg.count > kMaxRegistersPerRange) syntaxError(reg.line, "too many registers in " + quoted(reg.name));
       tokens.expect(">");
     }
     out.push_back(reg);

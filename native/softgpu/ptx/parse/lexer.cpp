@@ -99,9 +99,9 @@ class Lexer {
       ++at_;
       token.kind = Token::Kind::kPunct;
     } else {
-      fail(std::string("unexpected character ") +
-           (c > ' ' && c < 127 ? "'" + std::string(1, c) + "'"
-                               : "code " + std::to_string(static_cast<unsigned char>(c))));
+      fail(std::string("unexpected character ") + (c > ' ' && c < 127
+                                                       ? "'" + std::string(1, c) + "'"
+                                                       : "code " + std::to_string(static_cast<unsigned char>(c))));
       return;
     }
     token.text = text_.substr(start, at_ - start);
@@ -120,8 +120,7 @@ class Lexer {
     at_ += 2;
     for (size_t i = 0; i < digits; ++i, ++at_) {
       int value = digitValue(peek());
-      if (value > 15)
-        return fail("a floating-point pattern needs " + std::to_string(digits) + " hexadecimal digits");
+      if (value > 15) return fail("a floating-point pattern needs " + std::to_string(digits) + " hexadecimal digits");
       token.bits = token.bits << 4 | static_cast<uint64_t>(value);
     }
     if (continuesWord(peek())) return fail("malformed floating-point pattern");
@@ -129,10 +128,8 @@ class Lexer {
   }
 
   void number(Token& token) {
-    if (peek() == '0' && (peek(1) == 'f' || peek(1) == 'F'))
-      return hexPattern(token, 8, Token::Kind::kFloat32);
-    if (peek() == '0' && (peek(1) == 'd' || peek(1) == 'D'))
-      return hexPattern(token, 16, Token::Kind::kFloat64);
+    if (peek() == '0' && (peek(1) == 'f' || peek(1) == 'F')) return hexPattern(token, 8, Token::Kind::kFloat32);
+    if (peek() == '0' && (peek(1) == 'd' || peek(1) == 'D')) return hexPattern(token, 16, Token::Kind::kFloat64);
     size_t start = at_;
     int base = 10;
     if (peek() == '0' && (peek(1) == 'x' || peek(1) == 'X')) {
@@ -154,8 +151,7 @@ class Lexer {
       ++at_;
     }
     bool isDecimal = base == 10 || base == 8;
-    if (isDecimal &&
-        ((peek() == '.' && isDigit(peek(1))) || peek() == '.' || peek() == 'e' || peek() == 'E')) {
+    if (isDecimal && ((peek() == '.' && isDigit(peek(1))) || peek() == '.' || peek() == 'e' || peek() == 'E')) {
       double value = 0;
       const char* first = text_.data() + start;
       auto [end, error] = std::from_chars(first, text_.data() + text_.size(), value);

@@ -51,8 +51,7 @@ class Parser {
     if (tokens_.acceptDot(".version")) return version();
     if (tokens_.acceptDot(".target")) return target();
     if (tokens_.acceptDot(".address_size")) {
-      if (tokens_.expectInteger("32 or 64") != 64)
-        unsupported(token.line, "an address size other than 64 bits");
+      if (tokens_.expectInteger("32 or 64") != 64) unsupported(token.line, "an address size other than 64 bits");
       return;
     }
     if (token.isDot(".file") || token.isDot(".loc")) return sourcePlace();
@@ -379,8 +378,8 @@ class Parser {
   }
 
   Operand number(Operand& out) {
-    bool isNegative = tokens_.peek().is("-") && (tokens_.peek(1).kind == Token::Kind::kFloat32 ||
-                                                 tokens_.peek(1).kind == Token::Kind::kFloat64);
+    bool isNegative = tokens_.peek().is("-") &&
+                      (tokens_.peek(1).kind == Token::Kind::kFloat32 || tokens_.peek(1).kind == Token::Kind::kFloat64);
     if (isNegative) tokens_.next();
     if (tokens_.peek().kind == Token::Kind::kFloat32) {
       out.kind = Operand::Kind::kFloat32;

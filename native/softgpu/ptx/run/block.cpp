@@ -186,8 +186,7 @@ bool Block::completeIfDone(uint32_t id) {
   return true;
 }
 
-bool Block::reach(uint32_t id, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads,
-                  uint32_t predicate) {
+bool Block::reach(uint32_t id, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads, uint32_t predicate) {
   Barrier& barrier = barriers_[id];
   if (!barrier.isInUse) {
     barrier.isInUse = true;

@@ -73,8 +73,7 @@ class Block {
   uint32_t warpCount() const { return static_cast<uint32_t>(warps_.size()); }
 
   /// A warp's lanes come to a barrier. True when that completes it: all that wait there have been woken.
-  bool reach(uint32_t barrier, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads,
-             uint32_t predicate);
+  bool reach(uint32_t barrier, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads, uint32_t predicate);
   void lanesEnded(uint32_t count);
   bool findRange(uint64_t address, uint32_t bytes, bool isWrite);
 

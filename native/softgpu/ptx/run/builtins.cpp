@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/call_site.h"
+#include "softgpu/ptx/run/block.h"
 
 namespace millpond::softgpu::ptx {
 namespace {
@@ -134,8 +134,7 @@ class Formatter {
     if (peek() == '.') {
       ++at_;
       std::optional<int> precision = number();
-      if (!precision || *precision >= 0)
-        spec += "." + std::to_string(std::min(precision.value_or(0), kMaxField));
+      if (!precision || *precision >= 0) spec += "." + std::to_string(std::min(precision.value_or(0), kMaxField));
     }
     int longs = 0;
     for (; peek() != '\0' && std::strchr("hljztL", peek()); ++at_)
@@ -153,12 +152,9 @@ class Formatter {
       case 'X':
         return longs ? print(spec + "ll" + kind, static_cast<unsigned long long>(argument<uint64_t>()))
                      : print(spec + kind, argument<uint32_t>());
-      case 'c':
-        return print(spec + 'c', argument<int32_t>());
-      case 'p':
-        return print(spec + 'p', reinterpret_cast<void*>(argument<uint64_t>()));
-      case 's':
-        return print(spec + 's', memory_.string(argument<uint64_t>()).c_str());
+      case 'c': return print(spec + 'c', argument<int32_t>());
+      case 'p': return print(spec + 'p', reinterpret_cast<void*>(argument<uint64_t>()));
+      case 's': return print(spec + 's', memory_.string(argument<uint64_t>()).c_str());
       case 'f':
       case 'F':
       case 'e':
@@ -166,10 +162,8 @@ class Formatter {
       case 'g':
       case 'G':
       case 'a':
-      case 'A':
-        return print(spec + kind, argument<double>());
-      default:
-        out_ += format_.substr(start, at_ - start);  // not a conversion: printed as it stands
+      case 'A': return print(spec + kind, argument<double>());
+      default: out_ += format_.substr(start, at_ - start);  // not a conversion: printed as it stands
     }
   }
 
@@ -198,10 +192,9 @@ class Formatter {
 template <typename T>
 T argumentOf(const Context& context, const CallSite& site, uint32_t lane, uint32_t index) {
   T value;
-  std::memcpy(
-      &value,
-      context.local + size_t{lane} * context.localBytes + context.localBase + site.values[index].callerOffset,
-      sizeof(T));
+  std::memcpy(&value,
+              context.local + size_t{lane} * context.localBytes + context.localBase + site.values[index].callerOffset,
+              sizeof(T));
   return value;
 }
 
@@ -213,8 +206,8 @@ std::string triple(const uint32_t* v) {
 template <typename T>
 void setResult(const Context& context, const CallSite& site, uint32_t lane, T value) {
   const CallValue& place = site.values[site.argumentCount];
-  std::memcpy(context.local + size_t{lane} * context.localBytes + context.localBase + place.callerOffset,
-              &value, sizeof(T));
+  std::memcpy(context.local + size_t{lane} * context.localBytes + context.localBase + place.callerOffset, &value,
+              sizeof(T));
 }
 
 /// False after a fault.
@@ -238,8 +231,7 @@ void failAssertion(const Instruction* at, Context& context, const CallSite& site
   std::string file = memory.string(argumentOf<uint64_t>(context, site, lane, 1));
   std::string function = memory.string(argumentOf<uint64_t>(context, site, lane, 3));
   std::string line = std::to_string(argumentOf<uint32_t>(context, site, lane, 2));
-  uint32_t thread[3] = {context.threadIndex[0][lane], context.threadIndex[1][lane],
-                        context.threadIndex[2][lane]};
+  uint32_t thread[3] = {context.threadIndex[0][lane], context.threadIndex[1][lane], context.threadIndex[2][lane]};
   context.warp->fault(at, FaultKind::kAssert, {lane, 0, 0, false},
                       file + ":" + line + ": " + function + ": block: " + triple(context.blockIndex) +
                           ", thread: " + triple(thread) + " Assertion `" + message + "` failed.");
@@ -276,9 +268,7 @@ const Instruction* callBuiltin(const Instruction* at, Context& context) {
       case Builtin::kPrint:
         if (!print(at, context, site, lane)) return nullptr;
         break;
-      case Builtin::kAssertFail:
-        failAssertion(at, context, site, lane);
-        return nullptr;
+      case Builtin::kAssertFail: failAssertion(at, context, site, lane); return nullptr;
       case Builtin::kAllocate: {
         uint64_t bytes = argumentOf<uint64_t>(context, site, lane, 0);
         setResult(context, site, lane, heap && bytes ? heap->allocate(bytes) : uint64_t{0});

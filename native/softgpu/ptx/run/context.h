@@ -61,7 +61,8 @@ struct Context {
   uint32_t localBytes;  // of one lane; the lanes follow one another
   std::byte* local;
   uint32_t localBase;  // of the current frame within a lane's local memory
-  uint32_t* stackEnd;  // of each lane: where its frames have to end, below what `alloca` took from the end of its local memory
+  uint32_t*
+      stackEnd;  // of each lane: where its frames have to end, below what `alloca` took from the end of its local memory
   uint32_t blockIndex[3];
   const std::byte* parameters;
   uint32_t parameterBytes;

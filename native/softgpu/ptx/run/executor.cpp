@@ -28,8 +28,7 @@ constexpr uint64_t kMaxLocalBytes = 512 * 1024;
 
 uint32_t coreCount() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return static_cast<uint32_t>(std::max(CPU_COUNT(&set), 1));
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(std::max(CPU_COUNT(&set), 1));
   return std::max(std::thread::hardware_concurrency(), 1u);
 }
 
@@ -159,20 +158,19 @@ std::string problemOf(const KernelInfo& info, const Launch& launch) {
   const Dim3& block = launch.block;
   const Dim3& grid = launch.grid;
   if (!launch.memory) return "no memory map was given";
-  if (block.x == 0 || block.y == 0 || block.z == 0 || block.x > kMaxThreadsPerBlock ||
-      block.y > kMaxThreadsPerBlock || block.z > kMaxBlockZ || block.count() > kMaxThreadsPerBlock) {
+  if (block.x == 0 || block.y == 0 || block.z == 0 || block.x > kMaxThreadsPerBlock || block.y > kMaxThreadsPerBlock ||
+      block.z > kMaxBlockZ || block.count() > kMaxThreadsPerBlock) {
     return "a block of " + text(block) + " threads is not possible: at most (1024, 1024, 64) and 1024 in all";
   }
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kMaxGridX || grid.y > kMaxGridY ||
-      grid.z > kMaxGridY) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kMaxGridX || grid.y > kMaxGridY || grid.z > kMaxGridY) {
     return "a grid of " + text(grid) + " blocks is not possible: at most (2147483647, 65535, 65535)";
   }
   if (block.count() > info.maxThreads) {
-    return "a block of " + std::to_string(block.count()) + " threads exceeds the " +
-           std::to_string(info.maxThreads) + " that the kernel was compiled for";
+    return "a block of " + std::to_string(block.count()) + " threads exceeds the " + std::to_string(info.maxThreads) +
+           " that the kernel was compiled for";
   }
-  if (info.requiredBlock && (info.requiredBlock->x != block.x || info.requiredBlock->y != block.y ||
-                             info.requiredBlock->z != block.z)) {
+  if (info.requiredBlock &&
+      (info.requiredBlock->x != block.x || info.requiredBlock->y != block.y || info.requiredBlock->z != block.z)) {
     return "the kernel requires blocks of " + text(*info.requiredBlock) + " threads, not " + text(block);
   }
   if (launch.parameters.size() < info.parameterBytes) {
@@ -288,17 +286,15 @@ LaunchResult Executor::run(const Kernel& kernel, const Launch& launch) {
   state.function = &code.functions[state.kernel->function];
   state.launch = launch;
   state.parameters.assign(launch.parameters.begin(), launch.parameters.begin() + info.parameterBytes);
-  uint64_t shared = launch.dynamicSharedBytes
-                        ? uint64_t{state.kernel->dynamicSharedStart} + launch.dynamicSharedBytes
-                        : info.staticSharedBytes;
+  uint64_t shared = launch.dynamicSharedBytes ? uint64_t{state.kernel->dynamicSharedStart} + launch.dynamicSharedBytes
+                                              : info.staticSharedBytes;
   if (shared > kMaxSharedBytesPerBlock) {
     return invalid("kernel '" + info.name + "': " + std::to_string(shared) +
                    " bytes of shared memory for a block exceed " + std::to_string(kMaxSharedBytesPerBlock));
   }
   state.sharedBytes = static_cast<uint32_t>(shared);
-  uint64_t local = state.kernel->stackBytes
-                       ? *state.kernel->stackBytes
-                       : state.function->localBytes + kStackFactor * uint64_t{launch.stackBytes};
+  uint64_t local = state.kernel->stackBytes ? *state.kernel->stackBytes
+                                            : state.function->localBytes + kStackFactor * uint64_t{launch.stackBytes};
   state.localBytes = static_cast<uint32_t>(std::min((local + 15) / 16 * 16, kMaxLocalBytes));
   grid.total = launch.grid.count();
   impl_->run(grid);
@@ -321,26 +317,16 @@ LaunchResult Executor::run(const Kernel& kernel, const Launch& launch) {
 
 std::string_view faultName(Fault::Kind kind) {
   switch (kind) {
-    case FaultKind::kIllegalAddress:
-      return "illegal address";
-    case FaultKind::kMisalignedAddress:
-      return "misaligned address";
-    case FaultKind::kSharedOutOfRange:
-      return "shared memory access out of range";
-    case FaultKind::kLocalOutOfRange:
-      return "local memory access out of range";
-    case FaultKind::kConstOutOfRange:
-      return "const memory access out of range";
-    case FaultKind::kStackOverflow:
-      return "stack overflow";
-    case FaultKind::kIllegalInstruction:
-      return "illegal instruction";
-    case FaultKind::kTrap:
-      return "trap";
-    case FaultKind::kAssert:
-      return "assertion failed";
-    case FaultKind::kDeadlock:
-      return "deadlock";
+    case FaultKind::kIllegalAddress: return "illegal address";
+    case FaultKind::kMisalignedAddress: return "misaligned address";
+    case FaultKind::kSharedOutOfRange: return "shared memory access out of range";
+    case FaultKind::kLocalOutOfRange: return "local memory access out of range";
+    case FaultKind::kConstOutOfRange: return "const memory access out of range";
+    case FaultKind::kStackOverflow: return "stack overflow";
+    case FaultKind::kIllegalInstruction: return "illegal instruction";
+    case FaultKind::kTrap: return "trap";
+    case FaultKind::kAssert: return "assertion failed";
+    case FaultKind::kDeadlock: return "deadlock";
   }
   return "fault";
 }
@@ -353,8 +339,7 @@ std::string describe(const Fault& fault) {
   if (fault.bytes) {
     static constexpr char kDigits[] = "0123456789abcdef";
     std::string hex;
-    for (uint64_t rest = fault.address; rest || hex.empty(); rest >>= 4)
-      hex.insert(hex.begin(), kDigits[rest & 15]);
+    for (uint64_t rest = fault.address; rest || hex.empty(); rest >>= 4) hex.insert(hex.begin(), kDigits[rest & 15]);
     out += std::string(": ") + (fault.isWrite ? "write" : "read") + " of " + std::to_string(fault.bytes) +
            " bytes at 0x" + hex;
   }

@@ -114,7 +114,8 @@ class AccessCheck {
     if (isBeyond(context_.localBytes)) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, true);
     if (isMisaligned(offset)) return report(lane, kLocalName, offset, FaultKind::kMisalignedAddress, true);
     // Local memory beyond the frames of the current calls; the device would not notice.
-    if (offset < context_.stackEnd[lane] && isBeyond(context_.warp->localTop())) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
+    if (offset < context_.stackEnd[lane] && isBeyond(context_.warp->localTop()))
+      return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
     return true;
   }
 
@@ -159,8 +160,8 @@ class AccessCheck {
     std::byte written[kMostBytes];
     const bool isStore = form_.isWrite && !form_.isRead;
     if (isStore) gather(lane, written);
-    const RaceDetector::Access access{threadOf(lane),  offset, bytes_, form_.isWrite, form_.isAtomic,
-                                      isStore ? written : nullptr, memory};
+    const RaceDetector::Access access{
+        threadOf(lane), offset, bytes_, form_.isWrite, form_.isAtomic, isStore ? written : nullptr, memory};
     const auto race = races.access(access, races.siteOf(at_, &context_.warp->function()));
     if (race) report(lane, *race);
     // The store itself writes it once more. Lanes behind this one compare with it.
@@ -206,7 +207,7 @@ class AccessCheck {
 
   void report(uint32_t lane, const RaceDetector::Race& race) {
     Finding finding = findingOf(lane);
-    finding.kind = !form_.isWrite  ? Finding::Kind::kReadAfterWrite
+    finding.kind = !form_.isWrite ? Finding::Kind::kReadAfterWrite
                    : race.isWrite ? Finding::Kind::kWriteAfterWrite
                                   : Finding::Kind::kWriteAfterRead;
     finding.address = race.offset;

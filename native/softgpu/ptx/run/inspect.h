@@ -30,8 +30,14 @@ struct CheckForm {
   }
   static constexpr CheckForm unpack(uint64_t bits) {
     const auto has = [bits](int bit) { return (bits >> bit & 1) != 0; };
-    return {static_cast<Space>(bits & 0xff), has(16), static_cast<uint8_t>(bits >> 8 & 0xff), has(17), has(18), has(19),
-            has(20), has(21)};
+    return {static_cast<Space>(bits & 0xff),
+            has(16),
+            static_cast<uint8_t>(bits >> 8 & 0xff),
+            has(17),
+            has(18),
+            has(19),
+            has(20),
+            has(21)};
   }
 };
 
@@ -46,6 +52,5 @@ const Instruction* noteFence(const Instruction* at, Context& context);
 const Instruction* noteBarrier(const Instruction* at, Context& context);
 /// Before an instruction at which lanes wait for one another; op[5]: the members.
 const Instruction* checkMembers(const Instruction* at, Context& context);
-
 
 }  // namespace millpond::softgpu::ptx

@@ -2,8 +2,8 @@
 // What handlers ask of the engine, see context.h.
 #include <chrono>
 
-#include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/operations.h"
+#include "softgpu/ptx/run/block.h"
 
 namespace millpond::softgpu::ptx {
 namespace {
@@ -52,9 +52,7 @@ const Instruction* callFunction(const Instruction* at, Context& context, uint32_
 const Instruction* callIndirect(const Instruction* at, Context& context, const uint64_t* address) {
   return context.warp->callEach(at, address);
 }
-const Instruction* returnLanes(const Instruction*, Context& context) {
-  return context.warp->returnToCaller();
-}
+const Instruction* returnLanes(const Instruction*, Context& context) { return context.warp->returnToCaller(); }
 const Instruction* waitForLanes(const Instruction* at, Context& context, uint32_t lanes, uint32_t members,
                                 const uint64_t* values) {
   return context.warp->waitFor(at, lanes, members, values);
@@ -71,8 +69,7 @@ const Instruction* reachBarrier(const Instruction* at, Context& context, Barrier
   return context.warp->barrier(at, kind, id, threads, predicate);
 }
 
-const Instruction* raiseFault(const Instruction* at, Context& context, FaultKind kind,
-                              const FaultSite& site) {
+const Instruction* raiseFault(const Instruction* at, Context& context, FaultKind kind, const FaultSite& site) {
   return context.warp->fault(at, kind, site);
 }
 
@@ -85,16 +82,11 @@ bool isInSpace(const Context& context, Space space, uint64_t address) {
   uint64_t parameters = reinterpret_cast<uint64_t>(context.parameters);
   bool isParameter = address >= parameters && address - parameters < context.parameterBytes;
   switch (space) {
-    case Space::kShared:
-      return window == kSharedWindow;
-    case Space::kLocal:
-      return window == kLocalWindow;
-    case Space::kParam:
-      return isParameter;
-    case Space::kConst:
-      return context.block->grid().module->isConst(address);
-    default:
-      return window == kGlobalWindow && !isParameter && !context.block->grid().module->isConst(address);
+    case Space::kShared: return window == kSharedWindow;
+    case Space::kLocal: return window == kLocalWindow;
+    case Space::kParam: return isParameter;
+    case Space::kConst: return context.block->grid().module->isConst(address);
+    default: return window == kGlobalWindow && !isParameter && !context.block->grid().module->isConst(address);
   }
 }
 
@@ -115,74 +107,41 @@ uint64_t specialRegister(const Context& context, uint32_t which, uint32_t lane) 
   auto clock = [] { return nanoseconds(std::chrono::steady_clock::now().time_since_epoch()); };
   auto timer = [] { return nanoseconds(std::chrono::system_clock::now().time_since_epoch()); };
   switch (static_cast<Special>(which)) {
-    case Special::kTidX:
-      return context.threadIndex[0][lane];
-    case Special::kTidY:
-      return context.threadIndex[1][lane];
-    case Special::kTidZ:
-      return context.threadIndex[2][lane];
-    case Special::kNtidX:
-      return launch.block.x;
-    case Special::kNtidY:
-      return launch.block.y;
-    case Special::kNtidZ:
-      return launch.block.z;
-    case Special::kCtaidX:
-      return context.blockIndex[0];
-    case Special::kCtaidY:
-      return context.blockIndex[1];
-    case Special::kCtaidZ:
-      return context.blockIndex[2];
-    case Special::kNctaidX:
-      return launch.grid.x;
-    case Special::kNctaidY:
-      return launch.grid.y;
-    case Special::kNctaidZ:
-      return launch.grid.z;
-    case Special::kLaneId:
-      return lane;
-    case Special::kWarpId:
-      return context.warp->index();
-    case Special::kNwarpId:
-      return kMaxThreadsPerBlock / kWarpSize;
-    case Special::kSmId:
-      return 0;
-    case Special::kNsmId:
-      return launch.multiprocessors;
-    case Special::kGridId:
-      return grid.id;
-    case Special::kLanemaskEq:
-      return bit;
-    case Special::kLanemaskLt:
-      return bit - 1;
-    case Special::kLanemaskLe:
-      return (bit - 1) | bit;
-    case Special::kLanemaskGe:
-      return ~(bit - 1) & kAllLanes;
-    case Special::kLanemaskGt:
-      return ~((bit - 1) | bit) & kAllLanes;
+    case Special::kTidX: return context.threadIndex[0][lane];
+    case Special::kTidY: return context.threadIndex[1][lane];
+    case Special::kTidZ: return context.threadIndex[2][lane];
+    case Special::kNtidX: return launch.block.x;
+    case Special::kNtidY: return launch.block.y;
+    case Special::kNtidZ: return launch.block.z;
+    case Special::kCtaidX: return context.blockIndex[0];
+    case Special::kCtaidY: return context.blockIndex[1];
+    case Special::kCtaidZ: return context.blockIndex[2];
+    case Special::kNctaidX: return launch.grid.x;
+    case Special::kNctaidY: return launch.grid.y;
+    case Special::kNctaidZ: return launch.grid.z;
+    case Special::kLaneId: return lane;
+    case Special::kWarpId: return context.warp->index();
+    case Special::kNwarpId: return kMaxThreadsPerBlock / kWarpSize;
+    case Special::kSmId: return 0;
+    case Special::kNsmId: return launch.multiprocessors;
+    case Special::kGridId: return grid.id;
+    case Special::kLanemaskEq: return bit;
+    case Special::kLanemaskLt: return bit - 1;
+    case Special::kLanemaskLe: return (bit - 1) | bit;
+    case Special::kLanemaskGe: return ~(bit - 1) & kAllLanes;
+    case Special::kLanemaskGt: return ~((bit - 1) | bit) & kAllLanes;
     case Special::kClock:
-    case Special::kClock64:
-      return clock();
-    case Special::kClockHi:
-      return clock() >> 32;
+    case Special::kClock64: return clock();
+    case Special::kClockHi: return clock() >> 32;
     case Special::kGlobalTimer:
-    case Special::kGlobalTimerLo:
-      return timer();
-    case Special::kGlobalTimerHi:
-      return timer() >> 32;
-    case Special::kDynamicSharedBytes:
-      return launch.dynamicSharedBytes;
-    case Special::kTotalSharedBytes:
-      return grid.sharedBytes;
-    case Special::kDynamicSharedStart:
-      return grid.kernel->dynamicSharedStart;
-    case Special::kParameterStart:
-      return reinterpret_cast<uint64_t>(context.parameters);
-    case Special::kZero:
-      return 0;
-    default:
-      return launch.environment[(which - static_cast<uint32_t>(Special::kEnvironment)) % 32];
+    case Special::kGlobalTimerLo: return timer();
+    case Special::kGlobalTimerHi: return timer() >> 32;
+    case Special::kDynamicSharedBytes: return launch.dynamicSharedBytes;
+    case Special::kTotalSharedBytes: return grid.sharedBytes;
+    case Special::kDynamicSharedStart: return grid.kernel->dynamicSharedStart;
+    case Special::kParameterStart: return reinterpret_cast<uint64_t>(context.parameters);
+    case Special::kZero: return 0;
+    default: return launch.environment[(which - static_cast<uint32_t>(Special::kEnvironment)) % 32];
   }
 }
 

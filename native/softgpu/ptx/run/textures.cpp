@@ -67,7 +67,8 @@ class Accessor {
   Texel sample(const uint32_t* coordinates, float level) {
     if (!view_.levels) return sampleOne(coordinates);
     const float last = static_cast<float>(view_.levels->size() - 1);
-    const float chosen = std::clamp(std::clamp(level, view_.leastLevel, std::max(view_.leastLevel, view_.mostLevel)), 0.0f, last);
+    const float chosen =
+        std::clamp(std::clamp(level, view_.leastLevel, std::max(view_.leastLevel, view_.mostLevel)), 0.0f, last);
     if (!view_.isFilteredBetween || !readsFloats()) return sampleAt(std::floor(chosen + 0.5f), coordinates);
     const float below = std::floor(chosen);
     // A card keeps 8 bits of the fraction here, too.
@@ -205,7 +206,8 @@ class Accessor {
 
   /// What the sum of weighted elements reads as.
   float mixed(double sum) const {
-    const bool isByte = view_.readsAsFloat && view_.channelBits == 8 && view_.channel == TextureView::Channel::kUnsigned;
+    const bool isByte =
+        view_.readsAsFloat && view_.channelBits == 8 && view_.channel == TextureView::Channel::kUnsigned;
     if (!isByte) return static_cast<float>(sum);
     // A card mixes bytes to 16 bits, and rounds halves up; the elements' own rounding must not decide about a half.
     constexpr double kLargest = 65535;
@@ -223,14 +225,9 @@ class Accessor {
     const bool repeats = outside == TextureView::Outside::kWrap || outside == TextureView::Outside::kMirror;
     if (repeats && !view_.isNormalized) outside = TextureView::Outside::kClamp;
     switch (outside) {
-      case TextureView::Outside::kBorder:
-        return false;
-      case TextureView::Outside::kClamp:
-        place = std::clamp<int64_t>(place, 0, count - 1);
-        return true;
-      case TextureView::Outside::kWrap:
-        place = (place % count + count) % count;
-        return true;
+      case TextureView::Outside::kBorder: return false;
+      case TextureView::Outside::kClamp: place = std::clamp<int64_t>(place, 0, count - 1); return true;
+      case TextureView::Outside::kWrap: place = (place % count + count) % count; return true;
       case TextureView::Outside::kMirror:
         place = (place % (2 * count) + 2 * count) % (2 * count);
         if (place >= count) place = 2 * count - 1 - place;
@@ -253,8 +250,7 @@ class Accessor {
       if (!inside(d, place[d])) return border();
     }
     const int64_t slice = form_.isLayered || form_.isCube ? int64_t{layer_} : place[2];
-    const std::byte* memory =
-        locate(place[0] * view_.elementBytes(), place[1], slice, view_.elementBytes(), false);
+    const std::byte* memory = locate(place[0] * view_.elementBytes(), place[1], slice, view_.elementBytes(), false);
     Texel out{0, 0, 0, readsFloats() ? std::bit_cast<uint32_t>(1.0f) : 1u};
     if (!memory) return out;
     for (uint32_t c = 0; c < view_.channels; ++c) {
@@ -315,11 +311,12 @@ namespace {
 
 /// The level of detail that a lane asks for. Neighbours in a block are no neighbours on a screen: without being told of any
 /// it is the finest one.
-float levelOf(const Instruction* at, const Context& context, uint32_t lane, const TextureView& view, const Accessor& accessor,
-              const TextureForm& form) {
+float levelOf(const Instruction* at, const Context& context, uint32_t lane, const TextureView& view,
+              const Accessor& accessor, const TextureForm& form) {
   if (form.detail == Detail::kLevel) {
     const auto level = static_cast<uint32_t>(laneOf(context, at->op[5], lane));
-    const float chosen = form.hasIntegers ? static_cast<float>(static_cast<int32_t>(level)) : std::bit_cast<float>(level);
+    const float chosen =
+        form.hasIntegers ? static_cast<float>(static_cast<int32_t>(level)) : std::bit_cast<float>(level);
     return (std::isnan(chosen) ? 0 : chosen) + view.levelBias;
   }
   if (form.detail == Detail::kNone) return -HUGE_VALF;
@@ -363,7 +360,8 @@ const Instruction* accessTexture(const Instruction* at, Context& context) {
     if (isSurface) {
       accessor.surface(coordinates, words);
     } else {
-      const Texel texel = accessor.sample(coordinates, view.levels ? levelOf(at, context, lane, view, accessor, form) : 0);
+      const Texel texel =
+          accessor.sample(coordinates, view.levels ? levelOf(at, context, lane, view, accessor, form) : 0);
       for (uint32_t k = 0; k < 2; ++k) words[k] = texel[2 * k] | uint64_t{texel[2 * k + 1]} << 32;
     }
     const bool isWrite = form.op == TextureOp::kStore;

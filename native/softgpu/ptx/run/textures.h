@@ -19,13 +19,13 @@ enum class Detail : uint8_t { kNone, kLevel, kGradients, kIgnored };
 struct TextureForm {
   TextureOp op = TextureOp::kSample;
   uint8_t dimensions = 1;
-  bool isLayered = false;      // the first coordinate is the layer
-  bool hasIntegers = false;    // coordinates are s32; else f32
-  uint8_t component = 0;       // kGather: of which channel
-  uint8_t bits = 32;           // kLoad, kStore: of one element of the vector, in memory
-  uint8_t count = 4;           // of the vector
+  bool isLayered = false;    // the first coordinate is the layer
+  bool hasIntegers = false;  // coordinates are s32; else f32
+  uint8_t component = 0;     // kGather: of which channel
+  uint8_t bits = 32;         // kLoad, kStore: of one element of the vector, in memory
+  uint8_t count = 4;         // of the vector
   Boundary boundary = Boundary::kTrap;
-  bool isCube = false;         // the coordinates are a direction; behind the layer, if there is one
+  bool isCube = false;  // the coordinates are a direction; behind the layer, if there is one
   Detail detail = Detail::kNone;
 
   /// A cube's direction has three coordinates, although its faces have two dimensions.
@@ -39,8 +39,15 @@ struct TextureForm {
   }
   static constexpr TextureForm unpack(int64_t bits) {
     auto field = [bits](int at, int64_t mask) { return static_cast<uint8_t>(bits >> at & mask); };
-    return {static_cast<TextureOp>(field(0, 15)), field(4, 15), field(8, 1) != 0, field(9, 1) != 0,
-            field(12, 15), field(16, 255), field(24, 15), static_cast<Boundary>(field(28, 3)), field(30, 1) != 0,
+    return {static_cast<TextureOp>(field(0, 15)),
+            field(4, 15),
+            field(8, 1) != 0,
+            field(9, 1) != 0,
+            field(12, 15),
+            field(16, 255),
+            field(24, 15),
+            static_cast<Boundary>(field(28, 3)),
+            field(30, 1) != 0,
             static_cast<Detail>(field(31, 3))};
   }
 };

@@ -181,8 +181,8 @@ void Warp::completeJoins(int32_t index) {
   }
 }
 
-const Instruction* Warp::diverge(const Instruction* branch, const Instruction* const* targets,
-                                 const uint32_t* masks, uint32_t count) {
+const Instruction* Warp::diverge(const Instruction* branch, const Instruction* const* targets, const uint32_t* masks,
+                                 uint32_t count) {
   Frame* frame = current().frame;
   int32_t parent = current().parent;
   const Instruction* meeting = branch->join;
@@ -306,8 +306,7 @@ const Instruction* Warp::call(const Instruction* at, uint32_t function) {
     const CallValue& value = site.values[a];
     for (uint32_t rest = context.mask; rest; rest &= rest - 1) {
       std::byte* lane = context.local + size_t{lowest(rest)} * context.localBytes;
-      std::memcpy(lane + base + value.calleeOffset, lane + caller->localBase + value.callerOffset,
-                  value.bytes);
+      std::memcpy(lane + base + value.calleeOffset, lane + caller->localBase + value.callerOffset, value.bytes);
     }
   }
   split.frame = frame;
@@ -327,8 +326,7 @@ const Instruction* Warp::callEach(const Instruction* at, const uint64_t* address
   }
   uint64_t index = target - kFunctionWindow;
   bool isGood = target >= kFunctionWindow && index < functions.size() && functions[index].hasBody &&
-                !functions[index].isEntry &&
-                functions[index].signature == static_cast<uint64_t>(at->immediate);
+                !functions[index].isEntry && functions[index].signature == static_cast<uint64_t>(at->immediate);
   if (!isGood) return fault(at, FaultKind::kIllegalInstruction, {first, target, 0, false});
   if (same != context.mask) {
     // The others execute the call again, to their own targets; all meet behind it.
@@ -361,8 +359,7 @@ const Instruction* Warp::returnToCaller() {
   return next;
 }
 
-const Instruction* Warp::waitFor(const Instruction* at, uint32_t lanes, uint32_t members,
-                                 const uint64_t* values) {
+const Instruction* Warp::waitFor(const Instruction* at, uint32_t lanes, uint32_t members, const uint64_t* values) {
   int32_t self = current_;
   if (lanes != context.mask) {
     newSplit(at, context.mask & ~lanes, current().frame, current().parent);
@@ -432,9 +429,8 @@ void Warp::wakeFromBarrier(uint32_t barrier, uint32_t countTrue, bool areAllTrue
     split.state = State::kReady;
     if (split.barrierKind == BarrierKind::kSync) continue;
     exchanges_[static_cast<size_t>(s)].value[0] = split.barrierKind == BarrierKind::kReduceCount ? countTrue
-                                                  : split.barrierKind == BarrierKind::kReduceAnd
-                                                      ? areAllTrue
-                                                      : countTrue != 0;
+                                                  : split.barrierKind == BarrierKind::kReduceAnd ? areAllTrue
+                                                                                                 : countTrue != 0;
     split.hasExchange = true;
   }
 }
@@ -460,15 +456,13 @@ void Warp::abandon() {
     }
   };
   for (int32_t s : order_) leave(splits_[static_cast<size_t>(s)].frame, splits_[static_cast<size_t>(s)].mask);
-  for (int32_t j : usedJoins_)
-    leave(joins_[static_cast<size_t>(j)].frame, joins_[static_cast<size_t>(j)].arrived);
+  for (int32_t j : usedJoins_) leave(joins_[static_cast<size_t>(j)].frame, joins_[static_cast<size_t>(j)].arrived);
   order_.clear();
   usedJoins_.clear();
   alive_ = 0;
 }
 
-const Instruction* Warp::fault(const Instruction* at, FaultKind kind, const FaultSite& site,
-                               std::string detail) {
+const Instruction* Warp::fault(const Instruction* at, FaultKind kind, const FaultSite& site, std::string detail) {
   Fault out;
   out.kind = kind;
   const uint32_t* position = block_->position();

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "softgpu/ptx/run/context.h"
 #include "softgpu/ptx/program_impl.h"
+#include "softgpu/ptx/run/context.h"
 
 namespace millpond::softgpu::ptx {
 
@@ -73,8 +73,8 @@ class Warp {
   alignas(64) uint32_t thread[3][32] = {};
 
   // What handlers ask for, see context.h.
-  const Instruction* diverge(const Instruction* branch, const Instruction* const* targets,
-                             const uint32_t* masks, uint32_t count);
+  const Instruction* diverge(const Instruction* branch, const Instruction* const* targets, const uint32_t* masks,
+                             uint32_t count);
   const Instruction* join(const Instruction* at);
   const Instruction* pause(const Instruction* next);
   const Instruction* exit(const Instruction* at, uint32_t lanes);
@@ -84,8 +84,7 @@ class Warp {
   const Instruction* waitFor(const Instruction* at, uint32_t lanes, uint32_t members, const uint64_t* values);
   const Instruction* barrier(const Instruction* at, BarrierKind kind, uint32_t id, uint32_t threads,
                              uint32_t predicate);
-  const Instruction* fault(const Instruction* at, FaultKind kind, const FaultSite& site,
-                           std::string detail = {});
+  const Instruction* fault(const Instruction* at, FaultKind kind, const FaultSite& site, std::string detail = {});
 
  private:
   static constexpr int32_t kNone = -1;

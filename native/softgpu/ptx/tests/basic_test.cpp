@@ -117,10 +117,8 @@ TEST("Mandelbrot in float and double") {
   Array<int> twofold(device.memory, kWidth * kHeight, -1);
   Dim3 grid{5, 5, 1};
   Dim3 block{16, 8, 1};
-  device.run("mandelbrot_float", grid, block,
-             Parameters(single, kWidth, kHeight, -2.0f, -1.0f, 0.04f, kLimit));
-  device.run("mandelbrot_double", grid, block,
-             Parameters(twofold, kWidth, kHeight, -2.0, -1.0, 0.04, kLimit));
+  device.run("mandelbrot_float", grid, block, Parameters(single, kWidth, kHeight, -2.0f, -1.0f, 0.04f, kLimit));
+  device.run("mandelbrot_double", grid, block, Parameters(twofold, kWidth, kHeight, -2.0, -1.0, 0.04, kLimit));
   auto iterate = [](auto cx, auto cy) {
     using T = decltype(cx);
     T x = 0;
@@ -167,8 +165,7 @@ TEST("variables: const tables, pointers to other variables, state between launch
   const int table[8] = {3, 1, 4, 1, 5, 9, 2, 6};
   for (int launch = 0; launch < 3; ++launch) {
     device.run("variables", {1, 1, 1}, {32, 1, 1}, Parameters(out));
-    for (int i = 0; i < 32; ++i)
-      CHECK_EQ(out[static_cast<size_t>(i)], table[(i * 5) & 7] * 100 + 40 + 2 * launch);
+    for (int i = 0; i < 32; ++i) CHECK_EQ(out[static_cast<size_t>(i)], table[(i * 5) & 7] * 100 + 40 + 2 * launch);
   }
   std::optional<Symbol> counter = device.module().variable("deviceCounter");
   CHECK(counter.has_value());

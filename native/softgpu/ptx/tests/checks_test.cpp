@@ -37,9 +37,9 @@ class Recorder final : public Inspector {
   }
   void found(const Finding& f) override {
     std::lock_guard lock(mutex_);
-    all.push_back({f.kind, f.fault, f.isFatal, std::string(f.kernel), std::string(f.variable), std::string(f.access.file),
-                   f.access.fileLine, f.block[0], f.access.thread[0], f.access.line, f.other.thread[0], f.other.line,
-                   f.access.isWrite, f.address, f.bytes});
+    all.push_back({f.kind, f.fault, f.isFatal, std::string(f.kernel), std::string(f.variable),
+                   std::string(f.access.file), f.access.fileLine, f.block[0], f.access.thread[0], f.access.line,
+                   f.other.thread[0], f.other.line, f.access.isWrite, f.address, f.bytes});
   }
   std::vector<Found> all;
   uint64_t slack = 0;
@@ -84,11 +84,12 @@ constexpr char kShared[] = ".shared .align 4 .b8 area[4096];\n";
 /// Findings of a kernel whose threads of one block run `body`, with the address of their own word of `area` in %r10 and
 /// that of the next thread's, the last one's being the first's, in %r11.
 std::vector<Found> racesOf(const std::string& body, uint32_t threads = 64) {
-  Checked checked(kernelAround("mov.u32 %r9, area;\nshl.b32 %r8, %tid0, 2;\nadd.u32 %r10, %r9, %r8;\n"
-                               "mov.u32 %r7, %ntid.x;\nadd.u32 %r6, %tid0, 1;\nrem.u32 %r6, %r6, %r7;\n"
-                               "shl.b32 %r8, %r6, 2;\nadd.u32 %r11, %r9, %r8;\n" +
-                                   body,
-                               kShared));
+  Checked checked(
+      kernelAround("mov.u32 %r9, area;\nshl.b32 %r8, %tid0, 2;\nadd.u32 %r10, %r9, %r8;\n"
+                   "mov.u32 %r7, %ntid.x;\nadd.u32 %r6, %tid0, 1;\nrem.u32 %r6, %r6, %r7;\n"
+                   "shl.b32 %r8, %r6, 2;\nadd.u32 %r11, %r9, %r8;\n" +
+                       body,
+                   kShared));
   Array<uint32_t> out(checked.memory, 4096);
   LaunchResult result = checked.run({1, 1, 1}, {threads, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   if (!result) ::millpond::testing::fail(__FILE__, __LINE__, result.message);
@@ -100,8 +101,9 @@ std::string exchange(const std::string& between) {
 }
 
 TEST("an access behind an allocation ends its thread and no other, and the launch in the end") {
-  Checked checked(kernelAround("mov.u32 %r3, %ctaid.x;\nmad.lo.u32 %r1, %r3, 32, %tid0;\nmul.wide.u32 %rd1, %r1, 4;\n"
-                               "add.u64 %rd2, %out, %rd1;\nst.global.u32 [%rd2], 7;\nst.global.u32 [%rd2], 8;\n"));
+  Checked checked(
+      kernelAround("mov.u32 %r3, %ctaid.x;\nmad.lo.u32 %r1, %r3, 32, %tid0;\nmul.wide.u32 %rd1, %r1, 4;\n"
+                   "add.u64 %rd2, %out, %rd1;\nst.global.u32 [%rd2], 7;\nst.global.u32 [%rd2], 8;\n"));
   Array<uint32_t> out(checked.memory, 60);
   const LaunchResult result = checked.run({2, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);
@@ -151,8 +153,9 @@ TEST("misaligned accesses, and those outside shared and local memory, are found 
 }
 
 TEST("guarded accesses are checked where their guard holds") {
-  Checked checked(kernelAround("setp.lt.u32 %p1, %tid0, 4;\nmul.wide.u32 %rd1, %tid0, 4;\nadd.u64 %rd2, %out, %rd1;\n"
-                               "@%p1 st.global.u32 [%rd2], 1;\n@!%p1 st.global.u32 [%out], 2;\n"));
+  Checked checked(
+      kernelAround("setp.lt.u32 %p1, %tid0, 4;\nmul.wide.u32 %rd1, %tid0, 4;\nadd.u64 %rd2, %out, %rd1;\n"
+                   "@%p1 st.global.u32 [%rd2], 1;\n@!%p1 st.global.u32 [%out], 2;\n"));
   Array<uint32_t> out(checked.memory, 4);
   CHECK(checked.run({1, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status ==
         LaunchResult::Status::kDone);
@@ -160,9 +163,10 @@ TEST("guarded accesses are checked where their guard holds") {
 }
 
 TEST("threads that wait for one that has ended do not wait for ever") {
-  Checked checked(kernelAround("setp.eq.u32 %p1, %tid0, 0;\n@%p1 st.global.u32 [%out+4096], 1;\n"
-                               "@%p1 st.volatile.global.u32 [%out], 1;\n"
-                               "WAIT:\nld.volatile.global.u32 %r1, [%out];\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra WAIT;\n"));
+  Checked checked(
+      kernelAround("setp.eq.u32 %p1, %tid0, 0;\n@%p1 st.global.u32 [%out+4096], 1;\n"
+                   "@%p1 st.volatile.global.u32 [%out], 1;\n"
+                   "WAIT:\nld.volatile.global.u32 %r1, [%out];\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra WAIT;\n"));
   Array<uint32_t> out(checked.memory, 4);
   const LaunchResult result = checked.run({2, 1, 1}, {64, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);
@@ -229,8 +233,8 @@ TEST("atomics do not race with each other, but with what is none") {
 TEST("who arrives at a named barrier and does not wait is waited for") {
   // The second warp reads what the first has written.
   const auto handOver = [](const std::string& give, const std::string& take) {
-    return "setp.lt.u32 %p1, %tid0, 32;\nsub.u32 %r1, %r10, 128;\n@!%p1 bra TAKE;\nst.shared.u32 [%r10], %tid0;\n" + give +
-           "bra END;\nTAKE:\n" + take + "ld.shared.u32 %r2, [%r1];\nEND:\n";
+    return "setp.lt.u32 %p1, %tid0, 32;\nsub.u32 %r1, %r10, 128;\n@!%p1 bra TAKE;\nst.shared.u32 [%r10], %tid0;\n" +
+           give + "bra END;\nTAKE:\n" + take + "ld.shared.u32 %r2, [%r1];\nEND:\n";
   };
   CHECK(racesOf(handOver("barrier.arrive 1, 64;\n", "barrier.sync 1, 64;\n")).empty());
   CHECK(!racesOf(handOver("barrier.arrive 1, 64;\nst.shared.u32 [%r10], 0;\n", "barrier.sync 1, 64;\n")).empty());
@@ -240,10 +244,11 @@ TEST("who arrives at a named barrier and does not wait is waited for") {
 TEST("a fence, an atomic and a fence order what is around them") {
   const auto message = [](const std::string& release, const std::string& acquire) {
     return "setp.eq.u32 %p1, %tid0, 0;\nsetp.eq.u32 %p2, %tid0, 32;\nmov.u32 %r1, area;\n"
-           "@!%p1 bra READER;\nst.shared.u32 [%r1+128], 5;\n" + release +
+           "@!%p1 bra READER;\nst.shared.u32 [%r1+128], 5;\n" +
+           release +
            "atom.shared.exch.b32 %r2, [%r1], 1;\nbra END;\nREADER:\n@!%p2 bra END;\n"
-           "POLL:\natom.shared.or.b32 %r3, [%r1], 0;\nsetp.eq.u32 %p3, %r3, 1;\n@!%p3 bra POLL;\n" + acquire +
-           "ld.shared.u32 %r4, [%r1+128];\nEND:\n";
+           "POLL:\natom.shared.or.b32 %r3, [%r1], 0;\nsetp.eq.u32 %p3, %r3, 1;\n@!%p3 bra POLL;\n" +
+           acquire + "ld.shared.u32 %r4, [%r1+128];\nEND:\n";
   };
   // The flag is 0 at first: memory of a block is, when it is new.
   CHECK(racesOf(message("membar.cta;\n", "membar.cta;\n")).empty());
@@ -258,7 +263,8 @@ TEST("reads of what nothing has written are found, byte by byte") {
     WrittenBytes written(128);
     checked.recorder.written = &written;
     Array<uint32_t> out(checked.memory, 32);
-    CHECK(checked.run({1, 1, 1}, {8, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status == LaunchResult::Status::kDone);
+    CHECK(checked.run({1, 1, 1}, {8, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status ==
+          LaunchResult::Status::kDone);
     std::vector<uint64_t> offsets;
     for (const Found& found : checked.recorder.all) {
       CHECK(found.kind == Finding::Kind::kUninitialised);
@@ -273,14 +279,16 @@ TEST("reads of what nothing has written are found, byte by byte") {
   CHECK(of("st.global.u16 [%rd2], 1;\nld.global.u16 %r1, [%rd2];\n").empty());
   // An atomic reads, and writes; a write that its guard forbids is none.
   CHECK_EQ(of("red.global.add.u32 [%out], 1;\n").size(), size_t{1});
-  CHECK_EQ(of("setp.lt.u32 %p1, %tid0, 4;\n@%p1 st.global.u32 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").size(), size_t{4});
+  CHECK_EQ(of("setp.lt.u32 %p1, %tid0, 4;\n@%p1 st.global.u32 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").size(),
+           size_t{4});
 }
 
 /// Kinds of the findings of a kernel whose barriers are checked.
 std::vector<Finding::Kind> barriersOf(const std::string& body, uint32_t threads = 64) {
   Checked checked(kernelAround(body), {.memory = false, .races = false, .initialisation = false, .barriers = true});
   Array<uint32_t> out(checked.memory, 4);
-  CHECK(checked.run({1, 1, 1}, {threads, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status == LaunchResult::Status::kDone);
+  CHECK(checked.run({1, 1, 1}, {threads, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0})).status ==
+        LaunchResult::Status::kDone);
   std::vector<Finding::Kind> kinds;
   for (const Found& found : checked.recorder.all) kinds.push_back(found.kind);
   return kinds;
@@ -311,8 +319,9 @@ TEST("a thread that synchronises its warp has to be among those that it names") 
 }
 
 TEST("without checks nothing is told") {
-  Checked checked(kernelAround("mov.u32 %r1, area;\nst.shared.u32 [%r1], %tid0;\nst.global.u32 [%out+64], 1;\n", kShared),
-                  Checks{});
+  Checked checked(
+      kernelAround("mov.u32 %r1, area;\nst.shared.u32 [%r1], %tid0;\nst.global.u32 [%out+64], 1;\n", kShared),
+      Checks{});
   Array<uint32_t> out(checked.memory, 1);
   const LaunchResult result = checked.run({1, 1, 1}, {64, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);

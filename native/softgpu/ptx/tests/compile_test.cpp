@@ -16,16 +16,14 @@ using Kind = CompileError::Kind;
 
 void expectError(const std::string& text, Kind kind, const std::string& part, uint32_t line = 0) {
   Compiled compiled = compile(text);
-  if (compiled)
-    ::millpond::testing::fail(__FILE__, __LINE__, "compiled, but should be refused: " + part + "\n" + text);
+  if (compiled) ::millpond::testing::fail(__FILE__, __LINE__, "compiled, but should be refused: " + part + "\n" + text);
   if (compiled.error.message.find(part) == std::string::npos) {
     ::millpond::testing::fail(__FILE__, __LINE__,
                               "the message is: " + compiled.error.message + "\n  it lacks: " + part);
   }
   CHECK(compiled.error.kind == kind);
   if (line) CHECK_EQ(compiled.error.line, line);
-  if (compiled.error.line)
-    CHECK(compiled.error.message.find("PTX line " + std::to_string(compiled.error.line)) == 0);
+  if (compiled.error.line) CHECK(compiled.error.message.find("PTX line " + std::to_string(compiled.error.line)) == 0);
 }
 void expectBodyError(const std::string& body, Kind kind, const std::string& part) {
   expectError(kernelAround(body), kind, part);
@@ -73,8 +71,8 @@ TEST("instructions of other architectures are refused by name") {
   expectError(".version 7.0\n.target sm_999\n.address_size 64\n", Kind::kSyntax, "sm_999");
   expectError(".version 9.0\n.target sm_90a\n.address_size 64\n", Kind::kUnsupported, "sm_90a");
   expectError(".version 9.0\n.target sm_75\n.address_size 32\n", Kind::kUnsupported, "address size");
-  expectError(std::string(kHead) + ".entry k() .explicitcluster .reqnctapercluster 2 { ret; }",
-              Kind::kUnsupported, ".explicitcluster");
+  expectError(std::string(kHead) + ".entry k() .explicitcluster .reqnctapercluster 2 { ret; }", Kind::kUnsupported,
+              ".explicitcluster");
   expectError(std::string(kHead) + ".global .samplerref s;", Kind::kUnsupported, ".samplerref");
   expectError(std::string(kHead) + ".global .texref t[2];", Kind::kUnsupported, "an array of texture");
   expectError(std::string(kHead) + ".global .texref t = { width = 4 };", Kind::kUnsupported, "initial value");
@@ -126,14 +124,12 @@ TEST("text that is malformed") {
   expectError(std::string(kHead) + ".entry k() { ret;", Kind::kSyntax, "expected '}'");
   expectError(std::string(kHead) + ".entry k() { add.s32 %r1, %r2 %r3; }", Kind::kSyntax, "expected ';'");
   expectError(std::string(kHead) + "/* no end", Kind::kSyntax, "comment without an end");
-  expectError(std::string(kHead) + ".global .u32 x = 99999999999999999999;", Kind::kSyntax,
-              "does not fit in 64 bits");
+  expectError(std::string(kHead) + ".global .u32 x = 99999999999999999999;", Kind::kSyntax, "does not fit in 64 bits");
   expectError(std::string(kHead) + ".global .u32 x = 0f12;", Kind::kSyntax, "8 hexadecimal digits");
   expectError(std::string(kHead) + ".global .u32 x[2] = {1,2,3};", Kind::kSyntax, "more initial values");
   expectError(std::string(kHead) + ".global .u32 x; .global .u32 x;", Kind::kSyntax, "declared twice");
   expectError(std::string(kHead) + ".global .u32 x[1099511627777];", Kind::kSyntax, "too large");
-  expectError(std::string(kHead) + ".global .u32 x[99999999][99999999][99999999];", Kind::kSyntax,
-              "too large");
+  expectError(std::string(kHead) + ".global .u32 x[99999999][99999999][99999999];", Kind::kSyntax, "too large");
   expectError(std::string(kHead) + ".global .align 3 .u32 x;", Kind::kSyntax, "power of two");
   expectError(std::string(kHead) + ".entry k(.param .pred p) { ret; }", Kind::kSyntax, "a predicate cannot be");
   expectError(std::string(kHead) + ".entry k() { .param .pred p; ret; }", Kind::kSyntax, "a predicate cannot be");
@@ -145,8 +141,8 @@ TEST("text that is malformed") {
               "other parameters");
   expectError(std::string(kHead) + ".func f() { ret; } .func f() { ret; }", Kind::kSyntax, "defined twice");
   expectError(std::string(kHead) + ".global .u64 p = nothing;", Kind::kSyntax, "'nothing' is not declared");
-  expectError(std::string(kHead) + ".func f(.param .b32 a) { ret; } .entry k() { call f, (); ret; }",
-              Kind::kSyntax, "passes 0 parameters");
+  expectError(std::string(kHead) + ".func f(.param .b32 a) { ret; } .entry k() { call f, (); ret; }", Kind::kSyntax,
+              "passes 0 parameters");
   std::string deep = std::string(kHead) + ".global .u32 x = ";
   for (int i = 0; i < 100000; ++i) deep += "(";
   expectError(deep, Kind::kSyntax, "nested too deeply");
@@ -161,19 +157,16 @@ TEST("text that is malformed") {
 TEST("what nothing defines, and what there is no room for") {
   expectError(std::string(kHead) + ".extern .func f(); .entry k() { call f, (); ret; }", Kind::kUnresolved,
               "'f' is called, but nothing defines it");
-  expectError(
-      std::string(kHead) + ".extern .global .u32 x; .entry k() { .reg .b64 %rd; mov.u64 %rd, x; ret; }",
-      Kind::kUnresolved, "'x' is declared .extern");
+  expectError(std::string(kHead) + ".extern .global .u32 x; .entry k() { .reg .b64 %rd; mov.u64 %rd, x; ret; }",
+              Kind::kUnresolved, "'x' is declared .extern");
   expectCompiles(std::string(kHead) + ".extern .func f(); .extern .global .u32 x; .entry k() { ret; }");
   expectError(std::string(kHead) +
                   ".shared .b8 a[40000]; .shared .b8 b[10000]; .entry k() { .reg .b32 %r; mov.u32 %r, a; "
                   "mov.u32 %r, b; ret; }",
               Kind::kMemory, "shared memory");
-  expectError(std::string(kHead) + ".const .b8 a[40000]; .const .b8 b[30000];", Kind::kMemory,
-              "const variables");
+  expectError(std::string(kHead) + ".const .b8 a[40000]; .const .b8 b[30000];", Kind::kMemory, "const variables");
   expectError(std::string(kHead) + ".entry k(.param .b8 x[40000]) { ret; }", Kind::kMemory, "parameters");
-  expectError(std::string(kHead) + ".entry k() { .local .b8 x[1000000]; ret; }", Kind::kMemory,
-              "local memory");
+  expectError(std::string(kHead) + ".entry k() { .local .b8 x[1000000]; ret; }", Kind::kMemory, "local memory");
   // Kernels that do not share variables may use the same place.
   Compiled compiled = compile(std::string(kHead) +
                               ".shared .b8 a[40000]; .shared .b8 b[30000]; .shared .align 4 .b8 "
@@ -226,17 +219,10 @@ TEST("damaged text never does harm") {
     for (size_t i = 0; i < edits; ++i) {
       size_t at = random() % damaged.size();
       switch (random() % 4) {
-        case 0:
-          damaged[at] = static_cast<char>(random() % 256);
-          break;
-        case 1:
-          damaged.erase(at, random() % 40);
-          break;
-        case 2:
-          damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 40));
-          break;
-        default:
-          damaged[at] = "{}[]();,.%0-x"[random() % 13];
+        case 0: damaged[at] = static_cast<char>(random() % 256); break;
+        case 1: damaged.erase(at, random() % 40); break;
+        case 2: damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 40)); break;
+        default: damaged[at] = "{}[]();,.%0-x"[random() % 13];
       }
     }
     Compiled compiled = compile(damaged);

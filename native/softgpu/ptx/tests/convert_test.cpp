@@ -29,8 +29,7 @@ D clampTo(S v) {
 template <typename D, typename S>
 void integers() {
   // Registers of 16 bits are the least; wider ones are cut before and extended after the conversion.
-  using RegD =
-      std::conditional_t<sizeof(D) == 1, std::conditional_t<std::is_signed_v<D>, int16_t, uint16_t>, D>;
+  using RegD = std::conditional_t<sizeof(D) == 1, std::conditional_t<std::is_signed_v<D>, int16_t, uint16_t>, D>;
   using RegS = std::conditional_t<sizeof(S) == 1, uint16_t, S>;
   checkInstruction<RegD, RegS>("cvt" + name<D>() + name<S>() + " %d, %a;",
                                [](RegS a) { return static_cast<RegD>(static_cast<D>(static_cast<S>(a))); });
@@ -63,8 +62,7 @@ void floatToInteger() {
   for (const IntegerMode& mode : kIntegerModes) {
     auto apply = mode.apply;
     checkInstruction<D, S>(std::string("cvt") + mode.name + name<D>() + name<S>() + " %d, %a;", [=](S a) {
-      if (a != a)
-        return sizeof(S) == 8 || sizeof(D) == 8 ? static_cast<D>(uint64_t{1} << (sizeof(D) * 8 - 1)) : D{0};
+      if (a != a) return sizeof(S) == 8 || sizeof(D) == 8 ? static_cast<D>(uint64_t{1} << (sizeof(D) * 8 - 1)) : D{0};
       long double x = apply(static_cast<double>(a));
       if (x >= static_cast<long double>(std::numeric_limits<D>::max())) return std::numeric_limits<D>::max();
       if (x <= static_cast<long double>(std::numeric_limits<D>::min())) return std::numeric_limits<D>::min();
@@ -86,17 +84,14 @@ struct Mode {
   const char* name;
   int host;
 };
-constexpr Mode kModes[] = {
-    {".rn", FE_TONEAREST}, {".rz", FE_TOWARDZERO}, {".rm", FE_DOWNWARD}, {".rp", FE_UPWARD}};
+constexpr Mode kModes[] = {{".rn", FE_TONEAREST}, {".rz", FE_TOWARDZERO}, {".rm", FE_DOWNWARD}, {".rp", FE_UPWARD}};
 
 /// The nearest D in the direction of the mode, found from the exact value without the host's conversion.
 template <typename D>
 D roundTo(long double exact, int mode) {
   D near = static_cast<D>(exact);  // at most one step away
-  D down = static_cast<long double>(near) > exact ? std::nextafter(near, -std::numeric_limits<D>::infinity())
-                                                  : near;
-  D up = static_cast<long double>(near) < exact ? std::nextafter(near, std::numeric_limits<D>::infinity())
-                                                : near;
+  D down = static_cast<long double>(near) > exact ? std::nextafter(near, -std::numeric_limits<D>::infinity()) : near;
+  D up = static_cast<long double>(near) < exact ? std::nextafter(near, std::numeric_limits<D>::infinity()) : near;
   if (mode == FE_DOWNWARD) return down;
   if (mode == FE_UPWARD) return up;
   if (mode == FE_TOWARDZERO) return exact < 0 ? up : down;
@@ -147,8 +142,8 @@ struct Format {
     }
     if (low == infinity()) return sign | low;
     uint16_t high = static_cast<uint16_t>(low + 1);
-    long double top = high == infinity() ? std::ldexp(2.0L, (1 << (exponentBits - 1)) - 1)
-                                         : static_cast<long double>(value(high));
+    long double top =
+        high == infinity() ? std::ldexp(2.0L, (1 << (exponentBits - 1)) - 1) : static_cast<long double>(value(high));
     long double below = magnitude - static_cast<long double>(value(low));
     long double above = top - magnitude;
     bool isUp = above < below || (above == below && (low & 1));
@@ -206,15 +201,12 @@ void halves(const Format& format, const std::string& t) {
   };
   auto v = [format](uint16_t x) { return static_cast<long double>(format.value(x)); };
   auto isNegativeZero = [](long double x) { return x == 0 && std::signbit(x); };
-  check("add", ", %a, %b;", [=](uint16_t a, uint16_t b, uint16_t) {
-    return format.nearest(v(a) + v(b), isNegativeZero(v(a) + v(b)));
-  });
-  check("sub", ", %a, %b;", [=](uint16_t a, uint16_t b, uint16_t) {
-    return format.nearest(v(a) - v(b), isNegativeZero(v(a) - v(b)));
-  });
-  check("mul", ", %a, %b;", [=](uint16_t a, uint16_t b, uint16_t) {
-    return format.nearest(v(a) * v(b), std::signbit(v(a) * v(b)));
-  });
+  check("add", ", %a, %b;",
+        [=](uint16_t a, uint16_t b, uint16_t) { return format.nearest(v(a) + v(b), isNegativeZero(v(a) + v(b))); });
+  check("sub", ", %a, %b;",
+        [=](uint16_t a, uint16_t b, uint16_t) { return format.nearest(v(a) - v(b), isNegativeZero(v(a) - v(b))); });
+  check("mul", ", %a, %b;",
+        [=](uint16_t a, uint16_t b, uint16_t) { return format.nearest(v(a) * v(b), std::signbit(v(a) * v(b))); });
   if (format.mantissaBits == 10) {
     // 64 bits of mantissa hold the exact sum, or one whose lost part cannot be a tie, in this format.
     check("fma.rn", ", %a, %b, %c;", [=](uint16_t a, uint16_t b, uint16_t c) {
@@ -241,9 +233,8 @@ void comparisons(const std::string& t, std::initializer_list<Comparison<T>> all)
   for (const Comparison<T>& one : all) {
     auto holds = one.holds;
     std::string op = std::string(".") + one.name;
-    checkInstruction<uint32_t, T, T>(
-        "{ .reg .pred %q; setp" + op + t + " %q, %a, %b; selp.b32 %d, 1, 0, %q; }",
-        [=](T a, T b) { return holds(a, b); });
+    checkInstruction<uint32_t, T, T>("{ .reg .pred %q; setp" + op + t + " %q, %a, %b; selp.b32 %d, 1, 0, %q; }",
+                                     [=](T a, T b) { return holds(a, b); });
     checkInstruction<uint32_t, T, T, uint32_t>(
         "{ .reg .pred %q, %s, %u; setp.ne.u32 %u, %c, 0; setp" + op + ".and" + t +
             " %q|%s, %a, %b, !%u; selp.b32 %d, 1, 0, %q; @%s add.u32 %d, %d, 2; }",
@@ -293,8 +284,8 @@ TEST("conversions in registers that are wider than the type") {
   checkInstruction<U, U>("cvt.s8.s32 %d, %a;", [](U a) { return static_cast<U>(static_cast<int8_t>(a)); });
   checkInstruction<U, U>("cvt.u8.u32 %d, %a;", [](U a) { return static_cast<uint8_t>(a); });
   checkInstruction<U, U>("cvt.s32.s16 %d, %a;", [](U a) { return static_cast<U>(static_cast<int16_t>(a)); });
-  checkInstruction<uint64_t, uint64_t>(
-      "cvt.s64.s8 %d, %a;", [](uint64_t a) { return static_cast<uint64_t>(static_cast<int8_t>(a)); });
+  checkInstruction<uint64_t, uint64_t>("cvt.s64.s8 %d, %a;",
+                                       [](uint64_t a) { return static_cast<uint64_t>(static_cast<int8_t>(a)); });
   checkInstruction<U, uint64_t>("cvt.s16.s8 %d, %a;",
                                 [](uint64_t a) { return static_cast<U>(static_cast<int8_t>(a)); });
 }
@@ -314,14 +305,12 @@ TEST("floats to floats") {
   checkInstruction<double, float>("cvt.f64.f32 %d, %a;", [](float a) { return static_cast<double>(a); });
   for (const IntegerMode& mode : kIntegerModes) {
     auto apply = mode.apply;
-    checkInstruction<float, float>(std::string("cvt") + mode.name + ".f32.f32 %d, %a;", [=](float a) {
-      return static_cast<float>(apply(static_cast<double>(a)));
-    });
+    checkInstruction<float, float>(std::string("cvt") + mode.name + ".f32.f32 %d, %a;",
+                                   [=](float a) { return static_cast<float>(apply(static_cast<double>(a))); });
     checkInstruction<double, double>(std::string("cvt") + mode.name + ".f64.f64 %d, %a;",
                                      [=](double a) { return apply(a); });
   }
-  checkInstruction<float, float>("cvt.sat.f32.f32 %d, %a;",
-                                 [](float a) { return a > 0 ? std::min(a, 1.0f) : 0.0f; });
+  checkInstruction<float, float>("cvt.sat.f32.f32 %d, %a;", [](float a) { return a > 0 ? std::min(a, 1.0f) : 0.0f; });
   checkInstruction<float, float>("cvt.ftz.f32.f32 %d, %a;", [](float a) {
     return std::fpclassify(a) == FP_SUBNORMAL ? std::copysign(0.0f, a) : a;
   });
@@ -341,8 +330,7 @@ TEST("half precision: conversions") {
           return sameHalf(format, got, format.nearest(static_cast<long double>(a), std::signbit(a)));
         });
     checkInstructionWith<uint32_t, float, float>(
-        "cvt.rn" + t + "x2.f32 %d, %a, %b;", combinations<float, float>(),
-        [=](uint32_t got, float a, float b) {
+        "cvt.rn" + t + "x2.f32 %d, %a, %b;", combinations<float, float>(), [=](uint32_t got, float a, float b) {
           return sameHalf(format, static_cast<uint16_t>(got >> 16),
                           format.nearest(static_cast<long double>(a), std::signbit(a))) &&
                  sameHalf(format, static_cast<uint16_t>(got),
@@ -397,8 +385,7 @@ TEST("set with results of every kind") {
   checkInstruction<float, int32_t, int32_t>("set.lt.f32.s32 %d, %a, %b;",
                                             [](int32_t a, int32_t b) { return a < b ? 1.0f : 0.0f; });
   checkInstructionWith<uint32_t, uint32_t, uint32_t>(
-      "set.gt.f16x2.f16x2 %d, %a, %b;",
-      {{0x3c004000, 0x40003c00}, {0x7e003c00, 0x00000000}, {0x3c003c00, 0x3c003c00}},
+      "set.gt.f16x2.f16x2 %d, %a, %b;", {{0x3c004000, 0x40003c00}, {0x7e003c00, 0x00000000}, {0x3c003c00, 0x3c003c00}},
       [](uint32_t got, uint32_t a, uint32_t b) {
         auto half = [](uint32_t x, int shift) { return kHalf.value(static_cast<uint16_t>(x >> shift)); };
         uint32_t low = half(a, 0) > half(b, 0) ? 0x3c00 : 0;
@@ -408,11 +395,11 @@ TEST("set with results of every kind") {
 }
 
 TEST("packing and unpacking") {
-  checkInstruction<uint64_t, uint32_t, uint32_t>(
-      "mov.b64 %d, {%a, %b};", [](uint32_t a, uint32_t b) { return uint64_t{b} << 32 | a; });
+  checkInstruction<uint64_t, uint32_t, uint32_t>("mov.b64 %d, {%a, %b};",
+                                                 [](uint32_t a, uint32_t b) { return uint64_t{b} << 32 | a; });
   checkInstruction<uint32_t, uint64_t>("mov.b64 {_, %d}, %a;", [](uint64_t a) { return a >> 32; });
-  checkInstruction<uint32_t, uint16_t, uint16_t>(
-      "mov.b32 %d, {%a, %b};", [](uint16_t a, uint16_t b) { return uint32_t{b} << 16 | a; });
+  checkInstruction<uint32_t, uint16_t, uint16_t>("mov.b32 %d, {%a, %b};",
+                                                 [](uint16_t a, uint16_t b) { return uint32_t{b} << 16 | a; });
   checkInstruction<uint16_t, uint64_t>("{ .reg .b16 %x, %y, %z; mov.b64 {%x, %y, %d, %z}, %a; }",
                                        [](uint64_t a) { return a >> 32; });
 }

@@ -51,16 +51,11 @@ int nestedOnCpu(int v) {
     return r;
   }
   switch (v >> 1 & 7) {
-    case 0:
-      return 100;
-    case 1:
-      return 207;
-    case 2:
-      return 7;
-    case 3:
-      return v * v;
-    default:
-      return 1000;
+    case 0: return 100;
+    case 1: return 207;
+    case 2: return 7;
+    case 3: return v * v;
+    default: return 1000;
   }
 }
 

@@ -58,9 +58,7 @@ template <typename T>
 class Array {
  public:
   Array(TestMemory& memory, size_t count, T fill = T{})
-      : memory_(memory),
-        count_(count),
-        data_(reinterpret_cast<T*>(memory.allocate(count * sizeof(T), 256, true))) {
+      : memory_(memory), count_(count), data_(reinterpret_cast<T*>(memory.allocate(count * sizeof(T), 256, true))) {
     for (size_t i = 0; i < count; ++i) data_[i] = fill;
   }
   Array(TestMemory& memory, const std::vector<T>& values) : Array(memory, values.size()) {
@@ -95,7 +93,7 @@ class Parameters {
     add(array.address());
   }
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void add(const T& value) {
     size_t offset = (bytes_.size() + alignof(T) - 1) / alignof(T) * alignof(T);
     bytes_.resize(offset + sizeof(T));
@@ -149,8 +147,7 @@ class Device {
     launch.memory = &memory;
     return executor().run(*found, launch);
   }
-  void run(const std::string& kernel, Dim3 grid, Dim3 block, const Parameters& parameters,
-           uint32_t dynamicShared = 0) {
+  void run(const std::string& kernel, Dim3 grid, Dim3 block, const Parameters& parameters, uint32_t dynamicShared = 0) {
     LaunchResult result = tryRun(kernel, grid, block, parameters, dynamicShared);
     if (!result) ::millpond::testing::fail(__FILE__, __LINE__, kernel + ": " + result.message);
   }

@@ -14,8 +14,7 @@ struct Mode {
   const char* name;
   int host;
 };
-constexpr Mode kModes[] = {
-    {".rn", FE_TONEAREST}, {".rz", FE_TOWARDZERO}, {".rm", FE_DOWNWARD}, {".rp", FE_UPWARD}};
+constexpr Mode kModes[] = {{".rn", FE_TONEAREST}, {".rz", FE_TOWARDZERO}, {".rm", FE_DOWNWARD}, {".rp", FE_UPWARD}};
 
 /// f(sources) in a rounding mode of the host; the volatile copies keep it from being computed elsewhere.
 template <typename T, typename F>
@@ -85,15 +84,13 @@ struct Near {
     if (want != want) return got != got;
     if (std::isinf(nearest) || nearest == 0)
       return got == nearest || std::fabs(static_cast<double>(got) - want) <= absolute;
-    double ulp = static_cast<double>(std::nextafter(std::fabs(nearest), INFINITY)) -
-                 static_cast<double>(std::fabs(nearest));
+    double ulp =
+        static_cast<double>(std::nextafter(std::fabs(nearest), INFINITY)) - static_cast<double>(std::fabs(nearest));
     return std::fabs(static_cast<double>(got) - want) <= std::max(ulps * ulp, absolute);
   }
 };
-void checkNear(const std::string& instruction, std::function<double(double)> exact, double ulps,
-               double absolute = 0) {
-  checkInstructionWith<float, float>(instruction, combinations<float>(),
-                                     Near{std::move(exact), ulps, absolute});
+void checkNear(const std::string& instruction, std::function<double(double)> exact, double ulps, double absolute = 0) {
+  checkInstructionWith<float, float>(instruction, combinations<float>(), Near{std::move(exact), ulps, absolute});
 }
 
 }  // namespace
@@ -128,9 +125,8 @@ TEST("flushing of subnormal numbers") {
       auto f = rounded<T>(host, [](T x, T y, T z) { return std::fma(x, y, z); });
       return notTiny(f(flush(a), flush(b), flush(c)), f(flush(a) * kLarge, flush(b), flush(c) * kLarge));
     });
-    checkInstruction<T, T>("sqrt" + m + " %d, %a;", [=](T a) {
-      return flush(rounded<T>(host, [](T x) { return std::sqrt(x); })(flush(a)));
-    });
+    checkInstruction<T, T>("sqrt" + m + " %d, %a;",
+                           [=](T a) { return flush(rounded<T>(host, [](T x) { return std::sqrt(x); })(flush(a))); });
   }
   checkInstruction<T, T>("abs.ftz.f32 %d, %a;", [](T a) { return std::fabs(flush(a)); });
   checkInstruction<T, T>("neg.ftz.f32 %d, %a;", [](T a) { return -flush(a); });
@@ -144,11 +140,10 @@ TEST("results just below the smallest normal number are flushed, though they rou
                                   {{0x3f7fffff, 0x00800000}, {0x00800000, 0xbf7fffff}},
                                   [](B got, B a, B b) { return got == ((a ^ b) & 0x80000000); });
     checkInstructionWith<B, B, B>(std::string("mul") + mode + ".ftz.f32 %d, %a, %b;",
-                                  {{0x3f800000, 0x00800000}, {0x40000000, 0x00800000}}, [](B got, B a, B) {
-                                    return got == (a == 0x3f800000 ? 0x00800000 : 0x01000000);
-                                  });
-    checkInstructionWith<B, B, B>(std::string("div") + mode + ".ftz.f32 %d, %a, %b;",
-                                  {{0x00800000, 0x3f800001}}, [](B got, B, B) { return got == 0; });
+                                  {{0x3f800000, 0x00800000}, {0x40000000, 0x00800000}},
+                                  [](B got, B a, B) { return got == (a == 0x3f800000 ? 0x00800000 : 0x01000000); });
+    checkInstructionWith<B, B, B>(std::string("div") + mode + ".ftz.f32 %d, %a, %b;", {{0x00800000, 0x3f800001}},
+                                  [](B got, B, B) { return got == 0; });
     checkInstructionWith<B, B, B>(std::string("fma") + mode + ".ftz.f32 %d, %a, %b, 0f00000000;",
                                   {{0x3f7fffff, 0x00800000}}, [](B got, B, B) { return got == 0; });
   }
@@ -172,10 +167,10 @@ TEST("minimum and maximum, with NaN and zeros of both signs") {
   checkInstruction<double, double, double>("min.f64 %d, %a, %b;", smaller<double>);
   checkInstruction<double, double, double>("max.f64 %d, %a, %b;", larger<double>);
   auto isAnyNan = [](float a, float b) { return a != a || b != b; };
-  checkInstruction<float, float, float>(
-      "min.NaN.f32 %d, %a, %b;", [=](float a, float b) { return isAnyNan(a, b) ? NAN : smaller(a, b); });
-  checkInstruction<float, float, float>(
-      "max.NaN.f32 %d, %a, %b;", [=](float a, float b) { return isAnyNan(a, b) ? NAN : larger(a, b); });
+  checkInstruction<float, float, float>("min.NaN.f32 %d, %a, %b;",
+                                        [=](float a, float b) { return isAnyNan(a, b) ? NAN : smaller(a, b); });
+  checkInstruction<float, float, float>("max.NaN.f32 %d, %a, %b;",
+                                        [=](float a, float b) { return isAnyNan(a, b) ? NAN : larger(a, b); });
 }
 
 TEST("the NaN of a single-precision result is the device's") {
@@ -188,27 +183,31 @@ TEST("the NaN of a single-precision result is the device's") {
   }
   checkInstructionWith<uint32_t, uint32_t>("cvt.f32.f32 %d, %a;", {{0x7f800001}},
                                            [](uint32_t got, uint32_t a) { return got == a; });
-  checkInstructionWith<uint64_t, uint64_t>(
-      "abs.f64 %d, %a;", {{0xfff0123456789abc}},
-      [](uint64_t got, uint64_t a) { return got == (a | uint64_t{1} << 51); });
+  checkInstructionWith<uint64_t, uint64_t>("abs.f64 %d, %a;", {{0xfff0123456789abc}},
+                                           [](uint64_t got, uint64_t a) { return got == (a | uint64_t{1} << 51); });
 }
 
 TEST("approximations stay within the guide's bounds") {
-  checkNear("rcp.approx.f32 %d, %a;", [](double x) { return 1 / x; }, 1);
-  checkNear("sqrt.approx.f32 %d, %a;", [](double x) { return std::sqrt(x); }, 1);
-  checkNear("rsqrt.approx.f32 %d, %a;", [](double x) { return 1 / std::sqrt(x); }, 2);
-  checkNear("ex2.approx.f32 %d, %a;", [](double x) { return std::exp2(x); }, 2);
-  checkNear("lg2.approx.f32 %d, %a;", [](double x) { return std::log2(x); }, 2, 1e-7);
-  checkNear("tanh.approx.f32 %d, %a;", [](double x) { return std::tanh(x); }, 4);
+  checkNear(
+      "rcp.approx.f32 %d, %a;", [](double x) { return 1 / x; }, 1);
+  checkNear(
+      "sqrt.approx.f32 %d, %a;", [](double x) { return std::sqrt(x); }, 1);
+  checkNear(
+      "rsqrt.approx.f32 %d, %a;", [](double x) { return 1 / std::sqrt(x); }, 2);
+  checkNear(
+      "ex2.approx.f32 %d, %a;", [](double x) { return std::exp2(x); }, 2);
+  checkNear(
+      "lg2.approx.f32 %d, %a;", [](double x) { return std::log2(x); }, 2, 1e-7);
+  checkNear(
+      "tanh.approx.f32 %d, %a;", [](double x) { return std::tanh(x); }, 4);
   // Sine and cosine within half a turn; beyond it the device divides by turns in single precision.
   std::vector<Sources> angles;
   for (int i = -200; i <= 200; ++i) angles.push_back({toBits(static_cast<float>(i) / 64)});
   checkInstructionWith<float, float>("sin.approx.f32 %d, %a;", angles,
-                              Near{[](double x) { return std::sin(x); }, 0, 0x1p-20});
+                                     Near{[](double x) { return std::sin(x); }, 0, 0x1p-20});
   checkInstructionWith<float, float>("cos.approx.f32 %d, %a;", angles,
-                              Near{[](double x) { return std::cos(x); }, 0, 0x1p-20});
-  checkInstructionWith<uint32_t, uint32_t>("sin.approx.f32 %d, %a;",
-                                           {{0x7f7fc99e}, {0xff7fc99e}, {0x00800000}},
+                                     Near{[](double x) { return std::cos(x); }, 0, 0x1p-20});
+  checkInstructionWith<uint32_t, uint32_t>("sin.approx.f32 %d, %a;", {{0x7f7fc99e}, {0xff7fc99e}, {0x00800000}},
                                            [](uint32_t got, uint32_t a) { return got == (a & 0x80000000); });
   using T = float;
   checkInstructionWith<T, T, T>("div.full.f32 %d, %a, %b;", combinations<T, T>(), [](T got, T a, T b) {
@@ -236,12 +235,10 @@ TEST("properties of numbers") {
   for (const auto& [property, holds] : kProperties) {
     auto test = holds;
     std::string tail = "; selp.b32 %d, 1, 0, %q; }";
-    checkInstruction<uint32_t, float>(
-        "{ .reg .pred %q; testp." + std::string(property) + ".f32 %q, %a" + tail,
-        [test](float a) { return test(static_cast<double>(a)); });
-    checkInstruction<uint32_t, double>(
-        "{ .reg .pred %q; testp." + std::string(property) + ".f64 %q, %a" + tail,
-        [test](double a) { return test(a); });
+    checkInstruction<uint32_t, float>("{ .reg .pred %q; testp." + std::string(property) + ".f32 %q, %a" + tail,
+                                      [test](float a) { return test(static_cast<double>(a)); });
+    checkInstruction<uint32_t, double>("{ .reg .pred %q; testp." + std::string(property) + ".f64 %q, %a" + tail,
+                                       [test](double a) { return test(a); });
   }
   checkInstruction<uint32_t, float>("{ .reg .pred %q; testp.subnormal.f32 %q, %a; selp.b32 %d, 1, 0, %q; }",
                                     [](float a) { return std::fpclassify(a) == FP_SUBNORMAL; });

@@ -55,8 +55,7 @@ std::vector<uint64_t> interestingFloats() {
                         T(-2147483904.0)};
   std::mt19937_64 random(23);
   for (int i = 0; i < 8; ++i)
-    values.push_back(
-        std::ldexp(static_cast<T>(static_cast<int64_t>(random())), static_cast<int>(random() % 40) - 80));
+    values.push_back(std::ldexp(static_cast<T>(static_cast<int64_t>(random())), static_cast<int>(random() % 40) - 80));
   std::vector<uint64_t> bits;
   for (T value : values) bits.push_back(toBits(value));
   return bits;
@@ -73,8 +72,7 @@ std::vector<uint64_t> interesting(ValueType type) {
 }
 
 bool isNan(ValueType type, uint64_t bits) {
-  return type.isFloat &&
-         (type.bytes == 4 ? std::isnan(fromBits<float>(bits)) : std::isnan(fromBits<double>(bits)));
+  return type.isFloat && (type.bytes == 4 ? std::isnan(fromBits<float>(bits)) : std::isnan(fromBits<double>(bits)));
 }
 std::string bitsText(ValueType type, uint64_t bits) {
   char text[64];
@@ -87,14 +85,11 @@ std::string bitsText(ValueType type, uint64_t bits) {
   }
   return text;
 }
-uint64_t lowBytes(uint64_t bits, size_t bytes) {
-  return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1);
-}
+uint64_t lowBytes(uint64_t bits, size_t bytes) { return bytes == 8 ? bits : bits & ((uint64_t{1} << (8 * bytes)) - 1); }
 
 std::string describe(const InstructionCase& test, const Sources& sources, uint64_t got) {
   std::string text;
-  for (size_t k = 0; k < test.sources.size(); ++k)
-    text += "\n  source: " + bitsText(test.sources[k], sources[k]);
+  for (size_t k = 0; k < test.sources.size(); ++k) text += "\n  source: " + bitsText(test.sources[k], sources[k]);
   return text + "\n  result: " + bitsText(test.result, lowBytes(got, test.result.bytes));
 }
 
@@ -141,8 +136,7 @@ void judgeInstruction(const InstructionCase& test, const Judge& isGood) {
   size_t count = test.inputs.size();
   auto bits = [](size_t bytes) { return std::to_string(bytes * 8); };
   auto reg = [&](size_t bytes) { return bits(bytes == 1 ? 2 : bytes); };
-  std::string body =
-      ".reg .b" + reg(test.result.bytes) + " %d;\n.reg .b32 %mode;\nld.param.u32 %mode, [p2];\n";
+  std::string body = ".reg .b" + reg(test.result.bytes) + " %d;\n.reg .b32 %mode;\nld.param.u32 %mode, [p2];\n";
   for (size_t k = 0; k < test.sources.size(); ++k)
     body += ".reg .b" + reg(test.sources[k].bytes) + " " + kNames[k] + ";\n";
   body +=
@@ -152,8 +146,8 @@ void judgeInstruction(const InstructionCase& test, const Judge& isGood) {
       ";\n@%p1 ret;\n"
       "mul.wide.u32 %rd1, %r3, 8;\nadd.u64 %out, %out, %rd1;\nadd.u64 %in, %in, %rd1;\n";
   for (size_t k = 0; k < test.sources.size(); ++k) {
-    body += "ld.global.b" + bits(test.sources[k].bytes) + " " + kNames[k] + ", [%in+" +
-            std::to_string(8 * count * k) + "];\n";
+    body += "ld.global.b" + bits(test.sources[k].bytes) + " " + kNames[k] + ", [%in+" + std::to_string(8 * count * k) +
+            "];\n";
   }
   body += "ld.global.b" + bits(test.result.bytes) +
           " %d, [%out];\n"

@@ -51,9 +51,8 @@ bool sameBits(ValueType type, uint64_t a, uint64_t b);
 /// Calls `f` with the values of the sources.
 template <typename... S, typename F>
 auto withSources(const F& f, const Sources& sources) {
-  return [&]<size_t... k>(std::index_sequence<k...>) {
-    return f(fromBits<S>(sources[k])...);
-  }(std::index_sequence_for<S...>{});
+  return [&]<size_t... k>(std::index_sequence<k...>) { return f(fromBits<S>(sources[k])...); }
+  (std::index_sequence_for<S...>{});
 }
 
 /// An instruction to test.
@@ -85,10 +84,9 @@ void checkInstructionWith(const std::string& instruction, const std::vector<Sour
 /// The result must have exactly the bits that `expected(sources...)` has.
 template <typename D, typename... S, typename F>
 void checkInstruction(const std::string& instruction, F expected) {
-  compareInstruction({instruction, valueType<D>(), {valueType<S>()...}, combinations<S...>()},
-                     [=](const Sources& sources) {
-                       return toBits(static_cast<D>(withSources<S...>(expected, sources)));
-                     });
+  compareInstruction(
+      {instruction, valueType<D>(), {valueType<S>()...}, combinations<S...>()},
+      [=](const Sources& sources) { return toBits(static_cast<D>(withSources<S...>(expected, sources))); });
 }
 
 }  // namespace millpond::softgpu::ptx::testing

@@ -35,9 +35,8 @@ void arithmetic() {
   checkInstruction<T, T, T, T>("mad.lo" + t + " %d, %a, %b, %c;", [](T a, T b, T c) {
     return static_cast<T>(static_cast<Unsigned<T>>(uint64_t(a) * uint64_t(b) + uint64_t(c)));
   });
-  checkInstruction<T, T, T, T>("mad.hi" + t + " %d, %a, %b, %c;", [](T a, T b, T c) {
-    return cut<T>(((Wide<T>{a} * b) >> (sizeof(T) * 8)) + c);
-  });
+  checkInstruction<T, T, T, T>("mad.hi" + t + " %d, %a, %b, %c;",
+                               [](T a, T b, T c) { return cut<T>(((Wide<T>{a} * b) >> (sizeof(T) * 8)) + c); });
   checkInstruction<T, T, T>("min" + t + " %d, %a, %b;", [](T a, T b) { return std::min(a, b); });
   checkInstruction<T, T, T>("max" + t + " %d, %a, %b;", [](T a, T b) { return std::max(a, b); });
   checkInstruction<T, T, T, T>("sad" + t + " %d, %a, %b, %c;", [](T a, T b, T c) {
@@ -50,8 +49,7 @@ void arithmetic() {
   checkInstruction<T, T, T>("rem" + t + " %d, %a, %b;",
                             [](T a, T b) { return b == 0 ? static_cast<T>(-1) : cut<T>(Wide<T>{a} % b); });
   if constexpr (std::is_signed_v<T>) {
-    checkInstruction<T, T>("abs" + t + " %d, %a;",
-                           [](T a) { return cut<T>(a < 0 ? -Wide<T>{a} : Wide<T>{a}); });
+    checkInstruction<T, T>("abs" + t + " %d, %a;", [](T a) { return cut<T>(a < 0 ? -Wide<T>{a} : Wide<T>{a}); });
     checkInstruction<T, T>("neg" + t + " %d, %a;", [](T a) { return cut<T>(-Wide<T>{a}); });
   }
 }
@@ -79,16 +77,14 @@ void logic() {
   checkInstruction<T, T, uint32_t>("shl" + b + " %d, %a, %b;", [](T x, uint32_t n) {
     return n >= sizeof(T) * 8 ? T{0} : static_cast<T>(uint64_t{x} << n);
   });
-  checkInstruction<T, T, uint32_t>("shr" + b + " %d, %a, %b;", [](T x, uint32_t n) {
-    return n >= sizeof(T) * 8 ? T{0} : static_cast<T>(x >> n);
-  });
+  checkInstruction<T, T, uint32_t>("shr" + b + " %d, %a, %b;",
+                                   [](T x, uint32_t n) { return n >= sizeof(T) * 8 ? T{0} : static_cast<T>(x >> n); });
   using S = std::make_signed_t<T>;
   checkInstruction<S, S, uint32_t>("shr" + typeName<S>() + " %d, %a, %b;", [](S x, uint32_t n) {
     return static_cast<S>(x >> std::min<uint32_t>(n, sizeof(T) * 8 - 1));
   });
-  checkInstruction<T, T, T, uint32_t>(
-      "{ .reg .pred %q; setp.gt.s32 %q, %c, 5; selp" + b + " %d, %a, %b, %q; }",
-      [](T x, T y, uint32_t c) { return static_cast<int32_t>(c) > 5 ? x : y; });
+  checkInstruction<T, T, T, uint32_t>("{ .reg .pred %q; setp.gt.s32 %q, %c, 5; selp" + b + " %d, %a, %b, %q; }",
+                                      [](T x, T y, uint32_t c) { return static_cast<int32_t>(c) > 5 ? x : y; });
 }
 
 template <typename T>
@@ -151,9 +147,8 @@ void fields() {
   });
   checkInstruction<T, T, uint32_t, uint32_t>("bfe" + t + " %d, %a, %b, %c;",
                                              [](T a, uint32_t p, uint32_t n) { return extract<T>(a, p, n); });
-  checkInstruction<U, U, U, uint32_t, uint32_t>(
-      "bfi" + b + " %d, %a, %b, %c, %e;",
-      [](U a, U f, uint32_t p, uint32_t n) { return insert<U>(a, f, p, n); });
+  checkInstruction<U, U, U, uint32_t, uint32_t>("bfi" + b + " %d, %a, %b, %c, %e;",
+                                                [](U a, U f, uint32_t p, uint32_t n) { return insert<U>(a, f, p, n); });
 }
 
 uint32_t permuted(uint32_t a, uint32_t b, uint32_t c) {
@@ -193,15 +188,13 @@ TEST("saturating and 24-bit arithmetic") {
   checkInstruction<T, T, T>("sub.sat.s32 %d, %a, %b;", [](T a, T b) { return saturate(int64_t{a} - b); });
   checkInstruction<T, T, T, T>("mad.hi.sat.s32 %d, %a, %b, %c;",
                                [](T a, T b, T c) { return saturate((int64_t{a} * b >> 32) + c); });
-  checkInstruction<T, T, T>("mul24.lo.s32 %d, %a, %b;",
-                            [](T a, T b) { return static_cast<T>(low24(a) * low24(b)); });
+  checkInstruction<T, T, T>("mul24.lo.s32 %d, %a, %b;", [](T a, T b) { return static_cast<T>(low24(a) * low24(b)); });
   checkInstruction<T, T, T>("mul24.hi.s32 %d, %a, %b;",
                             [](T a, T b) { return static_cast<T>(low24(a) * low24(b) >> 16); });
   checkInstruction<U, U, U>("mul24.lo.u32 %d, %a, %b;",
                             [](U a, U b) { return static_cast<U>(uint64_t{a & 0xffffff} * (b & 0xffffff)); });
-  checkInstruction<U, U, U>("mul24.hi.u32 %d, %a, %b;", [](U a, U b) {
-    return static_cast<U>(uint64_t{a & 0xffffff} * (b & 0xffffff) >> 16);
-  });
+  checkInstruction<U, U, U>("mul24.hi.u32 %d, %a, %b;",
+                            [](U a, U b) { return static_cast<U>(uint64_t{a & 0xffffff} * (b & 0xffffff) >> 16); });
   checkInstruction<T, T, T, T>("mad24.lo.s32 %d, %a, %b, %c;", [](T a, T b, T c) {
     return static_cast<T>(static_cast<U>(low24(a) * low24(b)) + static_cast<U>(c));
   });
@@ -225,13 +218,11 @@ TEST("bit counts and bit fields") {
 TEST("lop3 for several truth tables") {
   using U = uint32_t;
   for (uint32_t table : {0x00u, 0x01u, 0x80u, 0x96u, 0xe8u, 0x1bu, 0xcau, 0xffu, 0x3cu}) {
-    checkInstruction<U, U, U, U>(
-        "lop3.b32 %d, %a, %b, %c, " + std::to_string(table) + ";", [table](U a, U b, U c) {
-          U out = 0;
-          for (int i = 0; i < 32; ++i)
-            out |= (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
-          return out;
-        });
+    checkInstruction<U, U, U, U>("lop3.b32 %d, %a, %b, %c, " + std::to_string(table) + ";", [table](U a, U b, U c) {
+      U out = 0;
+      for (int i = 0; i < 32; ++i) out |= (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
+      return out;
+    });
   }
 }
 
@@ -250,7 +241,8 @@ TEST("numbers saturated into the halves or bytes of a word") {
   using U = uint32_t;
   using S = int32_t;
   checkInstruction<U, S, S, U>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", [](S a, S b, U c) {
-    return c << 16 | (static_cast<U>(std::clamp(a, -128, 127)) & 255) << 8 | (static_cast<U>(std::clamp(b, -128, 127)) & 255);
+    return c << 16 | (static_cast<U>(std::clamp(a, -128, 127)) & 255) << 8 |
+           (static_cast<U>(std::clamp(b, -128, 127)) & 255);
   });
   checkInstruction<U, S, S>("cvt.pack.sat.u16.s32 %d, %a, %b;", [](S a, S b) {
     return static_cast<U>(std::clamp(a, 0, 65535)) << 16 | static_cast<U>(std::clamp(b, 0, 65535));
@@ -264,9 +256,8 @@ TEST("funnel shifts and byte permutation") {
                                [=](U a, U b, U c) { return static_cast<U>(both(a, b) << (c & 31) >> 32); });
   checkInstruction<U, U, U, U>("shf.r.wrap.b32 %d, %a, %b, %c;",
                                [=](U a, U b, U c) { return static_cast<U>(both(a, b) >> (c & 31)); });
-  checkInstruction<U, U, U, U>("shf.l.clamp.b32 %d, %a, %b, %c;", [=](U a, U b, U c) {
-    return static_cast<U>(both(a, b) << std::min(c, 32u) >> 32);
-  });
+  checkInstruction<U, U, U, U>("shf.l.clamp.b32 %d, %a, %b, %c;",
+                               [=](U a, U b, U c) { return static_cast<U>(both(a, b) << std::min(c, 32u) >> 32); });
   checkInstruction<U, U, U, U>("shf.r.clamp.b32 %d, %a, %b, %c;",
                                [=](U a, U b, U c) { return static_cast<U>(both(a, b) >> std::min(c, 32u)); });
   checkInstruction<U, U, U, U>("prmt.b32 %d, %a, %b, %c;", permuted);
@@ -296,16 +287,16 @@ TEST("dot products") {
         return static_cast<U>(sum);
       });
       for (bool isHigh : {false, true}) {
-        checkInstruction<U, U, U, U>(
-            std::string("dp2a") + (isHigh ? ".hi" : ".lo") + types + " %d, %a, %b, %c;", [=](U a, U b, U c) {
-              int64_t sum = c;
-              for (int i = 0; i < 2; ++i) {
-                U half = a >> (16 * i) & 0xffff;
-                int64_t x = signedA ? static_cast<int16_t>(half) : static_cast<int64_t>(half);
-                sum += x * byte(b, i + (isHigh ? 2 : 0), signedB);
-              }
-              return static_cast<U>(sum);
-            });
+        checkInstruction<U, U, U, U>(std::string("dp2a") + (isHigh ? ".hi" : ".lo") + types + " %d, %a, %b, %c;",
+                                     [=](U a, U b, U c) {
+                                       int64_t sum = c;
+                                       for (int i = 0; i < 2; ++i) {
+                                         U half = a >> (16 * i) & 0xffff;
+                                         int64_t x = signedA ? static_cast<int16_t>(half) : static_cast<int64_t>(half);
+                                         sum += x * byte(b, i + (isHigh ? 2 : 0), signedB);
+                                       }
+                                       return static_cast<U>(sum);
+                                     });
       }
     }
   }
@@ -351,8 +342,9 @@ TEST("arithmetic on the parts of words") {
 TEST("arithmetic on one part of each word") {
   using U = uint32_t;
   using S = int32_t;
-  checkInstruction<U, U, U>("vadd.s32.u32.s32.sat %d, %a.b0, %b.h1;",
-                            [](U a, U b) { return static_cast<U>(static_cast<S>(a & 255) + (static_cast<S>(b) >> 16)); });
+  checkInstruction<U, U, U>("vadd.s32.u32.s32.sat %d, %a.b0, %b.h1;", [](U a, U b) {
+    return static_cast<U>(static_cast<S>(a & 255) + (static_cast<S>(b) >> 16));
+  });
   checkInstruction<U, U, U, U>("vadd.u32.u32.u32.add %d, %a.b3, %b.b2, %c;",
                                [](U a, U b, U c) { return (a >> 24) + (b >> 16 & 255) + c; });
   checkInstruction<U, U, U, U>("vsub.s32.s32.s32.sat %d.b1, %a.h0, %b, %c;", [](U a, U b, U c) {
@@ -369,10 +361,12 @@ TEST("arithmetic on one part of each word") {
     return std::min(least, static_cast<U>(c));
   });
   checkInstruction<U, U, U>("vshl.u32.u32.u32.sat.clamp %d, %a, %b;", [](U a, U b) {
-    return static_cast<U>(std::min<unsigned __int128>(static_cast<unsigned __int128>(a) << std::min(b, 32u), UINT32_MAX));
+    return static_cast<U>(
+        std::min<unsigned __int128>(static_cast<unsigned __int128>(a) << std::min(b, 32u), UINT32_MAX));
   });
-  checkInstruction<U, U, U, U>("vshr.u32.s32.u32.wrap.add %d, %a.b1, %b, %c;",
-                               [](U a, U b, U c) { return static_cast<U>(static_cast<int8_t>(a >> 8) >> (b & 31)) + c; });
+  checkInstruction<U, U, U, U>("vshr.u32.s32.u32.wrap.add %d, %a.b1, %b, %c;", [](U a, U b, U c) {
+    return static_cast<U>(static_cast<int8_t>(a >> 8) >> (b & 31)) + c;
+  });
   checkInstruction<U, U, U, U>("vmad.s32.s32.u32.sat.shr7 %d, %a.h1, %b.h0, %c;", [](U a, U b, U c) {
     const int64_t sum = int64_t{static_cast<int16_t>(a >> 16)} * static_cast<int64_t>(b & 0xffff) + static_cast<S>(c);
     return static_cast<U>(std::clamp<int64_t>(sum >> 7, INT32_MIN, INT32_MAX));
@@ -406,14 +400,12 @@ TEST("carries: 128-bit sums, differences and products from 32-bit and 64-bit pie
       "sub.cc.u32 %z0, %x0, %y0; subc.u32 %z1, %x1, %y1; mov.b64 %d, {%z0, %z1}; }",
       [](U a, U b) { return a - b; });
   checkInstruction<U, U, U, U>(
-      "{ .reg .b64 %lo, %hi; add.cc.u64 %lo, %a, %b; addc.cc.u64 %hi, %c, -1; addc.u64 %d, 5, 0; }",
-      [](U a, U b, U c) {
+      "{ .reg .b64 %lo, %hi; add.cc.u64 %lo, %a, %b; addc.cc.u64 %hi, %c, -1; addc.u64 %d, 5, 0; }", [](U a, U b, U c) {
         U carry = static_cast<U>((static_cast<unsigned __int128>(a) + b) >> 64);
         return static_cast<U>((static_cast<unsigned __int128>(c) + UINT64_MAX + carry) >> 64) + 5;
       });
   checkInstruction<U, U, U, U>(
-      "{ .reg .b64 %lo, %hi; sub.cc.u64 %lo, %a, %b; subc.cc.u64 %hi, %c, 1; subc.u64 %d, 9, 0; }",
-      [](U a, U b, U c) {
+      "{ .reg .b64 %lo, %hi; sub.cc.u64 %lo, %a, %b; subc.cc.u64 %hi, %c, 1; subc.u64 %d, 9, 0; }", [](U a, U b, U c) {
         U borrow = a < b;
         return U{9} - (c < U{1} + borrow);
       });
@@ -445,8 +437,7 @@ TEST("masks and the n-th bit") {
     U n = b & 31;
     return n == 0 ? 0 : static_cast<int32_t>(static_cast<U>(a) << (32 - n)) >> (32 - n);
   });
-  checkInstruction<U, U, U>("szext.clamp.u32 %d, %a, %b;",
-                            [](U a, U b) { return b >= 32 ? a : a & ((1u << b) - 1); });
+  checkInstruction<U, U, U>("szext.clamp.u32 %d, %a, %b;", [](U a, U b) { return b >= 32 ? a : a & ((1u << b) - 1); });
   checkInstruction<U, U, U, int32_t>("fns.b32 %d, %a, %b, %c;", [](U a, U base, int32_t n) {
     if (base > 31) return UINT32_MAX;
     if (n == 0) return a >> base & 1 ? base : UINT32_MAX;

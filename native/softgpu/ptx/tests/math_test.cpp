@@ -43,8 +43,7 @@ void check(const char* kernel, const Function<T>& f) {
   Array<T> in(mathDevice().memory, a);
   Array<T> second(mathDevice().memory, b);
   Array<T> out(mathDevice().memory, kCount);
-  mathDevice().run(kernel, {32, 1, 1}, {128, 1, 1},
-               Parameters(f.which, in, second, out, static_cast<int>(kCount)));
+  mathDevice().run(kernel, {32, 1, 1}, {128, 1, 1}, Parameters(f.which, in, second, out, static_cast<int>(kCount)));
   for (size_t i = 0; i < kCount; ++i) {
     long double want = f.exact(static_cast<long double>(a[i]), static_cast<long double>(b[i]));
     T nearest = static_cast<T>(want);
@@ -60,9 +59,9 @@ void check(const char* kernel, const Function<T>& f) {
     }
     if (isRight) continue;
     ::millpond::testing::fail(__FILE__, __LINE__,
-                              std::string(kernel) + " " + std::to_string(f.which) + " of " +
-                                  std::to_string(a[i]) + ", " + std::to_string(b[i]) + " is " +
-                                  std::to_string(out[i]) + ", not " + std::to_string(nearest));
+                              std::string(kernel) + " " + std::to_string(f.which) + " of " + std::to_string(a[i]) +
+                                  ", " + std::to_string(b[i]) + " is " + std::to_string(out[i]) + ", not " +
+                                  std::to_string(nearest));
   }
 }
 
@@ -111,9 +110,8 @@ TEST("half precision as the headers have it") {
   Array<float> b(mathDevice().memory, std::vector<float>{2.0f, 0.2f, 7.25f, 1.0f, -1e-8f, 3.14159f});
   Array<float> out(mathDevice().memory, 18);
   mathDevice().run("half_math", {1, 1, 1}, {32, 1, 1}, Parameters(a, b, out, 6));
-  const float expected[18] = {3,  5,     1,           1.2001953f, 1.4003906f, 0.10009765625f,
-                              -6, 1.25f, -3.5f,       INFINITY,   INFINITY,   65536,
-                              1,  1,     1.0012e-08f, 2002,       2005,       1000};
+  const float expected[18] = {3,        5,        1,     1.2001953f, 1.4003906f, 0.10009765625f, -6,   1.25f, -3.5f,
+                              INFINITY, INFINITY, 65536, 1,          1,          1.0012e-08f,    2002, 2005,  1000};
   for (size_t i = 0; i < 18; ++i)
     CHECK(out[i] == expected[i] || std::fabs(out[i] - expected[i]) <= std::fabs(expected[i]) * 2e-3f);
   CHECK_EQ(out[0], 3.0f);
@@ -152,15 +150,15 @@ TEST("integers of all widths mixed") {
     CHECK_EQ(got[3], static_cast<long long>(up % uq));
     CHECK_EQ(got[4], static_cast<long long>((static_cast<__int128>(p) * q) >> 64));
     CHECK_EQ(got[5], static_cast<long long>((static_cast<unsigned __int128>(up) * uq) >> 64));
-    CHECK_EQ(got[6], static_cast<int>(p) / static_cast<int>(q | 1) +
-                         static_cast<short>(p) * static_cast<signed char>(q));
+    CHECK_EQ(got[6],
+             static_cast<int>(p) / static_cast<int>(q | 1) + static_cast<short>(p) * static_cast<signed char>(q));
     CHECK_EQ(got[7], static_cast<long long>(wp % (wq | 1) + (static_cast<unsigned short>(p) >> 3) +
                                             static_cast<unsigned>(static_cast<unsigned char>(q) << 5)));
     unsigned reversed = 0;
     for (int k = 0; k < 32; ++k) reversed |= (wp >> k & 1) << (31 - k);
-    CHECK_EQ(got[8], static_cast<long long>(static_cast<unsigned>(std::popcount(up) + std::countl_zero(up) +
-                                                                  std::countr_zero(uq) + 1) +
-                                            reversed));
+    CHECK_EQ(got[8], static_cast<long long>(
+                         static_cast<unsigned>(std::popcount(up) + std::countl_zero(up) + std::countr_zero(uq) + 1) +
+                         reversed));
     unsigned bytes = (wp & 0xff) | (wq & 0xff) << 8 | (wp >> 8 & 0xff) << 16 | (wq >> 8 & 0xff) << 24;
     CHECK_EQ(got[9], static_cast<long long>((wq << 9 | wp >> 23) + bytes));
     CHECK_EQ(got[10], (p >> (q & 63)) ^ static_cast<long long>(up << (q & 63)));

@@ -13,8 +13,7 @@ namespace {
 /// Runs a body on 32 threads; %slot is the thread's 8 bytes of `out`.
 std::vector<uint64_t> runBody(const std::string& body, uint64_t p1 = 0, uint64_t p2 = 0,
                               const std::string& moduleText = "", uint32_t blocks = 1, uint64_t fill = 0) {
-  Device device(
-      kernelAround("mul.wide.u32 %rd60, %tid0, 8;\nadd.u64 %slot, %out, %rd60;\n" + body, moduleText));
+  Device device(kernelAround("mul.wide.u32 %rd60, %tid0, 8;\nadd.u64 %slot, %out, %rd60;\n" + body, moduleText));
   Array<uint64_t> out(device.memory, 64, fill);
   device.run("k", {blocks, 1, 1}, {32, 1, 1}, Parameters(out, p1, p2));
   return {out.begin(), out.end()};
@@ -24,15 +23,13 @@ LaunchResult faultOf(const std::string& body, const std::string& moduleText = ""
                      uint32_t outBytes = 256) {
   Device device(kernelAround(body, moduleText));
   Array<std::byte> out(device.memory, outBytes);
-  LaunchResult result =
-      device.tryRun("k", {blocks, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
+  LaunchResult result = device.tryRun("k", {blocks, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);
   CHECK(!result.message.empty());
   CHECK_EQ(result.fault.function, std::string("k"));
   return result;
 }
-void expectFault(Fault::Kind kind, const std::string& body, uint32_t thread,
-                 const std::string& moduleText = "") {
+void expectFault(Fault::Kind kind, const std::string& body, uint32_t thread, const std::string& moduleText = "") {
   LaunchResult result = faultOf(body, moduleText);
   CHECK_EQ(faultName(result.fault.kind), faultName(kind));
   CHECK_EQ(result.fault.thread.x, thread);
@@ -75,8 +72,8 @@ TEST("loads extend to the width of the register") {
     for (const char* space : {".global", ""}) {
       std::vector<uint64_t> got =
           runBody("ld" + std::string(space) + "." + c.type + " " + reg +
-                      ", [%slot];\nmov.u64 %rd5, 0;\nst.global.b64 [%slot], %rd5;\nst.global.b" + width +
-                      " [%slot], " + reg + ";\n",
+                      ", [%slot];\nmov.u64 %rd5, 0;\nst.global.b64 [%slot], %rd5;\nst.global.b" + width + " [%slot], " +
+                      reg + ";\n",
                   0, 0, "", 1, kPattern);
       for (size_t l = 0; l < 32; ++l) CHECK_EQ(got[l], c.expected);
     }
@@ -90,8 +87,7 @@ TEST("stores write their width and nothing else") {
                                                      {"b64 [%slot], %rd1", 0x7700112233},
                                                      {"u8 [%slot], 200", 200}};
   for (const auto& [text, expected] : kCases) {
-    std::vector<uint64_t> got =
-        runBody(std::string("mov.u64 %rd1, 0x7700112233;\nst.global.") + text + ";\n");
+    std::vector<uint64_t> got = runBody(std::string("mov.u64 %rd1, 0x7700112233;\nst.global.") + text + ";\n");
     for (size_t l = 0; l < 32; ++l) CHECK_EQ(got[l], expected);
     CHECK_EQ(got[32], 0u);
   }
@@ -214,9 +210,9 @@ TEST("atomics of every kind in global and shared memory, from many blocks") {
         "mov.u32 %r4, %ctaid.x;\nmad.lo.u32 %r1, %r4, 32, %tid0;\nneg.s32 %r2, %r1;\nor.b32 %r3, %r1, "
         "0xf0f0;\nand.b32 %r3, %r3, 0xf0f0;\ncvt.u64.u32 %rd1, %r1;\n";
     std::string op = std::string(c.op) + "." + type;
-    for (const std::string& form : {"red.global." + op + " [%out], ",
-                                    "atom.global." + op + (width == "64" ? " %rd9" : " %r9") + ", [%out], ",
-                                    "atom." + op + (width == "64" ? " %rd9" : " %r9") + ", [%out], "}) {
+    for (const std::string& form :
+         {"red.global." + op + " [%out], ", "atom.global." + op + (width == "64" ? " %rd9" : " %r9") + ", [%out], ",
+          "atom." + op + (width == "64" ? " %rd9" : " %r9") + ", [%out], "}) {
       std::vector<uint64_t> got = runBody(setup + form + c.operand + ";\n", 0, 0, "", 64, c.initial);
       CHECK_EQ(width == "64" ? got[0] : got[0] & 0xffffffff, c.expected);
     }
@@ -224,10 +220,10 @@ TEST("atomics of every kind in global and shared memory, from many blocks") {
     std::string reg = width == "64" ? "%rd8" : "%r8";
     std::string initial = "mov.b" + width + " " + reg + ", " + std::to_string(c.initial) + ";\n";
     std::vector<uint64_t> got =
-        runBody(".shared .align 8 .b8 cell[8];\n" + setup + initial + "st.shared.b" + width + " [cell], " +
-                reg + ";\nbar.sync 0;\natom.shared." + op + (width == "64" ? " %rd9" : " %r9") +
-                ", [cell], " + c.operand + ";\nbar.sync 0;\nld.shared.b" + width + " " + reg +
-                ", [cell];\nst.global.b" + width + " [%slot], " + reg + ";\n");
+        runBody(".shared .align 8 .b8 cell[8];\n" + setup + initial + "st.shared.b" + width + " [cell], " + reg +
+                ";\nbar.sync 0;\natom.shared." + op + (width == "64" ? " %rd9" : " %r9") + ", [cell], " + c.operand +
+                ";\nbar.sync 0;\nld.shared.b" + width + " " + reg + ", [cell];\nst.global.b" + width + " [%slot], " +
+                reg + ";\n");
     std::vector<uint64_t> again =
         runBody(setup + "red.global." + op + " [%out], " + c.operand + ";\n", 0, 0, "", 1, c.initial);
     CHECK_EQ(got[5], width == "64" ? again[0] : again[0] & 0xffffffff);
@@ -252,7 +248,8 @@ TEST("compare-and-swap and exchange hand every value on once") {
   CHECK_EQ(got[0], 9u);
 }
 
-TEST("ordered accesses to vectors are whole, as programs hope that hand over a value with the word that says it is there") {
+TEST(
+    "ordered accesses to vectors are whole, as programs hope that hand over a value with the word that says it is there") {
   struct Case {
     const char* type;
     const char* registers;
@@ -270,11 +267,14 @@ TEST("ordered accesses to vectors are whole, as programs hope that hand over a v
     // Even blocks write equal words, ever others; odd ones count what they see of unequal ones.
     Device device(kernelAround(
         "mov.u32 %r10, %ctaid.x;\nand.b32 %r11, %r10, 1;\nsetp.eq.u32 %p2, %r11, 0;\nmov.u32 %r12, 0;\n"
-        "mul.wide.u32 %rd10, %tid0, " + std::to_string(c.stride) + ";\nadd.u64 %rd10, %out, %rd10;\n"
+        "mul.wide.u32 %rd10, %tid0, " +
+        std::to_string(c.stride) +
+        ";\nadd.u64 %rd10, %out, %rd10;\n"
         "AGAIN:\nmad.lo.u32 %r2, %r12, 64, %r10;\nmov.u32 %r3, %r2;\nmov.u32 %r4, %r2;\nmov.u32 %r5, %r2;\n"
         "mov.b64 %rd2, {%r2, %r2};\nmov.u64 %rd3, %rd2;\n"
-        "@%p2 st." + c.type + " [%rd10], " + c.registers + ";\n@!%p2 ld." + c.type + " " + c.registers + ", [%rd10];\n" +
-        c.unequal + "@%p1 red.global.add.u64 [%in], 1;\nadd.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, 3000;\n"
+        "@%p2 st." +
+        c.type + " [%rd10], " + c.registers + ";\n@!%p2 ld." + c.type + " " + c.registers + ", [%rd10];\n" + c.unequal +
+        "@%p1 red.global.add.u64 [%in], 1;\nadd.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, 3000;\n"
         "@%p3 bra AGAIN;\n"));
     Array<uint64_t> out(device.memory, 256);
     Array<uint64_t> unequal(device.memory, 1);
@@ -296,8 +296,7 @@ TEST("accesses outside of device memory") {
   expectFault(Fault::Kind::kIllegalAddress,
               "mul.wide.u32 %rd1, %tid0, 12;\nadd.u64 %rd1, %out, %rd1;\nst.global.u32 [%rd1], %tid0;\n", 22);
   expectFault(Fault::Kind::kIllegalAddress,
-              "mul.wide.u32 %rd1, %tid0, 4;\nadd.u64 %rd1, %out, %rd1;\nld.global.u32 %r1, [%rd1+132];\n",
-              31);
+              "mul.wide.u32 %rd1, %tid0, 4;\nadd.u64 %rd1, %out, %rd1;\nld.global.u32 %r1, [%rd1+132];\n", 31);
   expectFault(Fault::Kind::kIllegalAddress, "ld.global.u32 %r1, [%in];\n", 0);
   expectFault(Fault::Kind::kIllegalAddress, "ld.u32 %r1, [%in+8];\n", 0);
   expectFault(Fault::Kind::kIllegalAddress, "sub.u64 %rd1, %out, 8;\natom.add.u32 %r1, [%rd1], 1;\n", 0);
@@ -306,10 +305,9 @@ TEST("accesses outside of device memory") {
               "setp.ne.u32 %p1, %tid0, 9;\n@%p1 bra L;\nst.global.u32 [%in], %tid0;\nL:\n", 9);
   expectFault(Fault::Kind::kIllegalAddress, "mov.u64 %rd1, table;\nst.u32 [%rd1], %tid0;\n", 0,
               ".const .u32 table = 5;\n");
-  expectFault(Fault::Kind::kIllegalAddress,
-              "mov.u64 %rd1, p0;\ncvta.param.u64 %rd2, %rd1;\nst.u32 [%rd2], %tid0;\n", 0);
-  LaunchResult result =
-      faultOf("add.u64 %rd1, %out, 256;\nst.global.v2.u32 [%rd1], {%tid0, %tid0};\n", "", 3);
+  expectFault(Fault::Kind::kIllegalAddress, "mov.u64 %rd1, p0;\ncvta.param.u64 %rd2, %rd1;\nst.u32 [%rd2], %tid0;\n",
+              0);
+  LaunchResult result = faultOf("add.u64 %rd1, %out, 256;\nst.global.v2.u32 [%rd1], {%tid0, %tid0};\n", "", 3);
   CHECK(result.fault.isWrite);
   CHECK_EQ(result.fault.bytes, 8u);
   CHECK(result.message.find("illegal address in function 'k' at PTX line") != std::string::npos);
@@ -330,10 +328,8 @@ TEST("misaligned accesses") {
 TEST("accesses outside of shared, local and const memory") {
   const char* kShared = ".shared .align 4 .b8 ours[64];\n";
   expectFault(Fault::Kind::kSharedOutOfRange,
-              "mov.u32 %r1, ours;\nmad.lo.u32 %r1, %tid0, 4, %r1;\nst.shared.u32 [%r1], %tid0;\n", 16,
-              kShared);
-  expectFault(Fault::Kind::kSharedOutOfRange, "mov.u32 %r1, ours;\nld.shared.u32 %r2, [%r1+-4];\n", 0,
-              kShared);
+              "mov.u32 %r1, ours;\nmad.lo.u32 %r1, %tid0, 4, %r1;\nst.shared.u32 [%r1], %tid0;\n", 16, kShared);
+  expectFault(Fault::Kind::kSharedOutOfRange, "mov.u32 %r1, ours;\nld.shared.u32 %r2, [%r1+-4];\n", 0, kShared);
   expectFault(Fault::Kind::kSharedOutOfRange,
               "mov.u64 %rd1, ours;\ncvta.shared.u64 %rd2, %rd1;\nld.u32 %r2, [%rd2+64];\n", 0, kShared);
   expectFault(Fault::Kind::kLocalOutOfRange,
@@ -360,8 +356,7 @@ TEST("traps, bad indirect calls, bad barriers, endless recursion, deadlock") {
   expectFault(Fault::Kind::kIllegalInstruction, "bar.sync 1, 33;\n", 0);
   expectFault(Fault::Kind::kIllegalInstruction, "ts: .branchtargets A, B;\nbrx.idx %tid0, ts;\nA:\nB:\n", 2);
   expectFault(Fault::Kind::kDeadlock,
-              "setp.lt.u32 %p1, %tid0, 16;\n@%p1 bra A;\nbar.sync 1, 64;\nbra B;\nA:\nbar.sync 2, 64;\nB:\n",
-              0);
+              "setp.lt.u32 %p1, %tid0, 16;\n@%p1 bra A;\nbar.sync 1, 64;\nbra B;\nA:\nbar.sync 2, 64;\nB:\n", 0);
   expectFault(Fault::Kind::kDeadlock, "bar.sync 1, 64;\n", 0);
   Device device(kernelAround("call f, ();\n", ".func f() { call f, (); ret; }\n"));
   Array<int> out(device.memory, 1);
@@ -372,11 +367,10 @@ TEST("traps, bad indirect calls, bad barriers, endless recursion, deadlock") {
 }
 
 TEST("a fault ends the grid, and the next launch runs") {
-  Device device(kernelAround(
-      "mov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p1, %r1, 500;\n@%p1 trap;\nred.global.add.u32 [%out], 1;\n"));
+  Device device(
+      kernelAround("mov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p1, %r1, 500;\n@%p1 trap;\nred.global.add.u32 [%out], 1;\n"));
   Array<uint32_t> out(device.memory, 1);
-  LaunchResult result =
-      device.tryRun("k", {1000000, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
+  LaunchResult result = device.tryRun("k", {1000000, 1, 1}, {32, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   CHECK(result.status == LaunchResult::Status::kFault);
   CHECK_EQ(result.fault.block.x, 500u);
   CHECK(out[0] < 1000000u * 32);
@@ -386,11 +380,10 @@ TEST("a fault ends the grid, and the next launch runs") {
 }
 
 TEST("launches that cannot be made") {
-  Device device(
-      kernelAround("", "") +
-      ".entry small(.param .u32 x) .maxntid 64, 1, 1 { ret; }\n.entry shaped() .reqntid 8, 4 { ret; }\n");
-  auto expectInvalid = [&](const char* kernel, Dim3 grid, Dim3 block, const Parameters& parameters,
-                           uint32_t shared, const char* text) {
+  Device device(kernelAround("", "") +
+                ".entry small(.param .u32 x) .maxntid 64, 1, 1 { ret; }\n.entry shaped() .reqntid 8, 4 { ret; }\n");
+  auto expectInvalid = [&](const char* kernel, Dim3 grid, Dim3 block, const Parameters& parameters, uint32_t shared,
+                           const char* text) {
     LaunchResult result = device.tryRun(kernel, grid, block, parameters, shared);
     CHECK(result.status == LaunchResult::Status::kInvalid);
     CHECK(result.message.find(text) != std::string::npos);
@@ -442,7 +435,8 @@ TEST("special registers") {
 
 TEST("a shuffle from a lane that takes no part is 0, as on a card") {
   // Each of 20 lanes adds up the numbers from its own on.
-  std::string body = "add.u32 %r1, %tid0, 1;\nmov.u64 %rd1, 0;\nst.global.u64 [%slot], %rd1;\nsetp.ge.u32 %p1, %tid0, 20;\n@%p1 bra END;\n";
+  std::string body =
+      "add.u32 %r1, %tid0, 1;\nmov.u64 %rd1, 0;\nst.global.u64 [%slot], %rd1;\nsetp.ge.u32 %p1, %tid0, 20;\n@%p1 bra END;\n";
   for (const char* step : {"16", "8", "4", "2", "1"})
     body += std::string("shfl.sync.down.b32 %r2, %r1, ") + step + ", 31, 0xfffff;\nadd.u32 %r1, %r1, %r2;\n";
   const std::vector<uint64_t> got = runBody(body + "cvt.u64.u32 %rd1, %r1;\nst.global.u64 [%slot], %rd1;\nEND:\n");
@@ -461,14 +455,16 @@ TEST("indices and sizes of threads and blocks may be read as 16 bits, as in PTX 
 }
 
 TEST("an indirect call may say what it calls instead of how, before or behind it") {
-  const std::string functions = ".func (.param .b32 out) one (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 1;\n"
-                                "st.param.b32 [out], %v; ret; }\n"
-                                ".func (.param .b32 out) two (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 2;\n"
-                                "st.param.b32 [out], %v; ret; }\n"
-                                ".func other () { ret; }\n";
-  const std::string body = "mov.u64 %rd1, one;\nsetp.gt.u32 %p1, %tid0, 9;\n@%p1 mov.u64 %rd1, two;\n"
-                           "call (%r1), %rd1, (%tid0), callees;\ncallees: .calltargets one, two;\n"
-                           "cvt.u64.u32 %rd2, %r1;\nst.global.u64 [%slot], %rd2;";
+  const std::string functions =
+      ".func (.param .b32 out) one (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 1;\n"
+      "st.param.b32 [out], %v; ret; }\n"
+      ".func (.param .b32 out) two (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 2;\n"
+      "st.param.b32 [out], %v; ret; }\n"
+      ".func other () { ret; }\n";
+  const std::string body =
+      "mov.u64 %rd1, one;\nsetp.gt.u32 %p1, %tid0, 9;\n@%p1 mov.u64 %rd1, two;\n"
+      "call (%r1), %rd1, (%tid0), callees;\ncallees: .calltargets one, two;\n"
+      "cvt.u64.u32 %rd2, %r1;\nst.global.u64 [%slot], %rd2;";
   const std::vector<uint64_t> out = runBody(body, 0, 0, functions);
   for (size_t lane = 0; lane < 32; ++lane) CHECK_EQ(out[lane], lane + (lane > 9 ? 2 : 1));
   CHECK(!compile(kernelAround("callees: .calltargets one, other;", functions)));

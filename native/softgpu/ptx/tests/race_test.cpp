@@ -58,8 +58,8 @@ class Model {
     const bool isAtomic = below(4) == 0;
     std::vector<Past>& all = past_[byte];
     const auto race = detector_.access({thread, byte, 1, isWrite, isAtomic, nullptr, nullptr}, site_);
-    const bool isRace = std::any_of(all.begin(), all.end(),
-                                    [&](const Past& past) { return races(past, thread, isWrite, isAtomic); });
+    const bool isRace =
+        std::any_of(all.begin(), all.end(), [&](const Past& past) { return races(past, thread, isWrite, isAtomic); });
     if (race) {
       CHECK(isRace);
       CHECK_EQ(race->offset, byte);

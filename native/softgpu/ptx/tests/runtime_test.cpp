@@ -25,9 +25,8 @@ TEST("printf") {
   CHECK_EQ(printed.size(), size_t{5});
   for (int i = 0; i < 10; i += 3) {
     char expected[200];
-    std::snprintf(expected, sizeof(expected), "%s %d of %u: %5.2f|%-6lld|%#x|%c|%%|%*d|%.3s|%e\n", "lane", i,
-                  10u, i * 0.5, static_cast<long long>(i) << 33, static_cast<unsigned>(i), 'a' + i, 4, i,
-                  "abcdef", 1.0 / 3);
+    std::snprintf(expected, sizeof(expected), "%s %d of %u: %5.2f|%-6lld|%#x|%c|%%|%*d|%.3s|%e\n", "lane", i, 10u,
+                  i * 0.5, static_cast<long long>(i) << 33, static_cast<unsigned>(i), 'a' + i, 4, i, "abcdef", 1.0 / 3);
     bool isFound = false;
     for (const std::string& text : printed) isFound |= text == expected;
     if (!isFound) ::millpond::testing::fail(__FILE__, __LINE__, std::string("not printed: ") + expected);
@@ -249,7 +248,8 @@ TEST("memory of the stack is each thread's own, and goes with the function that 
     add.u64 %rd6, %rd6, %rd7;
     mad.lo.u64 %slot, %rd1, 8, %out;
     st.global.u64 [%slot], %rd6;
-  )", kStackFunctions));
+  )",
+                             kStackFunctions));
   Array<uint64_t> out(device.memory, 64);
   device.run("k", {1, 1, 1}, {64, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
   for (uint64_t i = 0; i < 64; ++i) CHECK_EQ(out[i], 200 * (i * (i + 1) / 2) + i);
@@ -282,7 +282,8 @@ TEST("a stack that is spent ends in a fault, whoever asks for more") {
     ld.local.u8 %rd2, [%rd1];
     add.u64 %rd3, %rd3, %rd2;
     st.global.u64 [%out], %rd3;
-  )", kStackFunctions));
+  )",
+                            kStackFunctions));
   Array<uint64_t> out(calls.memory, 1);
   CHECK(calls.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(out, uint64_t{1500}, uint64_t{0})));
   CHECK_EQ(out[0], uint64_t{200 * 201 / 2 + 7});

@@ -102,8 +102,9 @@ TEST("filtering weighs the elements around with eight bits of fraction") {
 }
 
 TEST("channels, of integers as such and as fractions") {
-  Device device(kernelAround("tex.1d.v4.u32.s32 {%r1, %r2, %r3, %r4}, [%in, {1}];\n"
-                             "st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4};"));
+  Device device(
+      kernelAround("tex.1d.v4.u32.s32 {%r1, %r2, %r3, %r4}, [%in, {1}];\n"
+                   "st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4};"));
   const Array<uint8_t> bytes(device.memory, std::vector<uint8_t>{1, 2, 3, 4, 255, 128, 0, 51});
   Array<uint32_t> out(device.memory, 4);
   TextureView view = viewOf(bytes, 2, 1, 1);
@@ -155,9 +156,8 @@ TEST("the six faces of a cube, and of a layer of cubes, by direction") {
   };
   // The left lower and the right lower element of each face of two by two.
   const Direction directions[] = {
-      {4, 1, 1, 0},    {4, 1, -1, 1},    {-4, 1, -1, 4},  {-4, 1, 1, 5},   {-1, 4, -1, 8},   {1, 4, -1, 9},
-      {-1, -4, 1, 12}, {1, -4, 1, 13},   {-1, 1, 4, 16},  {1, 1, 4, 17},   {1, 1, -4, 20},   {-1, 1, -4, 21},
-      {1, -1, 4, 19},  {-1, -4, -1, 14},
+      {4, 1, 1, 0},   {4, 1, -1, 1},  {-4, 1, -1, 4}, {-4, 1, 1, 5},  {-1, 4, -1, 8},  {1, 4, -1, 9},  {-1, -4, 1, 12},
+      {1, -4, 1, 13}, {-1, 1, 4, 16}, {1, 1, 4, 17},  {1, 1, -4, 20}, {-1, 1, -4, 21}, {1, -1, 4, 19}, {-1, -4, -1, 14},
   };
   for (const Direction& to : directions) {
     const std::string at = hex(to.x) + ", " + hex(to.y) + ", " + hex(to.z);
@@ -205,9 +205,13 @@ TEST("the level of detail is the one that is named, within bounds, or follows fr
   TextureView view = settings(Outside::kClamp, false, true);
   view.mostLevel = 10;
   const std::string place = "{%f1, %f2, %f3, %f4}, [%in, {" + hex(0.3f) + ", " + hex(0.6f) + "}]";
-  const auto level = [&](float at) { return ofLevels("tex.level.2d.v4.f32.f32 " + place + ", " + hex(at) + ";", view); };
+  const auto level = [&](float at) {
+    return ofLevels("tex.level.2d.v4.f32.f32 " + place + ", " + hex(at) + ";", view);
+  };
   const auto gradients = [&](float x, float y) {
-    return ofLevels("tex.grad.2d.v4.f32.f32 " + place + ", {" + hex(x) + ", " + hex(0) + "}, {" + hex(0) + ", " + hex(y) + "};", view);
+    return ofLevels(
+        "tex.grad.2d.v4.f32.f32 " + place + ", {" + hex(x) + ", " + hex(0) + "}, {" + hex(0) + ", " + hex(y) + "};",
+        view);
   };
   const std::string plain = "tex.2d.v4.f32.f32 " + place + ";";
   CHECK_EQ(level(-1), 34.0f);
@@ -238,7 +242,8 @@ TEST("the level of detail is the one that is named, within bounds, or follows fr
 }
 
 TEST("a filtered line lies at the edge of a plane") {
-  Device device(kernelAround("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%in, {" + hex(1.5f) + "}];\nst.global.f32 [%out], %f1;"));
+  Device device(
+      kernelAround("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%in, {" + hex(1.5f) + "}];\nst.global.f32 [%out], %f1;"));
   const Array<float> texels(device.memory, std::vector<float>{1, 2, 4});
   Array<float> out(device.memory, 1);
   TextureView view = viewOf(texels, 3, 1, 1);
@@ -253,13 +258,14 @@ TEST("a filtered line lies at the edge of a plane") {
 }
 
 TEST("surfaces are read and written by bytes, and outside as the instruction says") {
-  Device device(kernelAround("suld.b.2d.v2.b16.zero {%rs1, %rs2}, [%in, {4, 1}];\n"
-                             "sust.b.2d.v2.b16.trap [%in, {0, 0}], {%rs2, %rs1};\n"
-                             "suld.b.2d.b32.zero {%r1}, [%in, {8, 0}];\n"
-                             "suld.b.2d.b32.clamp {%r2}, [%in, {99, -1}];\n"
-                             "sust.b.2d.b32.zero [%in, {-4, 0}], {%r2};\n"
-                             "suld.b.2d.b64.trap {%rd1}, [%in, {0, 1}];\n"
-                             "st.global.v2.u32 [%out], {%r1, %r2};\nst.global.u64 [%out+8], %rd1;"));
+  Device device(
+      kernelAround("suld.b.2d.v2.b16.zero {%rs1, %rs2}, [%in, {4, 1}];\n"
+                   "sust.b.2d.v2.b16.trap [%in, {0, 0}], {%rs2, %rs1};\n"
+                   "suld.b.2d.b32.zero {%r1}, [%in, {8, 0}];\n"
+                   "suld.b.2d.b32.clamp {%r2}, [%in, {99, -1}];\n"
+                   "sust.b.2d.b32.zero [%in, {-4, 0}], {%r2};\n"
+                   "suld.b.2d.b64.trap {%rd1}, [%in, {0, 1}];\n"
+                   "st.global.v2.u32 [%out], {%r1, %r2};\nst.global.u64 [%out+8], %rd1;"));
   Array<uint32_t> cells(device.memory, std::vector<uint32_t>{1, 2, 3, 0x00050004});
   Array<uint32_t> out(device.memory, 4, 9);
   TextureView view = viewOf(cells, 2, 2, 1);

@@ -34,7 +34,8 @@ CUresult Arrays::onArrayCreate(const cmd::Decoded<cmd::ArrayCreate>& command) {
     if (CUresult rc = makeArray(wanted, made, bytes)) return rc;
     const HandleKind kind = wanted.levels ? HandleKind::kMipmappedArray : HandleKind::kArray;
     if (!objects_.adopt(kind, wanted.handle, made)) return violation("the array's handle is in use already");
-    arrayBytes_[wanted.handle] = {contexts_.deviceOf(contexts_.bound()), bytes, (wanted.flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0};
+    arrayBytes_[wanted.handle] = {contexts_.deviceOf(contexts_.bound()), bytes,
+                                  (wanted.flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0};
     return CUDA_SUCCESS;
   };
   if (CUresult rc = attempt(); rc != CUDA_ERROR_OUT_OF_MEMORY) return rc;
@@ -45,8 +46,8 @@ CUresult Arrays::onArrayCreate(const cmd::Decoded<cmd::ArrayCreate>& command) {
 CUresult Arrays::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes) {
   const auto& d = driver_;
   if (!d.cuArray3DCreate_v2 || !d.cuArrayDestroy || !d.cuArrayGetMemoryRequirements) return CUDA_ERROR_NOT_SUPPORTED;
-  if (wanted.levels && (!d.cuMipmappedArrayCreate || !d.cuMipmappedArrayDestroy ||
-                        !d.cuMipmappedArrayGetMemoryRequirements))
+  if (wanted.levels &&
+      (!d.cuMipmappedArrayCreate || !d.cuMipmappedArrayDestroy || !d.cuMipmappedArrayGetMemoryRequirements))
     return CUDA_ERROR_NOT_SUPPORTED;
   ClaimBudget& budget = budgets_.at(contexts_.deviceOf(contexts_.bound()));
   bytes = leastBytes(wanted);
@@ -60,8 +61,8 @@ CUresult Arrays::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t
   desc.Flags = wanted.flags;
   CUarray array = nullptr;
   CUmipmappedArray mipmapped = nullptr;
-  CUresult rc = wanted.levels ? d.cuMipmappedArrayCreate(&mipmapped, &desc, wanted.levels)
-                              : d.cuArray3DCreate_v2(&array, &desc);
+  CUresult rc =
+      wanted.levels ? d.cuMipmappedArrayCreate(&mipmapped, &desc, wanted.levels) : d.cuArray3DCreate_v2(&array, &desc);
   if (!rc) {
     made = wanted.levels ? static_cast<void*>(mipmapped) : static_cast<void*>(array);
     CUDA_ARRAY_MEMORY_REQUIREMENTS real{};
@@ -134,7 +135,8 @@ CUresult Arrays::onArrayLevel(const cmd::Decoded<cmd::ArrayLevel>& command) {
   if (mipmapped) rc = driver_.cuMipmappedArrayGetLevel(&level, mipmapped, command.fixed.level);
   if (!rc) rc = driver_.cuArray3DGetDescriptor_v2(&desc, level);
   if (rc) return rc;
-  if (!objects_.adopt(HandleKind::kArray, command.fixed.handle, level)) return violation("the level's handle is in use already");
+  if (!objects_.adopt(HandleKind::kArray, command.fixed.handle, level))
+    return violation("the level's handle is in use already");
   reply(cmd::ArrayLevelReply{desc.Width, desc.Height, desc.Depth});
   return CUDA_SUCCESS;
 }
@@ -165,7 +167,8 @@ CUresult Arrays::onArrayPlane(const cmd::Decoded<cmd::ArrayPlane>& command) {
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   if (CUresult rc = driver_.cuArrayGetPlane(&plane, array, command.fixed.plane)) return rc;
   if (CUresult rc = driver_.cuArray3DGetDescriptor_v2(&desc, plane)) return rc;
-  if (!objects_.adopt(HandleKind::kArray, command.fixed.handle, plane)) return violation("the plane's handle is in use already");
+  if (!objects_.adopt(HandleKind::kArray, command.fixed.handle, plane))
+    return violation("the plane's handle is in use already");
   reply(cmd::ArrayPlaneReply{.width = desc.Width,
                              .height = desc.Height,
                              .depth = desc.Depth,

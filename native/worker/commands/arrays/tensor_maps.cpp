@@ -38,9 +38,8 @@ CUresult TensorMaps::onTensorMapEncode(const cmd::Decoded<cmd::TensorMapEncode>&
   switch (in.form) {
     case 0:
       if (driver_.cuTensorMapEncodeTiled)
-        rc = driver_.cuTensorMapEncodeTiled(&map, type, in.rank, address, extents, strides,
-                                            arrayOf<cuuint32_t>(in.box), elementStrides, interleave, swizzle,
-                                            promotion, fill);
+        rc = driver_.cuTensorMapEncodeTiled(&map, type, in.rank, address, extents, strides, arrayOf<cuuint32_t>(in.box),
+                                            elementStrides, interleave, swizzle, promotion, fill);
       break;
     case 1:
       if (driver_.cuTensorMapEncodeIm2col)
@@ -50,13 +49,11 @@ CUresult TensorMaps::onTensorMapEncode(const cmd::Decoded<cmd::TensorMapEncode>&
       break;
     case 2:
       if (driver_.cuTensorMapEncodeIm2colWide)
-        rc = driver_.cuTensorMapEncodeIm2colWide(&map, type, in.rank, address, extents, strides, corners[0],
-                                                 corners[3], in.channels, in.pixels, elementStrides, interleave,
-                                                 static_cast<CUtensorMapIm2ColWideMode>(in.mode), swizzle, promotion,
-                                                 fill);
+        rc = driver_.cuTensorMapEncodeIm2colWide(
+            &map, type, in.rank, address, extents, strides, corners[0], corners[3], in.channels, in.pixels,
+            elementStrides, interleave, static_cast<CUtensorMapIm2ColWideMode>(in.mode), swizzle, promotion, fill);
       break;
-    default:
-      return violation("a tensor map of form " + std::to_string(in.form));
+    default: return violation("a tensor map of form " + std::to_string(in.form));
   }
   if (rc) return rc;
   cmd::TensorMapEncodeReply out{};

@@ -9,8 +9,7 @@ namespace millpond::worker {
 
 class TensorMaps : private SessionPart {
  public:
-  TensorMaps(SessionCore& session, AddressGate& addresses)
-      : SessionPart(session), addresses_(addresses) {}
+  TensorMaps(SessionCore& session, AddressGate& addresses) : SessionPart(session), addresses_(addresses) {}
 
   CUresult onTensorMapEncode(const cmd::Decoded<cmd::TensorMapEncode>& command);
   CUresult onTensorMapReplaceAddress(const cmd::Decoded<cmd::TensorMapReplaceAddress>& command);

@@ -36,7 +36,8 @@ CUresult Textures::onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& comma
       SessionRange range;
       auto& linear = resource.res.linear;
       if (linear.sizeInBytes == 0) return CUDA_ERROR_INVALID_VALUE;
-      if (CUresult rc = addresses_.reach(sent.address<offsetof(Resource, res.linear.devPtr)>(), linear.sizeInBytes, range))
+      if (CUresult rc =
+              addresses_.reach(sent.address<offsetof(Resource, res.linear.devPtr)>(), linear.sizeInBytes, range))
         return rc;
       linear.devPtr = range.device();
       break;
@@ -54,8 +55,7 @@ CUresult Textures::onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& comma
       image.devPtr = range.device();
       break;
     }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
   unsigned long long object = 0;

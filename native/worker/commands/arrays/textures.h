@@ -32,7 +32,7 @@ class Textures : private SessionPart {
 
   AddressGate& addresses_;
   Frees& frees_;
-  std::unordered_map<uint64_t, Texture> textures_;        ///< texture and surface objects
+  std::unordered_map<uint64_t, Texture> textures_;  ///< texture and surface objects
 };
 
 }  // namespace millpond::worker

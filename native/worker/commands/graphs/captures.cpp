@@ -98,7 +98,8 @@ CUresult Executor::onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& command) 
   const CUgraphNode* nodes = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  if (CUresult rc = driver_.cuStreamGetCaptureInfo_v3(s.handle, &status, &id, &graph, &nodes, &edges, &count)) return rc;
+  if (CUresult rc = driver_.cuStreamGetCaptureInfo_v3(s.handle, &status, &id, &graph, &nodes, &edges, &count))
+    return rc;
   cmd::CaptureInfoReply answer{};
   answer.status = static_cast<uint32_t>(status);
   if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
@@ -141,12 +142,9 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   if (!stream(in.stream, s)) return violation("unknown stream");
   if (in.direction != 1 && in.direction != 2) return violation("a copy in no direction");
   switch (captures_.status(s)) {
-    case CU_STREAM_CAPTURE_STATUS_ACTIVE:
-      break;
-    case CU_STREAM_CAPTURE_STATUS_INVALIDATED:
-      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    default:
-      return CUDA_ERROR_ILLEGAL_STATE;  // another thread has ended the capture
+    case CU_STREAM_CAPTURE_STATUS_ACTIVE: break;
+    case CU_STREAM_CAPTURE_STATUS_INVALIDATED: return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    default: return CUDA_ERROR_ILLEGAL_STATE;  // another thread has ended the capture
   }
   const bool toDevice = in.direction == 1;
   SessionRange device;
@@ -164,9 +162,8 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   const Box box{.address = in.hostAddress, .pitch = in.bytes, .rows = 1, .width = in.bytes};
   std::shared_ptr<GraphStage> stage;
   if (CUresult rc = makeStage(box, toDevice, original, stage)) return rc;
-  const CUresult rc = toDevice
-                          ? driver_.cuMemcpyHtoDAsync_v2(device.device(), stage->memory, in.bytes, s.handle)
-                          : driver_.cuMemcpyDtoHAsync_v2(stage->memory, device.device(), in.bytes, s.handle);
+  const CUresult rc = toDevice ? driver_.cuMemcpyHtoDAsync_v2(device.device(), stage->memory, in.bytes, s.handle)
+                               : driver_.cuMemcpyDtoHAsync_v2(stage->memory, device.device(), in.bytes, s.handle);
   if (rc) return rc;
   const uint64_t node = lastCaptured(s);
   if (!node) return CUDA_ERROR_UNKNOWN;
@@ -193,12 +190,13 @@ CUresult Executor::captureNode(const Stream& s, CUgraphNodeParams& params, uint6
   const CUgraphNode* after = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  if (CUresult rc = driver_.cuStreamGetCaptureInfo_v3(s.handle, &status, &id, &graph, &after, &edges, &count)) return rc;
+  if (CUresult rc = driver_.cuStreamGetCaptureInfo_v3(s.handle, &status, &id, &graph, &after, &edges, &count))
+    return rc;
   const std::vector<CUgraphNode> nodes(after, after + count);
   const std::vector<CUgraphEdgeData> data(edges, edges ? edges + count : edges);
   CUgraphNode made = nullptr;
-  if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph, nodes.data(), data.empty() ? nullptr : data.data(), count,
-                                              &params))
+  if (CUresult rc =
+          driver_.cuGraphAddNode_v2(&made, graph, nodes.data(), data.empty() ? nullptr : data.data(), count, &params))
     return rc;
   node = graphs_.adopt(graphs_.adopt(graph), made);
   return driver_.cuStreamUpdateCaptureDependencies_v2(s.handle, &made, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES);

@@ -22,15 +22,16 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
   if (!isPlain(copy.srcMemoryType) || !isPlain(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
   const bool toDevice = isHost(copy.srcMemoryType);
   if (toDevice && isHost(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
-  const Box src{.address = toDevice ? record.copy.address<offsetof(C, srcHost)>() : record.copy.address<offsetof(C, srcDevice)>(),
-                .pitch = copy.srcPitch,
-                .rows = copy.srcHeight,
-                .x = copy.srcXInBytes,
-                .y = copy.srcY,
-                .z = copy.srcZ,
-                .width = copy.WidthInBytes,
-                .height = copy.Height,
-                .depth = copy.Depth};
+  const Box src{
+      .address = toDevice ? record.copy.address<offsetof(C, srcHost)>() : record.copy.address<offsetof(C, srcDevice)>(),
+      .pitch = copy.srcPitch,
+      .rows = copy.srcHeight,
+      .x = copy.srcXInBytes,
+      .y = copy.srcY,
+      .z = copy.srcZ,
+      .width = copy.WidthInBytes,
+      .height = copy.Height,
+      .depth = copy.Depth};
   const Box dst{.address = isHost(copy.dstMemoryType) ? record.copy.address<offsetof(C, dstHost)>()
                                                       : record.copy.address<offsetof(C, dstDevice)>(),
                 .pitch = copy.dstPitch,
@@ -60,8 +61,10 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
     // The driver counts from where the client's offsets count from.
     const uint64_t begin = from.device() - src.extent()->offset;
     copy.srcMemoryType = from.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    if (from.isHost()) copy.srcHost = reinterpret_cast<const void*>(begin);
-    else copy.srcDevice = begin;
+    if (from.isHost())
+      copy.srcHost = reinterpret_cast<const void*>(begin);
+    else
+      copy.srcDevice = begin;
   }
   if (toStage) {
     copy.dstHost = out.stage->memory;
@@ -69,8 +72,10 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
   } else {
     const uint64_t begin = to.device() - dst.extent()->offset;
     copy.dstMemoryType = to.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    if (to.isHost()) copy.dstHost = reinterpret_cast<void*>(begin);
-    else copy.dstDevice = begin;
+    if (to.isHost())
+      copy.dstHost = reinterpret_cast<void*>(begin);
+    else
+      copy.dstDevice = begin;
   }
   out.params.memcpy.copyCtx = contexts_.at(contexts_.bound()).handle;
   out.params.memcpy.copyParams = copy;
@@ -85,8 +90,13 @@ CUresult Executor::readFill(const graph::NodeRecord& record, NodeParams& out) {
   if (__builtin_mul_overflow(fill.width, uint64_t{fill.elementSize}, &box.width)) return CUDA_ERROR_INVALID_VALUE;
   SessionRange range;
   if (CUresult rc = addresses_.reach(box, range, true)) return rc;
-  out.params.memset = {range.device(), fill.pitch,  fill.value, fill.elementSize,
-                       fill.width,     fill.height, contexts_.at(contexts_.bound()).handle};
+  out.params.memset = {range.device(),
+                       fill.pitch,
+                       fill.value,
+                       fill.elementSize,
+                       fill.width,
+                       fill.height,
+                       contexts_.at(contexts_.bound()).handle};
   return CUDA_SUCCESS;
 }
 

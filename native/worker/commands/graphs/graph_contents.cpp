@@ -96,8 +96,7 @@ void Executor::collect(uint64_t number, const Before& outside, ExecContents& con
     std::vector<CUgraphNode> from(count), to(count);
     std::vector<CUgraphEdgeData> data(count);
     if (driver_.cuGraphGetEdges_v2(graph->handle, from.data(), to.data(), data.data(), &count) == CUDA_SUCCESS)
-      for (size_t i = 0; i < count; ++i)
-        after[graphs_.adopt(number, to[i])].push_back(graphs_.adopt(number, from[i]));
+      for (size_t i = 0; i < count; ++i) after[graphs_.adopt(number, to[i])].push_back(graphs_.adopt(number, from[i]));
   }
   const auto beforeOf = [&](uint64_t node) {
     Before before = outside;
@@ -149,7 +148,8 @@ std::vector<graph::Source> Executor::sourcesOf(const ExecContents& contents, uin
   count = 0;
   for (const auto& [node, stage] : contents.stages) {
     if (count >= first && page.size() < graph::kSourcePage)
-      page.push_back({stage->toDevice ? stage->number : 0, stage->address, stage->bytes, stage->hasGaps() ? 1u : 0u, 0});
+      page.push_back(
+          {stage->toDevice ? stage->number : 0, stage->address, stage->bytes, stage->hasGaps() ? 1u : 0u, 0});
     ++count;
   }
   return page;

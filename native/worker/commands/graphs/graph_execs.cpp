@@ -29,7 +29,7 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
   const uint64_t most = kLeastExec + nodeCount_.of(in.graph) * costs.graphNode;
   const CUresult rc = costs.any() && contexts_.bound()
                           ? charges_.measured(DriverMemory::Of::kGraph, number, contexts_.bound(), most, make,
-                                     [&] { driver_.cuGraphExecDestroy(exec); })
+                                              [&] { driver_.cuGraphExecDestroy(exec); })
                           : make();
   answer.status = static_cast<int32_t>(rc);
   answer.result = static_cast<uint32_t>(params.result_out);

@@ -35,10 +35,8 @@ bool becomesNode(cmd::Op op) {
     case cmd::Op::kStreamWaitValue32V2:
     case cmd::Op::kStreamWaitValue64V2:
     case cmd::Op::kStreamWriteValue32V2:
-    case cmd::Op::kStreamWriteValue64V2:
-      return true;
-    default:
-      return false;
+    case cmd::Op::kStreamWriteValue64V2: return true;
+    default: return false;
   }
 }
 

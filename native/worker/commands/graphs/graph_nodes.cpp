@@ -70,12 +70,12 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   // The driver takes it from a pool of its own: it counts as long as a graph has the node, or a launch has left it.
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   budgets_.publish();
-  out.allocation = std::shared_ptr<GraphAllocation>(
-      std::make_unique<GraphAllocation>().release(), [this, &budget, bytes](GraphAllocation* gone) {
-        const std::unique_ptr<GraphAllocation> end(gone);
-        budget.give({bytes});
-        budgets_.publish();
-      });
+  out.allocation = std::shared_ptr<GraphAllocation>(std::make_unique<GraphAllocation>().release(),
+                                                    [this, &budget, bytes](GraphAllocation* gone) {
+                                                      const std::unique_ptr<GraphAllocation> end(gone);
+                                                      budget.give({bytes});
+                                                      budgets_.publish();
+                                                    });
   out.allocation->bytes = bytes;
   return CUDA_SUCCESS;
 }
@@ -87,12 +87,9 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
   const auto rest = bytes.subspan(sizeof(record));
   out.params.type = static_cast<CUgraphNodeType>(record.type);
   switch (out.params.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return readKernel(record, rest, out);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return readCopy(record, out);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return readFill(record, out);
+    case CU_GRAPH_NODE_TYPE_KERNEL: return readKernel(record, rest, out);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return readCopy(record, out);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return readFill(record, out);
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       out.call = graphCall({CallbackKind::kHostFunction, contexts_.primaryOf(contexts_.bound()), record.host.function,
@@ -104,21 +101,18 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       const GraphTable::Graph* child = graphs_.graph(record.child.graph);
       if (!child) return CUDA_ERROR_INVALID_VALUE;
       switch (record.child.ownership) {
-        case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE:
-          break;
+        case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE: break;
         case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE:
           // One that is part of another graph cannot be moved out of it.
           if (child->root != record.child.graph) return CUDA_ERROR_INVALID_VALUE;
           break;
-        default:
-          return CUDA_ERROR_INVALID_VALUE;
+        default: return CUDA_ERROR_INVALID_VALUE;
       }
       out.params.graph.graph = child->handle;
       out.params.graph.ownership = static_cast<CUgraphChildGraphNodeOwnership>(record.child.ownership);
       return CUDA_SUCCESS;
     }
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {
       CUevent event = nullptr;
@@ -128,8 +122,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
           event;
       return CUDA_SUCCESS;
     }
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      return readAllocation(record, rest, out);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return readAllocation(record, rest, out);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       // Found in books that have nothing but memory of this session's graphs.
       if (!graphMemory_.contains(AddressGate::key(record.address))) return CUDA_ERROR_INVALID_VALUE;
@@ -154,8 +147,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       out.params.conditional.size = record.conditional.bodies;
       out.params.conditional.ctx = contexts_.at(contexts_.bound()).handle;
       return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
@@ -187,8 +179,8 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   // A clone has all that is in the child; a graph that is moved has been counted.
   if (!nodeCount_.take(1 + (childNumber && !isMoved ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode made = nullptr;
-  if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(), edges.empty() ? nullptr : edges.data(),
-                                              after.size(), &node.params)) {
+  if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(),
+                                              edges.empty() ? nullptr : edges.data(), after.size(), &node.params)) {
     nodeCount_.drop();
     return rc;
   }
@@ -336,9 +328,7 @@ CUresult Executor::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& command
   };
   CUresult rc = CUDA_SUCCESS;
   switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      rc = writeKernel(*node, record, rest);
-      break;
+    case CU_GRAPH_NODE_TYPE_KERNEL: rc = writeKernel(*node, record, rest); break;
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       if (node->stage) {
         record.copy = node->stage->original;
@@ -418,8 +408,7 @@ CUresult Executor::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& command
       rest.assign(bytes.begin(), bytes.end());
       break;
     }
-    default:
-      break;
+    default: break;
   }
   if (rc) return rc;
   std::vector<std::byte> bytes(sizeof(record) + rest.size());
@@ -435,9 +424,8 @@ CUresult Executor::onGraphEnableNode(const cmd::Decoded<cmd::GraphEnableNode>& c
   const auto exec = execs_.find(in.exec);
   if (!node || exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
   unsigned enabled = in.enable;
-  const CUresult rc = in.enable == 2
-                          ? driver_.cuGraphNodeGetEnabled(exec->second.handle, node->handle, &enabled)
-                          : driver_.cuGraphNodeSetEnabled(exec->second.handle, node->handle, enabled);
+  const CUresult rc = in.enable == 2 ? driver_.cuGraphNodeGetEnabled(exec->second.handle, node->handle, &enabled)
+                                     : driver_.cuGraphNodeSetEnabled(exec->second.handle, node->handle, enabled);
   if (rc) return rc;
   reply(cmd::GraphEnableNodeReply{.enabled = enabled});
   return CUDA_SUCCESS;

@@ -41,7 +41,7 @@ class GraphTable {
     uint64_t graph = 0;
     std::shared_ptr<GraphStage> stage;
     const HostCall* call = nullptr;
-    std::vector<uint64_t> children;    ///< graphs in it: a child graph, bodies
+    std::vector<uint64_t> children;  ///< graphs in it: a child graph, bodies
     std::shared_ptr<GraphAllocation> allocation;
     bool isPlain() const { return !stage && !call && children.empty() && !allocation; }
   };

@@ -15,8 +15,8 @@ namespace millpond::worker {
 namespace {
 
 /// Not told of a graph: handles and functions, which are addresses of this process, and all that the verbose flag adds.
-constexpr unsigned kHiddenDotFlags = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES |
-                                     CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS;
+constexpr unsigned kHiddenDotFlags =
+    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES | CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS;
 
 /// Hexadecimal digits that could be an address become `x`, whichever driver wrote them.
 void maskAddresses(std::string& text) {
@@ -136,18 +136,12 @@ CUresult Executor::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
     CUgraphNode* second = fill ? others.data() : nullptr;
     CUgraphEdgeData* data = fill ? edges.data() : nullptr;
     switch (in.what) {
-      case 0:
-        return driver_.cuGraphGetNodes(graph->handle, first, &count);
-      case 1:
-        return driver_.cuGraphGetRootNodes(graph->handle, first, &count);
-      case 2:
-        return driver_.cuGraphGetEdges_v2(graph->handle, first, second, data, &count);
-      case 3:
-        return driver_.cuGraphNodeGetDependencies_v2(node, first, data, &count);
-      case 4:
-        return driver_.cuGraphNodeGetDependentNodes_v2(node, first, data, &count);
-      default:
-        return violation("a list of nothing");
+      case 0: return driver_.cuGraphGetNodes(graph->handle, first, &count);
+      case 1: return driver_.cuGraphGetRootNodes(graph->handle, first, &count);
+      case 2: return driver_.cuGraphGetEdges_v2(graph->handle, first, second, data, &count);
+      case 3: return driver_.cuGraphNodeGetDependencies_v2(node, first, data, &count);
+      case 4: return driver_.cuGraphNodeGetDependentNodes_v2(node, first, data, &count);
+      default: return violation("a list of nothing");
     }
   };
   if (CUresult rc = ask(false)) return rc;
@@ -164,7 +158,8 @@ CUresult Executor::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
     if (!others.empty()) otherPage.push_back(graphs_.adopt(owner, others[i]));
   }
   const std::span<const CUgraphEdgeData> edgePage =
-      edges.empty() ? std::span<const CUgraphEdgeData>{} : std::span<const CUgraphEdgeData>(edges).subspan(begin, end - begin);
+      edges.empty() ? std::span<const CUgraphEdgeData>{}
+                    : std::span<const CUgraphEdgeData>(edges).subspan(begin, end - begin);
   reply(cmd::GraphListReply{.total = static_cast<uint32_t>(count)}, bytesOf(page), bytesOf(otherPage),
         std::as_bytes(edgePage));
   return CUDA_SUCCESS;
@@ -190,8 +185,8 @@ CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>&
   if (!graph || !contexts_.bound()) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGraphConditionalHandleCreate) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphConditionalHandle handle = 0;
-  if (CUresult rc = driver_.cuGraphConditionalHandleCreate(&handle, graph->handle, contexts_.at(contexts_.bound()).handle,
-                                                           command.fixed.initial, command.fixed.flags))
+  if (CUresult rc = driver_.cuGraphConditionalHandleCreate(
+          &handle, graph->handle, contexts_.at(contexts_.bound()).handle, command.fixed.initial, command.fixed.flags))
     return rc;
   conditions_[handle] = command.fixed.graph;
   reply(cmd::GraphConditionalReply{handle});
@@ -208,7 +203,8 @@ CUresult Executor::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
     const UniqueFd file(::memfd_create("millpond-graph", MFD_CLOEXEC));
     if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
     const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-    if (const CUresult rc = driver_.cuGraphDebugDotPrint(graph->handle, path.c_str(), in.flags & ~kHiddenDotFlags)) return rc;
+    if (const CUresult rc = driver_.cuGraphDebugDotPrint(graph->handle, path.c_str(), in.flags & ~kHiddenDotFlags))
+      return rc;
     dot_.clear();
     char piece[16384];
     ssize_t n = 0;
@@ -265,16 +261,11 @@ CUresult Executor::onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& c
   const GraphTable::Graph* graph = in.what >= 2 ? graphs_.graph(in.graph) : nullptr;
   if (in.what >= 2 && !graph) return CUDA_ERROR_INVALID_VALUE;
   switch (in.what) {
-    case 0:
-      return driver_.cuUserObjectRetain(object->second, in.count);
-    case 1:
-      return driver_.cuUserObjectRelease(object->second, in.count);
-    case 2:
-      return driver_.cuGraphRetainUserObject(graph->handle, object->second, in.count, in.flags);
-    case 3:
-      return driver_.cuGraphReleaseUserObject(graph->handle, object->second, in.count);
-    default:
-      return violation("a reference of no kind");
+    case 0: return driver_.cuUserObjectRetain(object->second, in.count);
+    case 1: return driver_.cuUserObjectRelease(object->second, in.count);
+    case 2: return driver_.cuGraphRetainUserObject(graph->handle, object->second, in.count, in.flags);
+    case 3: return driver_.cuGraphReleaseUserObject(graph->handle, object->second, in.count);
+    default: return violation("a reference of no kind");
   }
 }
 

@@ -42,7 +42,7 @@ bool Charges::charge(Of what, uint64_t number, uint16_t context, uint64_t bytes,
 CUresult Charges::context(uint32_t number, uint16_t device) {
   const uint64_t bytes = costs_[device].context + libraryBytes_;
   return charge(Of::kContext, number, static_cast<uint16_t>(device + 1), bytes, "contexts") ? CUDA_SUCCESS
-                                                                                          : CUDA_ERROR_OUT_OF_MEMORY;
+                                                                                            : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult Charges::stream() {
@@ -51,7 +51,8 @@ CUresult Charges::stream() {
   Context& context = contexts_.at(number);
   if (context.streams < context.mostStreams) return CUDA_SUCCESS;
   const uint32_t most = context.streams + 1;
-  if (!charge(Of::kStreams, number, number, most * costs_[contexts_.deviceOf(number)].stream, "streams")) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge(Of::kStreams, number, number, most * costs_[contexts_.deviceOf(number)].stream, "streams"))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   context.mostStreams = most;
   return CUDA_SUCCESS;
 }
@@ -59,7 +60,8 @@ CUresult Charges::stream() {
 CUresult Charges::stacks(uint16_t number, uint64_t bytesOfEach, const char* why) {
   const uint64_t threads = costs_[contexts_.deviceOf(number)].residentThreads;
   uint64_t bytes = 0;
-  if (bytesOfEach > kUsualStack && __builtin_mul_overflow(bytesOfEach - kUsualStack, threads, &bytes)) bytes = UINT64_MAX;
+  if (bytesOfEach > kUsualStack && __builtin_mul_overflow(bytesOfEach - kUsualStack, threads, &bytes))
+    bytes = UINT64_MAX;
   return charge(Of::kStacks, number, number, bytes, why) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -75,7 +77,8 @@ CUresult Charges::localMemory(HandleKind kind, void* function) {
   const auto localBytes = static_cast<uint64_t>(local);
   Context& context = contexts_.at(contexts_.homeOf(contexts_.bound()));
   if (localBytes <= context.localBytes) return CUDA_SUCCESS;
-  if (CUresult rc = stacks(contexts_.homeOf(contexts_.bound()), std::max(localBytes, context.stackBytes), "kernels with local memory"))
+  if (CUresult rc = stacks(contexts_.homeOf(contexts_.bound()), std::max(localBytes, context.stackBytes),
+                           "kernels with local memory"))
     return rc;
   context.localBytes = localBytes;
   return CUDA_SUCCESS;
@@ -94,21 +97,23 @@ CUresult Charges::setLimit(CUlimit limit, uint64_t value) {
       context.stackBytes = value;
     return rc;
   }
-  if (limit != CU_LIMIT_MALLOC_HEAP_SIZE && limit != CU_LIMIT_PRINTF_FIFO_SIZE) return driver_.cuCtxSetLimit(limit, value);
+  if (limit != CU_LIMIT_MALLOC_HEAP_SIZE && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
+    return driver_.cuCtxSetLimit(limit, value);
   const bool isHeap = limit == CU_LIMIT_MALLOC_HEAP_SIZE;
   const Of what = isHeap ? Of::kHeap : Of::kOutput;
   size_t before = 0;
   if (CUresult rc = driver_.cuCtxGetLimit(&before, limit)) return rc;
   const uint64_t usual = isHeap ? kUsualHeap : kUsualOutput;
   const char* const why = isHeap ? "heaps of kernels" : "buffers of what kernels print";
-  if (!charge(what, number, number, beyond(std::max<uint64_t>(value, before), usual), why)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge(what, number, number, beyond(std::max<uint64_t>(value, before), usual), why))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult rc = driver_.cuCtxSetLimit(limit, value);
   charge(what, number, number, beyond(rc ? before : value, usual), why);
   return rc;
 }
 
 CUresult Charges::measured(Of what, uint64_t number, uint16_t context, uint64_t most,
-                            const std::function<CUresult()>& make, const std::function<void()>& unmake) {
+                           const std::function<CUresult()>& make, const std::function<void()>& unmake) {
   size_t before = 0, after = 0, total = 0;
   if (CUresult rc = driver_.cuMemGetInfo_v2(&before, &total)) return rc;
   if (CUresult rc = make()) return rc;
@@ -129,9 +134,10 @@ CUresult Charges::module(uint64_t wire, uint64_t bytes) {
   for (uint16_t primary = 1; fits && primary <= devices_.all().size(); ++primary) {
     if (!isLibrary && primary != contexts_.primaryOf(contexts_.bound())) continue;
     // A library is loaded into every context that comes to use it.
-    const auto contexts = static_cast<uint64_t>(std::count_if(contexts_.all().begin(), contexts_.all().end(), [&](const Context& each) {
-      return each.handle && !each.green && each.device + 1 == primary;
-    }));
+    const auto contexts =
+        static_cast<uint64_t>(std::count_if(contexts_.all().begin(), contexts_.all().end(), [&](const Context& each) {
+          return each.handle && !each.green && each.device + 1 == primary;
+        }));
     uint64_t all = bytes;
     if (isLibrary && __builtin_mul_overflow(bytes, contexts, &all)) all = UINT64_MAX;
     fits = charge(Of::kModule, wire, primary, all, "variables of modules");

@@ -50,7 +50,7 @@ class Charges : private SessionPart {
 
   Budgets& budgets_;
   DriverMemory charged_;
-  std::vector<DriverCosts> costs_;                     ///< by device
+  std::vector<DriverCosts> costs_;                    ///< by device
   std::unordered_map<uint64_t, uint64_t> libraries_;  ///< and the memory of their variables
   uint64_t libraryBytes_ = 0;                         ///< of all of them, in one context
 };

@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "worker/core/budgets.h"
+#include "worker/core/session_part.h"
 #include "worker/ipc/opened_pools.h"
 #include "worker/ipc/peer_sharing.h"
 #include "worker/memory/memory_arena.h"
 #include "worker/memory/memory_pools.h"
-#include "worker/core/budgets.h"
-#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 

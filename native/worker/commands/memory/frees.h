@@ -18,7 +18,7 @@ namespace millpond::worker {
 struct Ending {
   /// Ends it. `context`: as below, or 0 when that one has ended since, and its objects with it.
   std::function<void(uint16_t context)> finish;
-  uint16_t context = 0;  ///< of the object; 0: of none
+  uint16_t context = 0;     ///< of the object; 0: of none
   CUdeviceptr address = 0;  ///< of mappings and reservations: nothing new is mapped there before
   uint64_t bytes = 0;
   /// the driver waits for the device meanwhile: it ends when no function of the client is expected

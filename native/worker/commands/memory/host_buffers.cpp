@@ -26,11 +26,12 @@ bool HostBuffers::takeHost(uint64_t bytes) {
 std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
   const uint64_t bytes = std::max(wanted, kLeastBuffer);
   const auto owned = [this](const HostBuffer& buffer) {
-    return std::shared_ptr<const HostBuffer>(std::make_unique<HostBuffer>(buffer).release(), [this](const HostBuffer* gone) {
-      const std::unique_ptr<const HostBuffer> end(gone);
-      spare_.emplace(gone->bytes, HostBuffer{gone->memory, gone->bytes, ++lastSpare_});
-      spareBytes_ += gone->bytes;
-    });
+    return std::shared_ptr<const HostBuffer>(
+        std::make_unique<HostBuffer>(buffer).release(), [this](const HostBuffer* gone) {
+          const std::unique_ptr<const HostBuffer> end(gone);
+          spare_.emplace(gone->bytes, HostBuffer{gone->memory, gone->bytes, ++lastSpare_});
+          spareBytes_ += gone->bytes;
+        });
   };
   const auto spare = spare_.lower_bound(bytes);
   if (spare != spare_.end() && spare->first / 2 <= bytes) {

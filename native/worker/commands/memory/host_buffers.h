@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "worker/commands/memory/pinned_memory.h"
-#include "worker/memory/client_pages.h"
 #include "worker/core/claim_counts.h"
 #include "worker/core/function_order.h"
+#include "worker/memory/client_pages.h"
 
 namespace millpond::worker {
 

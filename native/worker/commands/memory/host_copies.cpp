@@ -86,7 +86,8 @@ CUresult HostCopies::toDevice(const Stream& stream, CUdeviceptr to, const std::b
 std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
   // cuMemcpyDtoD names the default stream in its place.
   using Command = cmd::MemcpyDtoDAsyncV2;
-  static_assert(sizeof(cmd::MemcpyDtoDV2) == sizeof(Command) && offsetof(cmd::MemcpyDtoDV2, stream) == offsetof(Command, hStream));
+  static_assert(sizeof(cmd::MemcpyDtoDV2) == sizeof(Command) &&
+                offsetof(cmd::MemcpyDtoDV2, stream) == offsetof(Command, hStream));
   Command copy;
   if (command.size() < sizeof(Command)) return std::nullopt;
   std::memcpy(&copy, command.data(), sizeof copy);
@@ -107,7 +108,8 @@ CUresult HostCopies::keepOrder(const Stream& stream, uint64_t bytes) {
   if (!nothing_) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint16_t before = contexts_.bound();
   contexts_.use(stream.context);
-  const CUresult rc = driver_.cuStreamWriteValue32_v2(stream.handle, addressOf(nothing_->place), 0, CU_STREAM_WRITE_VALUE_DEFAULT);
+  const CUresult rc =
+      driver_.cuStreamWriteValue32_v2(stream.handle, addressOf(nothing_->place), 0, CU_STREAM_WRITE_VALUE_DEFAULT);
   contexts_.use(before);
   return rc;
 }

@@ -16,7 +16,7 @@ constexpr uint64_t kPage = 4096;
 
 /// Whether the file has that many bytes, and cannot be truncated under a thread that touches them.
 bool holds(int file, uint64_t bytes) {
-  struct stat is{};
+  struct stat is {};
   const int seals = ::fcntl(file, F_GET_SEALS);
   return seals >= 0 && (seals & F_SEAL_SHRINK) && ::fstat(file, &is) == 0 && static_cast<uint64_t>(is.st_size) >= bytes;
 }
@@ -33,7 +33,8 @@ CUresult HostMemory::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
   const uint64_t address = AddressGate::wish(command.fixed.address);
   const bool isPrivate = command.fixed.isPrivate != 0;
   if (link_.remote() && !isPrivate) return violation("pinned memory cannot be shared over TCP");
-  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  if (!isHostRun(address, bytes))
+    return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
   UniqueFd file;
   if (!isPrivate) {
     file = UniqueFd(::memfd_create("millpond-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -78,7 +79,8 @@ CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
     return CUDA_SUCCESS;
   }
   if (link_.remote() || !session_.isResumed() || session_.isRestored()) return violation("no such memory is shared");
-  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  if (!isHostRun(address, bytes))
+    return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
   // It was sent before the command was.
   const auto file = receiveFile(link_.socket(), 0);
   if (!file || !holds(file->get(), bytes)) return violation("pinned memory without its file");
@@ -107,8 +109,10 @@ void HostMemory::releaseForgotten() {
         return CUDA_SUCCESS;
       };
       // Unpinning waits for the device, and so for functions of the client.
-      if (order_.expected() == 0) release();
-      else order_.runLater({0, contexts_.bound(), 0, 0}, release);
+      if (order_.expected() == 0)
+        release();
+      else
+        order_.runLater({0, contexts_.bound(), 0, 0}, release);
     }});
   }
   frees_.progressEndings();

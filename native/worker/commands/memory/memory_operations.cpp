@@ -23,24 +23,19 @@ CUresult MemoryOperations::admit(std::span<const std::byte> bytes, std::vector<C
     uint64_t width = 0;
     switch (operation.operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        width = 4;
-        break;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32: width = 4; break;
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        width = 8;
-        break;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64: width = 8; break;
       case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      case CU_STREAM_MEM_OP_BARRIER:
-        break;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
+      case CU_STREAM_MEM_OP_BARRIER: break;
+      default: return CUDA_ERROR_INVALID_VALUE;
     }
     // Waits and writes have their address in the same place.
     static_assert(offsetof(Operation, waitValue.address) == offsetof(Operation, writeValue.address));
     SessionRange word;
     if (width)
-      if (CUresult rc = addresses_.reach(sent.address<offsetof(Operation, waitValue.address)>(), width, word, isRecorded))
+      if (CUresult rc =
+              addresses_.reach(sent.address<offsetof(Operation, waitValue.address)>(), width, word, isRecorded))
         return rc;
     operation.waitValue.address = word.device();
     out.push_back(operation);

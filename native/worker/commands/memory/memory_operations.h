@@ -15,16 +15,15 @@ namespace millpond::worker {
 
 class MemoryOperations : private SessionPart {
  public:
-  MemoryOperations(SessionCore& session, AddressGate& addresses)
-      : SessionPart(session), addresses_(addresses) {}
+  MemoryOperations(SessionCore& session, AddressGate& addresses) : SessionPart(session), addresses_(addresses) {}
 
   /// Memory operations as the driver takes them. `isRecorded`: for a graph.
   CUresult admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded = false);
   /// Before the driver makes one: CUDA_ERROR_OUT_OF_MEMORY where the claim has as many as it may have.
   CUresult admit(HandleKind kind);
   /// An attribute's value as the driver takes it.
-  CUresult attribute(CUlaunchAttributeID id, const Crossing<CUlaunchAttributeValue>& value,
-                         CUlaunchAttributeValue& out, bool isRecorded = false);
+  CUresult attribute(CUlaunchAttributeID id, const Crossing<CUlaunchAttributeValue>& value, CUlaunchAttributeValue& out,
+                     bool isRecorded = false);
 
  private:
   AddressGate& addresses_;

@@ -19,7 +19,8 @@ CUmemAllocationProp properties(const C& command, CUdevice device, bool isShareab
   prop.allocFlags.gpuDirectRDMACapable = static_cast<unsigned char>(command.rdma);
   prop.allocFlags.usage = static_cast<unsigned short>(command.usage);
   // A driver has no files for tiles.
-  if (isShareable && !(command.usage & CU_MEM_CREATE_USAGE_TILE_POOL)) prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (isShareable && !(command.usage & CU_MEM_CREATE_USAGE_TILE_POOL))
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return prop;
 }
 
@@ -27,7 +28,8 @@ CUmemAllocationProp properties(const C& command, CUdevice device, bool isShareab
 
 CUresult VirtualMemoryCommands::onVmReserve(const cmd::Decoded<cmd::VmReserve>& command) {
   CUdeviceptr address = 0;
-  if (CUresult rc = virtualMemory_.reserve(command.fixed.bytes, command.fixed.alignment, AddressGate::wish(command.fixed.hint), address))
+  if (CUresult rc = virtualMemory_.reserve(command.fixed.bytes, command.fixed.alignment,
+                                           AddressGate::wish(command.fixed.hint), address))
     return rc;
   reply(cmd::VmReserveReply{address});
   return CUDA_SUCCESS;
@@ -45,7 +47,8 @@ CUresult VirtualMemoryCommands::onVmUnreserve(const cmd::Decoded<cmd::VmUnreserv
 CUresult VirtualMemoryCommands::onVmGranularity(const cmd::Decoded<cmd::VmGranularity>& command) {
   CUdevice id = 0;
   if (!device(command.fixed.device, id)) return violation("no device of the session");
-  const CUmemAllocationProp prop = properties(command.fixed, id, memory_.canShare(static_cast<size_t>(command.fixed.device)));
+  const CUmemAllocationProp prop =
+      properties(command.fixed, id, memory_.canShare(static_cast<size_t>(command.fixed.device)));
   size_t bytes = 0;
   if (CUresult rc = driver_.cuMemGetAllocationGranularity(
           &bytes, &prop, static_cast<CUmemAllocationGranularity_flags>(command.fixed.option)))
@@ -60,7 +63,8 @@ CUresult VirtualMemoryCommands::onVmCreate(const cmd::Decoded<cmd::VmCreate>& co
   const auto attempt = [this, wanted = command.fixed, id]() -> CUresult {
     bool isNew = true;
     const auto ordinal = static_cast<size_t>(wanted.device);
-    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id, memory_.canShare(ordinal)), isNew);
+    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes,
+                                              properties(wanted, id, memory_.canShare(ordinal)), isNew);
     if (!isNew) return violation("there is memory of this number already");
     budgets_.publish(ordinal);
     return rc;

@@ -11,8 +11,8 @@ namespace millpond::worker {
 
 class VirtualMemoryCommands : private SessionPart {
  public:
-  VirtualMemoryCommands(SessionCore& session, Budgets& budgets, DeviceMemory& memory, Frees& frees, VirtualMemory&
-                        virtualMemory, Sharing* sharing)
+  VirtualMemoryCommands(SessionCore& session, Budgets& budgets, DeviceMemory& memory, Frees& frees,
+                        VirtualMemory& virtualMemory, Sharing* sharing)
       : SessionPart(session),
         budgets_(budgets),
         memory_(memory),

@@ -41,9 +41,9 @@ uint64_t Functions::wireOf(CUfunction function, CUkernel kernel) {
   for (const auto& [wire, info] : all_) {
     const HandleMap::Entry* entry = handles_.find(handle::kind(wire), wire);
     if (!entry) continue;
-    const bool isIt = entry->object == function || (kernel && entry->object == kernel) ||
-                      (function && std::find(info.inContext.begin(), info.inContext.end(), function) !=
-                                       info.inContext.end());
+    const bool isIt =
+        entry->object == function || (kernel && entry->object == kernel) ||
+        (function && std::find(info.inContext.begin(), info.inContext.end(), function) != info.inContext.end());
     if (isIt) found = wire;
   }
   return found;

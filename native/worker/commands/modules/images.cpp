@@ -35,7 +35,8 @@ CUresult Images::onImageOffer(const cmd::Decoded<cmd::ImageOffer>& command) {
 CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   const auto& part = command.fixed;
   const auto data = command.tail[0];
-  if (part.total == 0 || part.total > kMaxImageBytes) return violation("an image of " + std::to_string(part.total) + " bytes");
+  if (part.total == 0 || part.total > kMaxImageBytes)
+    return violation("an image of " + std::to_string(part.total) + " bytes");
   if (images_.size() >= kMaxImages && !images_.contains(part.handle)) return violation("too many images under way");
   Image& image = images_[part.handle];
   if (image.total == 0) {

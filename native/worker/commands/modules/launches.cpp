@@ -109,7 +109,8 @@ CUresult Launches::onClusterOccupancy(const cmd::Decoded<cmd::ClusterOccupancy>&
   CUstream s = nullptr;
   if (!functions_.functionOrKernel(question.function, function)) return violation("unknown function");
   if (!stream(question.stream, s)) return violation("unknown stream");
-  const auto ask = question.asksSize ? driver_.cuOccupancyMaxPotentialClusterSize : driver_.cuOccupancyMaxActiveClusters;
+  const auto ask =
+      question.asksSize ? driver_.cuOccupancyMaxPotentialClusterSize : driver_.cuOccupancyMaxActiveClusters;
   if (!ask) return CUDA_ERROR_NOT_SUPPORTED;
   LaunchAttributes attributes;
   if (const CUresult rc = launchAttributes(command.tail[0], attributes)) return rc;

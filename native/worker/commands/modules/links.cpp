@@ -45,9 +45,9 @@ CUresult Links::onLinkAdd(const cmd::Decoded<cmd::LinkAdd>& command) {
   if (!options.read(command.tail[1])) return violation("options that the linker does not have");
   // The zero behind text belongs to it.
   const size_t bytes = image.total + (command.fixed.type == CU_JIT_INPUT_PTX ? 1 : 0);
-  const CUresult rc =
-      driver_.cuLinkAddData_v2(state, static_cast<CUjitInputType>(command.fixed.type), const_cast<std::byte*>(image.data()),
-                               bytes, name.c_str(), options.count(), options.ids(), options.values());
+  const CUresult rc = driver_.cuLinkAddData_v2(state, static_cast<CUjitInputType>(command.fixed.type),
+                                               const_cast<std::byte*>(image.data()), bytes, name.c_str(),
+                                               options.count(), options.ids(), options.values());
   replyJit<cmd::LinkAddReply>(session_, links_[wire]->options);
   images_.keep(std::move(image));
   return rc;

@@ -39,8 +39,9 @@ LoadedModules::Compared LoadedModules::compareVariables(uint64_t wire, const Loa
   Compared result = Compared::kSame;
   for (uint16_t context = 1; context <= contexts_.size() && !loaded.variables->empty(); ++context) {
     if (!contexts_.at(context).hasLaunched || (isModule && context != entry->context)) continue;
-    const bool isSame = contexts_.use(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
-                                                           [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
+    const bool isSame =
+        contexts_.use(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
+                                              [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
     if (!isSame) result = Compared::kOther;
   }
   contexts_.use(before);
@@ -54,12 +55,9 @@ std::string LoadedModules::whyKept() {
     if (!entry || !entry->object) continue;
     if (!loaded.isKept) return "it has a module of which its program's side did not keep the image";
     switch (compareVariables(wire, loaded)) {
-      case Compared::kSame:
-        continue;
-      case Compared::kOther:
-        return "a variable of a module may have been written";
-      case Compared::kUnknown:
-        return "it has a module of which it is not known what its variables held at first";
+      case Compared::kSame: continue;
+      case Compared::kOther: return "a variable of a module may have been written";
+      case Compared::kUnknown: return "it has a module of which it is not known what its variables held at first";
     }
   }
   return "";

@@ -17,8 +17,7 @@ namespace millpond::worker {
 
 class LoadedModules : private SessionPart {
  public:
-  LoadedModules(SessionCore& session, bool isRecorded)
-      : SessionPart(session), isRecorded_(isRecorded) {}
+  LoadedModules(SessionCore& session, bool isRecorded) : SessionPart(session), isRecorded_(isRecorded) {}
 
   /// The client knows the address of a variable of that module or library.
   void tellAddress(uint64_t wire) {
@@ -49,7 +48,7 @@ class LoadedModules : private SessionPart {
   bool isRecorded_;
   std::unordered_map<uint64_t, Loaded> loaded_;  ///< by the handle of the module or library
   /// modules and libraries of which the client knows the address of a variable
-  std::unordered_set<uint64_t> asked_;         
+  std::unordered_set<uint64_t> asked_;
 };
 
 }  // namespace millpond::worker

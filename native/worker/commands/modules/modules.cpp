@@ -57,7 +57,8 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   LinkedFatbins fatbins;
   if (!fatbins.read(command.tail[1], image.data(), image.total)) return violation("fatbins outside of their image");
   // With the zero behind it, at which text ends.
-  if (!fatbins.wrapper() && imageExtent(image.data(), image.total + 1) == 0) return violation("an image that reaches beyond its bytes");
+  if (!fatbins.wrapper() && imageExtent(image.data(), image.total + 1) == 0)
+    return violation("an image that reaches beyond its bytes");
 
   if (handles_.find(load.handle)) return violation("the handle of a module is taken");
   const auto bytes = memoryOf(image, fatbins);
@@ -72,7 +73,8 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
     const CUresult made =
         kind == HandleKind::kModule
             ? driver_.cuModuleLoadDataEx(&module, code, options.count(), options.ids(), options.values())
-            : driver_.cuLibraryLoadData(&library, code, options.ids(), options.values(), options.count(), nullptr, nullptr, 0);
+            : driver_.cuLibraryLoadData(&library, code, options.ids(), options.values(), options.count(), nullptr,
+                                        nullptr, 0);
     object = kind == HandleKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
     return made;
   };
@@ -82,7 +84,8 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   };
   // Code whose declarations of variables are not understood, or that is no code at all.
   const CUresult rc = bytes ? make()
-                            : charges_.measured(DriverMemory::Of::kModule, load.handle, contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
+                            : charges_.measured(DriverMemory::Of::kModule, load.handle,
+                                                contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
   if (rc) charges_.dropModule(load.handle);
   replyJit<cmd::ModuleLoadReply>(session_, options);
   if (!rc && !objects_.adopt(kind, load.handle, object)) return violation("the handle of a module is taken");
@@ -129,7 +132,8 @@ CUresult Modules::onLibraryGetModule(const cmd::Decoded<cmd::LibraryGetModule>& 
   if (!handle(HandleKind::kLibrary, command.fixed.library, library)) return violation("unknown library");
   CUmodule module = nullptr;
   if (CUresult rc = driver_.cuLibraryGetModule(&module, library)) return rc;
-  if (!objects_.adopt(HandleKind::kModule, command.fixed.handle, module)) return violation("the handle of a module is taken");
+  if (!objects_.adopt(HandleKind::kModule, command.fixed.handle, module))
+    return violation("the handle of a module is taken");
   children_[command.fixed.library].push_back(command.fixed.handle);
   borrowed_.insert(command.fixed.handle);
   return CUDA_SUCCESS;
@@ -181,7 +185,8 @@ CUresult Modules::onFunctionNames(const cmd::Decoded<cmd::FunctionNames>& comman
 
 CUresult Modules::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
   const auto& get = command.fixed;
-  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  if (command.tail[0].size() > kMaxSymbolBytes)
+    return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
   const std::string name = text(command.tail[0]);
   const HandleKind kind = handle::kind(get.handle);
   void* object = nullptr;
@@ -209,10 +214,9 @@ CUresult Modules::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
   uint32_t end = 0;
   for (size_t i = 0; i < kMaxParameterBytes; ++i) {
     size_t offset = 0, size = 0;
-    const CUresult more =
-        kind == HandleKind::kFunction
-            ? driver_.cuFuncGetParamInfo(static_cast<CUfunction>(object), i, &offset, &size)
-            : driver_.cuKernelGetParamInfo(static_cast<CUkernel>(object), i, &offset, &size);
+    const CUresult more = kind == HandleKind::kFunction
+                              ? driver_.cuFuncGetParamInfo(static_cast<CUfunction>(object), i, &offset, &size)
+                              : driver_.cuKernelGetParamInfo(static_cast<CUkernel>(object), i, &offset, &size);
     if (more) break;
     layout.push_back(static_cast<uint32_t>(offset));
     layout.push_back(static_cast<uint32_t>(size));
@@ -227,7 +231,8 @@ CUresult Modules::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
 }
 
 CUresult Modules::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
-  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  if (command.tail[0].size() > kMaxSymbolBytes)
+    return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
   const std::string name = text(command.tail[0]);
   CUdeviceptr address = 0;
   size_t bytes = 0;

@@ -9,8 +9,7 @@ namespace millpond::worker {
 
 class Topology : private SessionPart {
  public:
-  explicit Topology(SessionCore& session)
-      : SessionPart(session) {}
+  explicit Topology(SessionCore& session) : SessionPart(session) {}
 
   CUresult onSmTopology(const cmd::Decoded<cmd::SmTopology>& command);
   CUresult onAtomicCapabilities(const cmd::Decoded<cmd::AtomicCapabilities>& command);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: stream capture.
+#include "softgpu/driver/graphs/capture.h"
 #include "base/thread_owned.h"
 #include "softgpu/driver/api/graphs/graph.h"
-#include "softgpu/driver/graphs/capture.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
@@ -99,7 +99,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
     const GraphPtr graph = driver.graphs().find(hGraph);
     if (!graph || !isMode(mode)) return CUDA_ERROR_INVALID_VALUE;
     std::vector<GraphEdge> edges;
-    if (CUresult result = edgesFrom(driver, *graph, dependencies, dependencyData, numDependencies, &edges)) return result;
+    if (CUresult result = edgesFrom(driver, *graph, dependencies, dependencyData, numDependencies, &edges))
+      return result;
     return beginCapture(target, graph, std::move(edges), mode);
   });
 }

@@ -324,18 +324,10 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     const GraphFootprint& footprint = GraphFootprint::of(of.ordinal());
     auto* bytes = static_cast<cuuint64_t*>(value);
     switch (attr) {
-      case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *bytes = footprint.used().now;
-        return CUDA_SUCCESS;
-      case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        *bytes = footprint.used().high;
-        return CUDA_SUCCESS;
-      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *bytes = footprint.reserved().now;
-        return CUDA_SUCCESS;
-      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *bytes = footprint.reserved().high;
-        return CUDA_SUCCESS;
+      case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: *bytes = footprint.used().now; return CUDA_SUCCESS;
+      case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: *bytes = footprint.used().high; return CUDA_SUCCESS;
+      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: *bytes = footprint.reserved().now; return CUDA_SUCCESS;
+      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: *bytes = footprint.reserved().high; return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
   });

@@ -8,16 +8,16 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-constexpr unsigned long long kFlags =
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 /// Whether nodes are such that a device can run them again and again by itself.
 bool isBody(const Graph& graph) {
   const auto isAllowed = [](const auto& node) {
-    const bool isForHost = std::holds_alternative<HostWork>(node->work) || std::holds_alternative<EventWork>(node->work) ||
-                           std::holds_alternative<AllocationWork>(node->work) ||
-                           std::holds_alternative<FreeWork>(node->work);
+    const bool isForHost =
+        std::holds_alternative<HostWork>(node->work) || std::holds_alternative<EventWork>(node->work) ||
+        std::holds_alternative<AllocationWork>(node->work) || std::holds_alternative<FreeWork>(node->work);
     const auto within = graphsIn(node->work);
     return !isForHost && std::all_of(within.begin(), within.end(), [](const GraphPtr& each) { return isBody(*each); });
   };
@@ -28,9 +28,8 @@ bool areBodiesAllowed(const Graph& graph) {
   const auto isAllowed = [](const auto& node) {
     const bool isConditional = std::holds_alternative<ConditionalWork>(node->work);
     const auto within = graphsIn(node->work);
-    return std::all_of(within.begin(), within.end(), [&](const GraphPtr& each) {
-      return isConditional ? isBody(*each) : areBodiesAllowed(*each);
-    });
+    return std::all_of(within.begin(), within.end(),
+                       [&](const GraphPtr& each) { return isConditional ? isBody(*each) : areBodiesAllowed(*each); });
   };
   return std::all_of(graph.nodes().begin(), graph.nodes().end(), isAllowed);
 }
@@ -38,9 +37,8 @@ bool areBodiesAllowed(const Graph& graph) {
 CUresult checkConditions(const Graph& graph, CUgraphInstantiateResult* why) {
   const ConditionsOf conditions(graph);
   if (conditions.all.empty()) return CUDA_SUCCESS;
-  const bool isUsed = std::all_of(conditions.all.begin(), conditions.all.end(), [&](const Condition& each) {
-    return conditions.asked.contains(each.handle);
-  });
+  const bool isUsed = std::all_of(conditions.all.begin(), conditions.all.end(),
+                                  [&](const Condition& each) { return conditions.asked.contains(each.handle); });
   if (!isUsed) {
     *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
@@ -140,9 +138,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
   return withExecOnStream(hGraphExec, hStream, false);
 }
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
-  return withExecOnStream(hGraphExec, hStream, true);
-}
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) { return withExecOnStream(hGraphExec, hStream, true); }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {

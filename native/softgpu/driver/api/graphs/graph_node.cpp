@@ -181,8 +181,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
       if (each.id == attr) *value_out = each.value;
   });
 }
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                       const CUkernelNodeAttrValue* value) {
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue* value) {
   return withNode(hNode, [&](Driver&, GraphNode& node) -> CUresult {
     auto* work = std::get_if<KernelWork>(&node.work);
     if (!work || !value) return CUDA_ERROR_INVALID_VALUE;
@@ -271,7 +270,9 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgr
                             size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
   return addNodeOf(CU_GRAPH_NODE_TYPE_HOST, phGraphNode, hGraph, dependencies, numDependencies,
-                   [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+                   [&](CUgraphNodeParams& p) {
+                     p.host = {nodeParams->fn, nodeParams->userData};
+                   });
 }
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
   return get<HostWork>(hNode, nodeParams, [&](const HostWork& work, GraphNode&) {
@@ -306,8 +307,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, cons
                    });
 }
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
-  return get<ChildWork>(hNode, phGraph,
-                        [&](const ChildWork& work, GraphNode&) { *phGraph = work.graph->handle(); });
+  return get<ChildWork>(hNode, phGraph, [&](const ChildWork& work, GraphNode&) { *phGraph = work.graph->handle(); });
 }
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
   return withExec(hGraphExec, [&](Driver& driver, GraphExec& exec) -> CUresult {

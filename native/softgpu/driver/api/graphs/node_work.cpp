@@ -101,7 +101,8 @@ void placeAllocation(Graph& graph, const std::vector<GraphNode::Edge>& after, un
   allocation->space = space;
   allocation->place = GraphSpace::find(bytes, std::move(taken));
   for (const AllocationWork* other : free)
-    if (other->place.begin == allocation->place.begin && other->memory->bytes() >= bytes) allocation->memory = other->memory;
+    if (other->place.begin == allocation->place.begin && other->memory->bytes() >= bytes)
+      allocation->memory = other->memory;
 }
 
 CUresult allocationWork(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after,
@@ -167,8 +168,7 @@ CUresult conditionalWork(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NO
 CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after, CUgraphNodeParams& params,
                 NodeWork* work) {
   switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return kernelWork(driver, sameAs<CUDA_KERNEL_NODE_PARAMS>(params.kernel), work);
+    case CU_GRAPH_NODE_TYPE_KERNEL: return kernelWork(driver, sameAs<CUDA_KERNEL_NODE_PARAMS>(params.kernel), work);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       if (params.memcpy.flags != 0) return CUDA_ERROR_INVALID_VALUE;
       return copyWork(driver, params.memcpy.copyParams, params.memcpy.copyCtx, work);
@@ -180,15 +180,10 @@ CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>
       if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
       *work = HostWork{params.host.fn, params.host.userData};
       return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      return childWork(driver, params.graph, work);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      *work = EmptyWork{};
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return eventWork(driver, params.eventWait.event, false, work);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return eventWork(driver, params.eventRecord.event, true, work);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return childWork(driver, params.graph, work);
+    case CU_GRAPH_NODE_TYPE_EMPTY: *work = EmptyWork{}; return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return eventWork(driver, params.eventWait.event, false, work);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return eventWork(driver, params.eventRecord.event, true, work);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
       auto allocation = sameAs<CUDA_MEM_ALLOC_NODE_PARAMS>(params.alloc);
       const CUresult result = allocationWork(driver, graph, after, allocation, work);
@@ -199,8 +194,7 @@ CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>
       if (params.free.dptr == 0) return CUDA_ERROR_INVALID_VALUE;
       *work = FreeWork{params.free.dptr};
       return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return conditionalWork(driver, graph, params.conditional, work);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditionalWork(driver, graph, params.conditional, work);
     default:
       // External semaphores and memory operations: there are none on this device.
       return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: arrays.
+#include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/api/api.h"
 #include "softgpu/driver/graphs/capture.h"
-#include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/pages.h"
 
 using namespace millpond::softgpu;
@@ -36,8 +36,8 @@ CUresult describePlanes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
 // The description of a plain array, checked, or why there can be none.
 CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   constexpr size_t kMostExtent = 131072;
-  constexpr unsigned kKnown = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
-                              CUDA_ARRAY3D_TEXTURE_GATHER;
+  constexpr unsigned kKnown =
+      CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
   if (wanted.Width == 0 || wanted.Width > kMostExtent || wanted.Height > kMostExtent || wanted.Depth > kMostExtent)
     return CUDA_ERROR_INVALID_VALUE;
   const bool isLayered = (wanted.Flags & CUDA_ARRAY3D_LAYERED) != 0;
@@ -45,7 +45,8 @@ CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   if (isLayered && wanted.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   constexpr size_t kFaces = 6;
   const bool hasFaces = isLayered ? wanted.Depth % kFaces == 0 : wanted.Depth == kFaces;
-  if ((wanted.Flags & CUDA_ARRAY3D_CUBEMAP) && (wanted.Width != wanted.Height || !hasFaces)) return CUDA_ERROR_INVALID_VALUE;
+  if ((wanted.Flags & CUDA_ARRAY3D_CUBEMAP) && (wanted.Width != wanted.Height || !hasFaces))
+    return CUDA_ERROR_INVALID_VALUE;
   if (wanted.Format == CU_AD_FORMAT_NV12) return describePlanes(wanted, array);
   if (wanted.NumChannels != 1 && wanted.NumChannels != 2 && wanted.NumChannels != 4) return CUDA_ERROR_INVALID_VALUE;
   if (wanted.Flags & ~kKnown) return CUDA_ERROR_NOT_SUPPORTED;

@@ -54,17 +54,10 @@ CUresult resolveSide(const Side& given, const Extent& extent, CopyEnd* end) {
   if (given.type == CU_MEMORYTYPE_ARRAY)
     if (CUresult result = inMemory(given, extent, &side)) return result;
   switch (side.type) {
-    case CU_MEMORYTYPE_HOST:
-      *end = host(side.host);
-      break;
-    case CU_MEMORYTYPE_DEVICE:
-      *end = device(side.device);
-      break;
-    case CU_MEMORYTYPE_UNIFIED:
-      *end = unified(side.device);
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_MEMORYTYPE_HOST: *end = host(side.host); break;
+    case CU_MEMORYTYPE_DEVICE: *end = device(side.device); break;
+    case CU_MEMORYTYPE_UNIFIED: *end = unified(side.device); break;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   if (end->address == 0 || side.pitch > kMaxPitch) return CUDA_ERROR_INVALID_VALUE;
   const bool hasRows = extent.height > 1 || side.y > 0 || extent.depth > 1 || side.z > 0;
@@ -117,10 +110,10 @@ template <typename T>
 CUresult copy3D(CUstream stream, const T* c, Return when) {
   if (!c) return CUDA_ERROR_INVALID_VALUE;
   if (c->srcLOD != 0 || c->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Side from{c->srcXInBytes, c->srcY,      c->srcZ,     c->srcMemoryType,
-                  c->srcHost,     c->srcDevice, c->srcPitch, c->srcHeight, c->srcArray};
-  const Side to{c->dstXInBytes, c->dstY,      c->dstZ,     c->dstMemoryType,
-                c->dstHost,     c->dstDevice, c->dstPitch, c->dstHeight, c->dstArray};
+  const Side from{c->srcXInBytes, c->srcY,     c->srcZ,      c->srcMemoryType, c->srcHost,
+                  c->srcDevice,   c->srcPitch, c->srcHeight, c->srcArray};
+  const Side to{c->dstXInBytes, c->dstY,     c->dstZ,      c->dstMemoryType, c->dstHost,
+                c->dstDevice,   c->dstPitch, c->dstHeight, c->dstArray};
   return copyBox(stream, to, from, {c->WidthInBytes, c->Height, c->Depth}, when);
 }
 
@@ -128,26 +121,24 @@ CUresult copy3D(CUstream stream, const T* c, Return when) {
 CUresult copyPeer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext, size_t bytes,
                   CUstream stream) {
   return withStream(stream, [&](Driver& driver, const StreamTarget& target) -> CUresult {
-    if (!driver.contexts().find(dstContext) || !driver.contexts().find(srcContext))
-      return CUDA_ERROR_INVALID_CONTEXT;
+    if (!driver.contexts().find(dstContext) || !driver.contexts().find(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
     return enqueueCopy(target, Copy{device(src), device(dst), Extent{bytes}}, Return::whenQueued);
   });
 }
 
 CUresult fill(CUstream stream, const Fill& fill, Return when) {
-  return withStream(stream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    return enqueueFill(target, fill, when);
-  });
+  return withStream(stream,
+                    [&](Driver&, const StreamTarget& target) -> CUresult { return enqueueFill(target, fill, when); });
 }
 
 }  // namespace
 
 CUresult millpond::softgpu::api::resolveCopy(const CUDA_MEMCPY3D& c, Copy* copy) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Side from{c.srcXInBytes, c.srcY, c.srcZ, c.srcMemoryType, c.srcHost, c.srcDevice, c.srcPitch, c.srcHeight,
-                  c.srcArray};
-  const Side to{c.dstXInBytes, c.dstY, c.dstZ, c.dstMemoryType, c.dstHost, c.dstDevice, c.dstPitch, c.dstHeight,
-                c.dstArray};
+  const Side from{c.srcXInBytes, c.srcY,     c.srcZ,      c.srcMemoryType, c.srcHost,
+                  c.srcDevice,   c.srcPitch, c.srcHeight, c.srcArray};
+  const Side to{c.dstXInBytes, c.dstY,     c.dstZ,      c.dstMemoryType, c.dstHost,
+                c.dstDevice,   c.dstPitch, c.dstHeight, c.dstArray};
   return resolveSides(to, from, {c.WidthInBytes, c.Height, c.Depth}, copy);
 }
 
@@ -177,12 +168,11 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t n) {
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s) {
   return copyLine(s, device(dst), device(src), n, Return::whenQueued);
 }
-CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext,
-                      size_t n) {
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext, size_t n) {
   return copyPeer(dst, dstContext, src, srcContext, n, nullptr);
 }
-CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext,
-                           size_t n, CUstream s) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext, size_t n,
+                           CUstream s) {
   return copyPeer(dst, dstContext, src, srcContext, n, s);
 }
 
@@ -192,9 +182,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* c, CUstream s) { return copy2D(
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* c) { return copy3D(nullptr, c, Return::whenDone); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* c, CUstream s) { return copy3D(s, c, Return::whenQueued); }
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* c) { return copy3D(nullptr, c, Return::whenDone); }
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* c, CUstream s) {
-  return copy3D(s, c, Return::whenQueued);
-}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* c, CUstream s) { return copy3D(s, c, Return::whenQueued); }
 
 CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n) {
   return fill(nullptr, {dst, 0, value, 1, n, 1}, Return::whenDone);

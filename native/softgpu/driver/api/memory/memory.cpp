@@ -51,8 +51,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (CUresult result = checkUnsafeCall()) return result;
     if (!dptr || !pPitch || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) return CUDA_ERROR_INVALID_VALUE;
     if (WidthInBytes > kMaxPitch) return CUDA_ERROR_INVALID_VALUE;
     const uint64_t pitch = roundUp(WidthInBytes, kPitchAlignment);
     uint64_t bytes;
@@ -88,9 +87,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 }
 
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return allocateHost(pp, bytesize, 0); }
-CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  return allocateHost(pp, bytesize, Flags);
-}
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) { return allocateHost(pp, bytesize, Flags); }
 
 CUresult cuMemFreeHost(void* p) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {

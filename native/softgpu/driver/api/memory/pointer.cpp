@@ -46,56 +46,35 @@ unsigned accessOf(const Region& region) {
 
 // Writes one attribute; for an address that is not known the value that stands for none. Booleans are 32
 // bits.
-CUresult putAttribute(const PointerInfo& info, CUdeviceptr address, CUpointer_attribute attribute,
-                      void* data) {
+CUresult putAttribute(const PointerInfo& info, CUdeviceptr address, CUpointer_attribute attribute, void* data) {
   const Region none;
   const Region& region = info.region ? *info.region : none;
   const bool isHost = info.region && region.isHost();
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, region.contextHandle);
+    case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, region.contextHandle);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return put(data, !info.isKnown() ? 0u
-                       : isHost        ? unsigned{CU_MEMORYTYPE_HOST}
-                                       : unsigned{CU_MEMORYTYPE_DEVICE});
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return put(data, info.isKnown() ? address : CUdeviceptr{0});
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return put(data, isHost ? reinterpret_cast<void*>(address) : nullptr);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return put(data, region.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return put(data, region.isManaged ? 1u : 0u);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return put(data, info.ordinal);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put(data, 0u);
+      return put(data, !info.isKnown() ? 0u : isHost ? unsigned{CU_MEMORYTYPE_HOST} : unsigned{CU_MEMORYTYPE_DEVICE});
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, info.isKnown() ? address : CUdeviceptr{0});
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER: return put(data, isHost ? reinterpret_cast<void*>(address) : nullptr);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, region.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(data, region.isManaged ? 1u : 0u);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, info.ordinal);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put(data, CUdeviceptr{info.reservationBase ? info.reservationBase : region.base});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return put(data, size_t{info.reservationBase ? info.reservationBytes : region.bytes});
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      return put(data, info.region ? 1u : 0u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(data, 0ull);
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return put(data, info.region ? accessOf(region) : 0u);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put(data, static_cast<void*>(nullptr));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return put(data, size_t{region.bytes});
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return put(data, CUdeviceptr{region.base});
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return put(data, region.id);
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, info.region ? 1u : 0u);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, 0ull);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return put(data, info.region ? accessOf(region) : 0u);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, static_cast<void*>(nullptr));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return put(data, size_t{region.bytes});
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return put(data, CUdeviceptr{region.base});
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return put(data, region.id);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }

@@ -49,7 +49,8 @@ CUresult tellBound(T* out, H handle, std::initializer_list<CUresourcetype> types
 }
 
 /// Binds what kernels can read, and nothing else.
-CUresult bind(Driver& driver, State& state, const CUDA_RESOURCE_DESC& resource, CUarray_format format, unsigned channels) {
+CUresult bind(Driver& driver, State& state, const CUDA_RESOURCE_DESC& resource, CUarray_format format,
+              unsigned channels) {
   State wanted = state;
   wanted.isBound = true;
   wanted.resource = resource;
@@ -252,11 +253,10 @@ CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
 }
 
 CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) {
-  return tellBound(pdptr, hTexRef, {CU_RESOURCE_TYPE_LINEAR, CU_RESOURCE_TYPE_PITCH2D},
-                   [](const CUDA_RESOURCE_DESC& resource) {
-                     return resource.resType == CU_RESOURCE_TYPE_LINEAR ? resource.res.linear.devPtr
-                                                                        : resource.res.pitch2D.devPtr;
-                   });
+  return tellBound(
+      pdptr, hTexRef, {CU_RESOURCE_TYPE_LINEAR, CU_RESOURCE_TYPE_PITCH2D}, [](const CUDA_RESOURCE_DESC& resource) {
+        return resource.resType == CU_RESOURCE_TYPE_LINEAR ? resource.res.linear.devPtr : resource.res.pitch2D.devPtr;
+      });
 }
 
 CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) {

@@ -93,8 +93,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   });
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
-                                                CUmemGenericAllocationHandle handle) {
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
   return withDriver([&](Driver& driver) -> CUresult {
     if (!prop) return CUDA_ERROR_INVALID_VALUE;
     return driver.virtualMemory().properties(handle, prop);
@@ -124,8 +123,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
           access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
         return CUDA_ERROR_INVALID_VALUE;
       }
-      if (CUresult result = driver.virtualMemory().setAccess(ptr, size, desc[i].location.id, access))
-        return result;
+      if (CUresult result = driver.virtualMemory().setAccess(ptr, size, desc[i].location.id, access)) return result;
     }
     return CUDA_SUCCESS;
   });
