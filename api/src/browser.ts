@@ -9,6 +9,7 @@ export * from "./gen/millpond/v1/queue_pb.ts";
 export { errorCodeOf } from "./errors.ts";
 export { type Excess, type HolderRef, type Reason, reason } from "./reasons/args.ts";
 export { mayKnowAll, renderReason } from "./reasons/render.ts";
+export { borrowingWord, parseBorrowing, parseQuota, quotaText } from "./quota.ts";
 export {
   formatAge,
   formatBytes,

@@ -200,6 +200,17 @@ export {
 export type { ClaimValueOfType, ClaimValues, ServiceClassWord } from "./claim-values.ts";
 export { checkLabels, formatLabels, parseLabels } from "./labels.ts";
 
+// Quotas as texts
+export {
+  type Bounds,
+  borrowingWord,
+  formatGpuMilli,
+  parseBorrowing,
+  parseQuota,
+  parseQuotaMembers,
+  quotaText,
+} from "./quota.ts";
+
 // Names, sizes, shares, durations
 export { isName, isNodeName, parseName, parseNodeName } from "./names.ts";
 export {
@@ -223,7 +234,7 @@ export {
 export type { MemoryRequest } from "./units.ts";
 
 // Tickets
-export { type FindKeys, isKeyId } from "./signed-text.ts";
+export { type FindKeys, isKeyId } from "./tickets/signed-text.ts";
 export {
   formatTicketPublicKey,
   maxDevicesPerNode,
@@ -238,14 +249,14 @@ export {
   readTicket,
   verifyTicket,
   verifyViewTicket,
-} from "./ticket.ts";
+} from "./tickets/ticket.ts";
 export type {
   TicketDevice,
   TicketKeys,
   TicketPayload,
   VerifyTicketOptions,
   ViewTicketPayload,
-} from "./ticket.ts";
+} from "./tickets/ticket.ts";
 
 // The audit
 export { AuditChain, auditHash, type AuditLink } from "./audit-chain.ts";

@@ -8,9 +8,11 @@ import {
   type ClaimValues,
   isName,
   millpondError,
+  parseBorrowing,
   parseClaimMembers,
   parseDuration,
   parseName,
+  parseQuotaMembers,
   type QueueSchema,
   quote,
   scalarText,
@@ -19,7 +21,6 @@ import {
 } from "@millpond/api";
 import { parseAllDocuments } from "yaml";
 import { prefixError } from "../command-line/errors.ts";
-import { parseBorrowing, parseQuotaMembers } from "../command-line/quota-values.ts";
 
 const apiVersion = "millpond.v1";
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ClaimValueOfType } from "@millpond/api";
-import type { parseQuota } from "./quota-values.ts";
+import type { ClaimValueOfType, parseQuota } from "@millpond/api";
 import type { CommandName, commandTable, OptionSpec, ValueType } from "../command-table/command-table.ts";
 
 interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {

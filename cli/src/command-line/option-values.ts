@@ -5,13 +5,13 @@ import {
   millpondError,
   parseFraction,
   parseNodeName,
+  parseQuota,
   parseSize,
   quote,
 } from "@millpond/api";
 import type { OptionSpec, ValueType } from "../command-table/command-table.ts";
 import type { AnyValue } from "./command-values.ts";
 import { prefixError } from "./errors.ts";
-import { parseQuota } from "./quota-values.ts";
 
 const parsers: { readonly [T in Exclude<ValueType, "flag" | "choice">]: (text: string) => AnyValue } = {
   ...claimValueParsers,

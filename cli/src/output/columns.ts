@@ -2,6 +2,7 @@
 
 import {
   type AuditRecord,
+  borrowingWord,
   type Claim,
   ClaimState,
   type Device,
@@ -9,15 +10,16 @@ import {
   type Event,
   formatAge,
   formatBytes,
+  formatGpuMilli,
   type Node,
   NodeState,
   type Queue,
+  quotaText,
   type Session,
   type Tenant,
   type Token,
 } from "@millpond/api";
 import { parseAgentUrl } from "@millpond/platform";
-import { borrowingWord, formatGpuMilli, formatQuota } from "../command-line/quota-values.ts";
 import { claimStateWord, sessionStateWord } from "./resources.ts";
 import type { Column } from "./table.ts";
 
@@ -180,8 +182,8 @@ export const queueColumns: readonly Column<Queue>[] = [
   { title: "NAME", cell: (queue) => queue.name },
   { title: "PARENT", cell: (queue) => queue.parent || none },
   { title: "WEIGHT", cell: (queue) => String(queue.weight), align: "right" },
-  { title: "GUARANTEED", cell: (queue) => formatQuota(queue.guaranteed) },
-  { title: "LIMIT", cell: (queue) => formatQuota(queue.limit) },
+  { title: "GUARANTEED", cell: (queue) => quotaText(queue.guaranteed) },
+  { title: "LIMIT", cell: (queue) => quotaText(queue.limit) },
   { title: "GPUS", cell: (queue) => formatGpuMilli(queue.used?.gpuMilli ?? 0n), align: "right" },
   { title: "MEMORY", cell: (queue) => formatBytes(queue.used?.memoryBytes ?? 0n), align: "right" },
   { title: "BOUND", cell: (queue) => String(queue.boundClaims), align: "right" },
@@ -197,7 +199,7 @@ export const queueColumns: readonly Column<Queue>[] = [
 
 export const tenantColumns: readonly Column<Tenant>[] = [
   { title: "NAME", cell: (tenant) => tenant.name },
-  { title: "LIMIT", cell: (tenant) => formatQuota(tenant.limit) },
+  { title: "LIMIT", cell: (tenant) => quotaText(tenant.limit) },
   { title: "GPUS", cell: (tenant) => formatGpuMilli(tenant.used?.gpuMilli ?? 0n), align: "right" },
   { title: "MEMORY", cell: (tenant) => formatBytes(tenant.used?.memoryBytes ?? 0n), align: "right" },
   { title: "BOUND", cell: (tenant) => String(tenant.boundClaims), align: "right" },

@@ -8,6 +8,8 @@
 import {
   type ReasonMessage,
   type AuditRecord,
+  type Bounds,
+  borrowingWord,
   type Claim,
   claimChoiceWord,
   ClaimState,
@@ -24,7 +26,6 @@ import {
   type Tenant,
   type Token,
 } from "@millpond/api";
-import { type Bounds, borrowingWord } from "../command-line/quota-values.ts";
 
 const apiVersion = "millpond.v1";
 

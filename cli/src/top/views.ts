@@ -8,15 +8,16 @@ import {
   type Device,
   DeviceHealth,
   formatBytes,
+  formatGpuMilli,
   type Node,
   NodeState,
   type Queue,
+  quotaText,
   type Session,
 } from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
 import { ageOf, askedMemory, sessionDevices } from "../output/columns.ts";
 import { claimStateWord, sessionStateWord } from "../output/resources.ts";
-import { formatGpuMilli, formatQuota } from "../command-line/quota-values.ts";
 import { bar } from "./cells.ts";
 
 export const viewNames = ["devices", "claims", "sessions", "queues"] as const;
@@ -401,8 +402,8 @@ export function queueRows(queues: readonly Queue[]): Rows {
         title: "LIMIT",
         width: 10,
         grows: true,
-        cell: ({ limit }) => formatQuota(limit),
-        key: ({ limit }) => formatQuota(limit),
+        cell: ({ limit }) => quotaText(limit),
+        key: ({ limit }) => quotaText(limit),
       },
     ],
     {

@@ -20,6 +20,7 @@ export function Action({
   title,
   command,
   children,
+  onOpen,
   onDo,
 }: {
   readonly label: string;
@@ -30,6 +31,8 @@ export function Action({
   readonly command: string;
   /** What will follow, and what more is to be said. */
   readonly children?: ComponentChildren;
+  /** Forms begin again from what is there now. */
+  readonly onOpen?: () => void;
   /** Throws what the controller refuses with. */
   readonly onDo: (doing: Doing) => Promise<void>;
 }) {
@@ -43,6 +46,7 @@ export function Action({
   const open = (): void => {
     setReason("");
     setTrouble("");
+    onOpen?.();
     setOpen(true);
     dialog.current?.showModal();
   };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { texts } from "../texts/texts.ts";
+
 /** A labelled input of a form. */
 export function Field({
   label,
@@ -26,4 +28,18 @@ export function Field({
       />
     </label>
   );
+}
+
+/** A DNS label, as claims, tokens, queues and tenants have them; the browser sends no other. */
+export function NameField({
+  label = texts().name,
+  ...more
+}: {
+  readonly label?: string;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly placeholder?: string;
+  readonly required?: boolean;
+}) {
+  return <Field label={label} pattern="[a-z0-9]([a-z0-9\-]{0,61}[a-z0-9])?" {...more} />;
 }

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { type AuditRecord, parseDuration, type Token } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
-import { Field } from "../parts/field.tsx";
+import { Field, NameField } from "../parts/field.tsx";
 import { dateTime } from "../parts/format.ts";
 import { type Column, Table } from "../parts/table.tsx";
 import { Awaited, Command, View } from "../parts/view.tsx";
@@ -120,13 +120,7 @@ function MakeToken({ me, onMade }: { readonly me: Me; readonly onMade: (made: Ma
       }}
     >
       <p>{t.makeTokenMeans}</p>
-      <Field
-        label={t.name}
-        value={name}
-        onChange={setName}
-        required
-        pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
-      />
+      <NameField value={name} onChange={setName} required />
       <label class="field">
         {t.role}
         <select value={role} onChange={({ currentTarget }) => setRole(currentTarget.value)}>
@@ -138,7 +132,7 @@ function MakeToken({ me, onMade }: { readonly me: Me; readonly onMade: (made: Ma
         </select>
       </label>
       {isOfTenant && (
-        <Field
+        <NameField
           label={t.tenant}
           value={tenant}
           onChange={setTenant}

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { parseDuration } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
-import { Field } from "../parts/field.tsx";
+import { Field, NameField } from "../parts/field.tsx";
 import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
 import { claims } from "../state/calls.ts";
 import { addressOf, go } from "../state/place.ts";
@@ -31,15 +31,9 @@ export function SubmitClaim() {
       }}
     >
       <p>{t.submitMeans}</p>
-      <Field
-        label={t.name}
-        value={name}
-        onChange={setName}
-        required
-        pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
-      />
+      <NameField value={name} onChange={setName} required />
       <SizeFields of={size} onChange={setSize} />
-      <Field label={t.queue} value={queue} onChange={setQueue} placeholder="default" />
+      <NameField label={t.queue} value={queue} onChange={setQueue} placeholder="default" />
       <Field label={t.leaseFor} value={lease} onChange={setLease} required />
     </Action>
   );

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { Borrowing, type Queue } from "@millpond/api/browser";
+import { borrowingWord, type Queue } from "@millpond/api/browser";
 import { quota } from "../parts/format.ts";
 import { Awaited, Plain, Used, View } from "../parts/view.tsx";
 import { queues } from "../state/calls.ts";
+import { type Me, mayAs } from "../state/login.ts";
 import { useWatch } from "../state/watch.ts";
-import type { Texts } from "../texts/english.ts";
 import { texts } from "../texts/texts.ts";
+import { DeleteQueue, PutQueue } from "./queue-actions.tsx";
 
 interface Branch {
   readonly queue: Queue;
@@ -20,22 +21,36 @@ function toTree(all: readonly Queue[], parent = "", depth = 0): Branch[] {
   );
 }
 
-/** The others may borrow anything. */
-const borrowingWords: Readonly<Record<number, keyof Texts["borrowings"]>> = {
-  [Borrowing.PREEMPTIBLE]: "preemptible",
-  [Borrowing.NONE]: "none",
-};
+function borrowingText(queue: Queue): string {
+  const words: Readonly<Record<string, string>> = texts().borrowings;
+  return words[borrowingWord(queue.borrowing)] ?? texts().unknown;
+}
 
-export function QueuesView() {
+export function QueuesView({ me }: { readonly me: Me }) {
   const t = texts();
   const watched = useWatch("queues", async (signal) => (await queues.listQueues({}, { signal })).queues);
+  const isAdmin = mayAs(me, "admin");
   return (
-    <View title={t.views.queues} command="millpond get queues">
+    <View
+      title={t.views.queues}
+      command="millpond get queues"
+      more={isAdmin && <PutQueue onDone={watched.again} />}
+    >
       <Awaited of={watched}>
         {(all) => (
           <Plain
             label={t.views.queues}
-            heads={[t.name, t.used, t.guaranteed, t.limit, t.weight, t.borrowing, t.bound, t.waitingCount]}
+            heads={[
+              t.name,
+              t.used,
+              t.guaranteed,
+              t.limit,
+              t.weight,
+              t.borrowing,
+              t.bound,
+              t.waitingCount,
+              ...(isAdmin ? [t.actionsTitle] : []),
+            ]}
           >
             {toTree(all).map(({ queue, depth }) => (
               <tr key={queue.name}>
@@ -48,9 +63,17 @@ export function QueuesView() {
                 <td>{quota(queue.guaranteed) || "–"}</td>
                 <td>{quota(queue.limit) || "–"}</td>
                 <td>{queue.weight}</td>
-                <td>{t.borrowings[borrowingWords[queue.borrowing] ?? "any"]}</td>
+                <td>{borrowingText(queue)}</td>
                 <td>{queue.boundClaims}</td>
                 <td>{queue.waitingClaims}</td>
+                {isAdmin && (
+                  <td>
+                    <div class="buttons">
+                      <PutQueue queue={queue} onDone={watched.again} />
+                      <DeleteQueue name={queue.name} onDone={watched.again} />
+                    </div>
+                  </td>
+                )}
               </tr>
             ))}
           </Plain>

@@ -3,26 +3,44 @@
 import { quota } from "../parts/format.ts";
 import { Awaited, Plain, Used, View } from "../parts/view.tsx";
 import { queues } from "../state/calls.ts";
+import { type Me, mayAs } from "../state/login.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
+import { DeleteTenant, PutTenant } from "./tenant-actions.tsx";
 
-export function TenantsView() {
+export function TenantsView({ me }: { readonly me: Me }) {
   const t = texts();
   const watched = useWatch("tenants", async (signal) => (await queues.listTenants({}, { signal })).tenants);
+  const isAdmin = mayAs(me, "admin");
   return (
-    <View title={t.views.tenants} command="millpond get tenants">
+    <View
+      title={t.views.tenants}
+      command="millpond get tenants"
+      more={isAdmin && <PutTenant onDone={watched.again} />}
+    >
       <Awaited of={watched}>
         {(all) => (
-          <Plain label={t.views.tenants} heads={[t.name, t.used, t.limit, t.bound, t.waitingCount]}>
-            {all.map(({ name, used, limit, boundClaims, waitingClaims }) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
+          <Plain
+            label={t.views.tenants}
+            heads={[t.name, t.used, t.limit, t.bound, t.waitingCount, ...(isAdmin ? [t.actionsTitle] : [])]}
+          >
+            {all.map((tenant) => (
+              <tr key={tenant.name}>
+                <th scope="row">{tenant.name}</th>
                 <td>
-                  <Used used={used} limit={limit} />
+                  <Used used={tenant.used} limit={tenant.limit} />
                 </td>
-                <td>{quota(limit) || "–"}</td>
-                <td>{boundClaims}</td>
-                <td>{waitingClaims}</td>
+                <td>{quota(tenant.limit) || "–"}</td>
+                <td>{tenant.boundClaims}</td>
+                <td>{tenant.waitingClaims}</td>
+                {isAdmin && (
+                  <td>
+                    <div class="buttons">
+                      <PutTenant tenant={tenant} onDone={watched.again} />
+                      <DeleteTenant name={tenant.name} onDone={watched.again} />
+                    </div>
+                  </td>
+                )}
               </tr>
             ))}
           </Plain>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { millpondError, parseBorrowing } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
-import { parseBorrowing } from "../../command-line/quota-values.ts";
 
 export async function run(
   values: Values<"queue">,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {
+  borrowingWord,
   type Claim,
   ClaimState,
   type Device,
@@ -12,6 +13,7 @@ import {
   millpondError,
   type Node,
   type Queue,
+  quotaText,
   type Session,
   type Tenant,
 } from "@millpond/api";
@@ -44,7 +46,6 @@ import {
   timeUntil,
   troubleOf,
 } from "../../output/columns.ts";
-import { borrowingWord, formatQuota } from "../../command-line/quota-values.ts";
 import {
   claimStateWord,
   claimToJson,
@@ -287,9 +288,9 @@ async function describeQueue(queue: Queue, { claims }: Connection, now: number):
       ["Parent", queue.parent === "" ? "none" : queue.parent],
       ["Weight", String(queue.weight)],
       ["Borrowing", borrowingWord(queue.borrowing)],
-      ["Guaranteed", formatQuota(queue.guaranteed)],
-      ["Limit", formatQuota(queue.limit)],
-      ["Used", formatQuota(queue.used)],
+      ["Guaranteed", quotaText(queue.guaranteed)],
+      ["Limit", quotaText(queue.limit)],
+      ["Used", quotaText(queue.used)],
       ["Claims", table(claimColumns(now), all)],
     ],
   };
@@ -301,8 +302,8 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
     subject: `tenant/${tenant.name}`,
     fields: [
       ["Name", tenant.name],
-      ["Limit", formatQuota(tenant.limit)],
-      ["Used", formatQuota(tenant.used)],
+      ["Limit", quotaText(tenant.limit)],
+      ["Used", quotaText(tenant.used)],
       ["Claims", table(claimColumns(now), all)],
     ],
   };

@@ -3,7 +3,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { errorCodeOf } from "./errors.ts";
+import { errorCodeOf } from "../errors.ts";
 import {
   formatTicketPublicKey,
   maxDevicesPerNode,

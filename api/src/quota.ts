@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Quotas as texts: of options, documents and forms.
+
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import {
-  Borrowing,
-  formatSize,
-  millpondError,
-  parseSize,
-  type Quota,
-  type QueueSchema,
-  quote,
-} from "@millpond/api";
+import { millpondError, quote } from "./errors.ts";
+import { Borrowing, type Quota, type QueueSchema } from "./gen/millpond/v1/queue_pb.ts";
+import { formatSize, parseSize } from "./units.ts";
 
 /** A quota, or an amount, with all bounds set. */
 export type Bounds = Pick<Partial<Quota>, "gpuMilli" | "computePercent" | "memoryBytes">;
@@ -81,7 +77,7 @@ export function parseQuotaMembers(members: Readonly<Record<string, string>>): Qu
 }
 
 /** Formats a quota as `parseQuota` reads it. */
-export function formatQuota(quota: Bounds | undefined): string {
+export function quotaText(quota: Bounds | undefined): string {
   const { gpuMilli, computePercent, memoryBytes } = quota ?? {};
   const parts = [
     ...(gpuMilli === undefined ? [] : [`gpus=${formatGpuMilli(gpuMilli)}`]),

@@ -3,11 +3,11 @@
 // Tickets: the credential for one session, created by the controller, checked by the agent (docs/reference/interfaces.md).
 
 import { createPublicKey, hash, type KeyObject } from "node:crypto";
-import { millpondError } from "./errors.ts";
-import { isName, isNodeName } from "./names.ts";
-import { type ServiceClassWord, serviceClassWords } from "./claim-values.ts";
+import { millpondError } from "../errors.ts";
+import { isName, isNodeName } from "../names.ts";
+import { type ServiceClassWord, serviceClassWords } from "../claim-values.ts";
 import { type FindKeys, isKeyId, signText, verifyText } from "./signed-text.ts";
-import { maxMemoryBytes, minMemoryBytes } from "./units.ts";
+import { maxMemoryBytes, minMemoryBytes } from "../units.ts";
 
 const version = "mpt1";
 const viewVersion = "mpv1";
