@@ -34,7 +34,7 @@ test("decision records need a number of their own, a status with a date, and a l
 test("the table of decisions names files and what to look for in them", () => {
   const page = [
     "| other | [`a`](a.ts): `first` |",
-    "### Where it is decided",
+    "### Where to find it",
     "| question | place |",
     "|---|---|",
     "| is it there? | [`b.ts`](src/b.ts): `isThere` |",

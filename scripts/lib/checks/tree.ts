@@ -94,9 +94,9 @@ export async function checkSizes(): Promise<void> {
   complain("sizes against scripts/lib/checks/sizes.ts", findSizeFaults(files, sizeRules));
 }
 
-/** Rows of the table "Where it is decided" of a page: the file that each links to, and the name to look for in it. */
+/** Rows of the table "Where to find it" of a page: the file that each links to, and the name to look for in it. */
 export function walkOf(markdown: string): { readonly path: string; readonly name: string }[] {
-  const section = /^### Where it is decided\n([^]*?)(?=^#|(?![^]))/m.exec(markdown)?.[1] ?? "";
+  const section = /^### Where to find it\n([^]*?)(?=^#|(?![^]))/m.exec(markdown)?.[1] ?? "";
   return [...section.matchAll(/^\|.*\| \[`[^`]+`\]\(([^)]+)\): `([^`]+)` \|$/gm)].map(
     ([, path = "", name = ""]) => ({
       path,
@@ -108,7 +108,7 @@ export function walkOf(markdown: string): { readonly path: string; readonly name
 /** The places that ARCHITECTURE.md names for decisions exist, with the names that it gives them. */
 export async function checkWalk(): Promise<void> {
   const walk = walkOf(await readFile(inRoot("ARCHITECTURE.md"), "utf8"));
-  if (walk.length === 0) throw new ScriptError('ARCHITECTURE.md has no table "Where it is decided"');
+  if (walk.length === 0) throw new ScriptError('ARCHITECTURE.md has no table "Where to find it"');
   const wrong: string[] = [];
   for (const { path, name } of walk) {
     const text = existsSync(inRoot(path)) ? await readFile(inRoot(path), "utf8") : "";
