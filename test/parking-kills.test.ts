@@ -29,6 +29,19 @@ afterAll(async () => {
 /** Tells of each lane whose session is about to go on. */
 const awakening = new EventEmitter<{ lane: [Lane] }>();
 
+async function nextAwakening(lanes: readonly Lane[]): Promise<Lane> {
+  const limitMs = 120_000;
+  const [lane] = await once(awakening, "lane", { signal: AbortSignal.timeout(limitMs) }).catch(
+    (cause: unknown) => {
+      const seen = lanes.map(({ awakenings, counted, surprises }) => ({ awakenings, counted, surprises }));
+      throw new Error(`no session was about to go on within ${limitMs} ms: ${JSON.stringify(seen)}`, {
+        cause,
+      });
+    },
+  );
+  return lane;
+}
+
 /** Stands for a user at a shell: starts another program when one is killed. */
 class Lane {
   readonly #random: Random;
@@ -147,7 +160,7 @@ it(`${kills} kills of programs and agents lose nothing and leave nothing, seed $
   const count = { agent: 0, program: 0 };
   for (let done = 0; done < kills; done += 1) {
     // Mostly while a session is being woken.
-    const [lane] = random.chance(0.7) ? await once(awakening, "lane") : [random.pick(lanes)];
+    const lane = random.chance(0.7) ? await nextAwakening(lanes) : random.pick(lanes);
     await sleep(random.between(0, 250));
     const victim = random.chance(0.5) ? "agent" : "program";
     await until(

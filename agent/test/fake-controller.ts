@@ -16,6 +16,9 @@ import {
 } from "@millpond/api";
 import { type FastifyInstance, fastify } from "fastify";
 
+/** Half of the limit of a test: a report that does not come is named. */
+const reportLimitMs = 120_000;
+
 /** A controller as an agent sees it: Sync, tickets, and its absence. Tests set its wanted state and read the reports. */
 export class FakeController implements AsyncDisposable {
   readonly token = "agent-token";
@@ -163,9 +166,14 @@ export class FakeController implements AsyncDisposable {
     for (;;) {
       const last = this.reports.at(-1);
       if (last !== undefined && isWanted(last)) return last;
-      await new Promise<void>((resolve) => {
-        this.#reportSeen.add(resolve);
-      });
+      const seen = Promise.withResolvers<void>();
+      const timer = setTimeout(() => {
+        const sessions = last?.sessions.map(({ id }) => id).join() ?? "";
+        const what = `${isWanted.toString()}; of ${this.reports.length}, the last had the sessions ${sessions}`;
+        seen.reject(new Error(`no report within ${reportLimitMs} ms for ${what}`));
+      }, reportLimitMs);
+      this.#reportSeen.add(seen.resolve);
+      await seen.promise.finally(() => clearTimeout(timer));
       this.#reportSeen.clear();
     }
   }

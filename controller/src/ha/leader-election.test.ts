@@ -4,7 +4,6 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import {
   AccessService,
@@ -25,6 +24,7 @@ import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
 import { missingPostgres } from "../testing/postgres-server.ts";
 import { GiB, makeTestDirectory } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
+import { until as untilAnswer } from "../testing/until.ts";
 
 const userToken = "user-of-all-controllers";
 const agentToken = "agent-of-all-controllers";
@@ -65,9 +65,7 @@ function clientsOf(url: string, token = userToken) {
 }
 
 async function until(isMet: () => Promise<boolean>): Promise<void> {
-  while (!(await isMet())) {
-    await delay(20);
-  }
+  await untilAnswer(isMet.toString(), async () => ((await isMet()) ? true : undefined));
 }
 
 interface Answered {

@@ -4,13 +4,13 @@
 
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Ledger } from "../state/ledger.ts";
 import { postgresServer } from "../testing/backends.ts";
 import { ManualClock } from "../testing/manual-clock.ts";
 import { missingPostgres } from "../testing/postgres-server.ts";
+import { until } from "../testing/until.ts";
 import { allocation, changes, claim, event, node, queue, tenant, token } from "../testing/records.ts";
 import { PostgresStore } from "./postgres-store.ts";
 import type { Candidate, Store } from "../state/store.ts";
@@ -89,14 +89,11 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     await a?.store.campaign(a.candidate);
     await query("UPDATE leader SET expires_at = 'infinity'");
     expect(await b?.store.campaign(b.candidate)).toMatchObject({ isOurs: false });
-    for (;;) {
-      const lead = await b?.store.campaign(b.candidate);
-      if (lead?.isOurs === true) {
-        expect(lead.term).toBe(2);
-        break;
-      }
-      await delay(100);
-    }
+    const lead = await until("a lease that has ended", async () => {
+      const found = await b?.store.campaign(b.candidate);
+      return found?.isOurs === true ? found : undefined;
+    });
+    expect(lead.term).toBe(2);
     // The one that is followed finds out when it asks.
     expect(await a?.store.campaign(a.candidate)).toMatchObject({ term: 2, isOurs: false });
   });
@@ -158,9 +155,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     const committed = a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
     const cut =
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_change%'";
-    while ((await query(cut)).length === 0) {
-      await delay(10);
-    }
+    await until("a commit that waits for a lock", async () => (await query(cut))[0]);
     await holder.query("COMMIT");
     await holder.end();
     await committed;

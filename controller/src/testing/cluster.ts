@@ -7,12 +7,12 @@ import { createServer } from "node:net";
 import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { createClient, type Transport } from "@connectrpc/connect";
 import { PoolService } from "@millpond/api";
 import { ControllerProcess } from "./controller-process.ts";
 import { PostgresServer } from "./postgres-server.ts";
 import { makeTransport } from "./transport.ts";
+import { until } from "./until.ts";
 
 interface Member {
   readonly listen: string;
@@ -29,7 +29,6 @@ export type Fault =
   | "follower killed"
   | "database killed";
 
-const pollMs = 50;
 /** A broken connection is reported to a client; this limits the wait for a silent one. */
 const patienceMs = 60_000;
 
@@ -86,13 +85,8 @@ export class Cluster implements AsyncDisposable {
 
   /** The one that leads, when there is one. */
   async untilLed(asked: readonly Member[] = this.#members): Promise<Member> {
-    for (;;) {
-      const leader = await this.leader(asked);
-      if (leader !== undefined) {
-        return leader;
-      }
-      await delay(pollMs);
-    }
+    const names = asked.map(({ listen }) => listen).join();
+    return await until(`a leader among ${names}`, () => this.leader(asked));
   }
 
   async term(): Promise<bigint> {

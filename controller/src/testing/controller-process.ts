@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { within } from "./until.ts";
 
 const mainPath = fileURLToPath(new URL("../main.ts", import.meta.url));
 
@@ -112,16 +113,24 @@ export class ControllerProcess {
     });
     const exited = once(child, "exit");
     const said: string[] = [];
-    for await (const line of createInterface({ input: child.stderr })) {
-      said.push(line);
-      const url = /listens at (https?:\/\/[^"]+)"/.exec(line)?.[1];
-      if (url !== undefined) {
-        child.stderr.resume();
-        const seen = diskBytes === undefined ? directory : `/proc/${child.pid}/root${directory}`;
-        return new ControllerProcess(child, exited, url, seen);
+    const listening = async (): Promise<ControllerProcess> => {
+      for await (const line of createInterface({ input: child.stderr })) {
+        said.push(line);
+        const url = /listens at (https?:\/\/[^"]+)"/.exec(line)?.[1];
+        if (url !== undefined) {
+          child.stderr.resume();
+          const seen = diskBytes === undefined ? directory : `/proc/${child.pid}/root${directory}`;
+          return new ControllerProcess(child, exited, url, seen);
+        }
       }
+      throw new Error(`the controller did not start: ${said.join("\n")}`);
+    };
+    try {
+      return await within(listening(), () => `a controller that listens; it said: ${said.join("\n")}`);
+    } catch (error) {
+      child.kill("SIGKILL");
+      throw error;
     }
-    throw new Error(`the controller did not start: ${said.join("\n")}`);
   }
 
   get pid(): number {

@@ -2,7 +2,6 @@
 
 // Clients of a controller that may be killed at any moment, and their knowledge of its state.
 
-import { setTimeout } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
 import {
   type Claim,
@@ -13,6 +12,7 @@ import {
   errorCodeOf,
 } from "@millpond/api";
 import { deviceMemory, devicesPerNode, type TestNode } from "./test-node.ts";
+import { until, within } from "./until.ts";
 
 const GiB = 1n << 30n;
 
@@ -96,8 +96,10 @@ export class Clients {
   /** The most that a claim was put into the queue again. */
   requeues = 0;
   #next = 0;
-  #target = 0;
-  #reached = Promise.withResolvers<void>();
+  #atWork = 0;
+  /** Why the last client that returned did so. */
+  #lastEnd = "none has begun";
+  #wait: { readonly target: number; readonly ended: PromiseWithResolvers<void> } | undefined;
 
   /** @param nodes Where sessions are opened. */
   constructor(random: () => number, nodes: readonly TestNode[]) {
@@ -107,13 +109,26 @@ export class Clients {
 
   /** One client that works with claims until the controller stops responding or the signal is aborted. */
   async run(claims: Client<typeof ClaimService>, stop?: AbortSignal): Promise<void> {
+    this.#atWork += 1;
+    try {
+      this.#lastEnd = await this.#work(claims, stop);
+    } finally {
+      this.#atWork -= 1;
+      if (this.#atWork === 0) {
+        this.#wait?.ended.reject(new Error(`no client runs any more: ${this.#describe()}`));
+      }
+    }
+  }
+
+  /** @returns Why it ended. */
+  async #work(claims: Client<typeof ClaimService>, stop?: AbortSignal): Promise<string> {
     while (stop?.aborted !== true) {
       try {
         await this.#act(claims);
       } catch (error) {
         const code = errorCodeOf(error);
         if (code === undefined || silences.has(code)) {
-          return;
+          return String(error);
         }
         if (!refusals.has(code)) {
           this.#seen.add(`a client was told: ${String(error)}`);
@@ -126,17 +141,47 @@ export class Clients {
           this.#seen.add(crowd);
         }
       }
-      if (this.acknowledged >= this.#target) {
-        this.#reached.resolve();
+      if (this.#wait !== undefined && this.acknowledged >= this.#wait.target) {
+        this.#wait.ended.resolve();
       }
+    }
+    return "it was stopped";
+  }
+
+  /**
+   * Waits until `count` more calls have been acknowledged.
+   *
+   * @throws Error When no client runs, or none does any more before that.
+   */
+  async until(count: number): Promise<void> {
+    if (this.#atWork === 0) {
+      throw new Error(`no client runs: ${this.#describe()}`);
+    }
+    const wait = { target: this.acknowledged + count, ended: Promise.withResolvers<void>() };
+    this.#wait = wait;
+    try {
+      await within(wait.ended.promise, () => `${wait.target} calls acknowledged: ${this.#describe()}`);
+    } finally {
+      this.#wait = undefined;
     }
   }
 
-  /** Waits until `count` more calls have been acknowledged. */
-  async until(count: number): Promise<void> {
-    this.#target = this.acknowledged + count;
-    this.#reached = Promise.withResolvers();
-    await this.#reached.promise;
+  #describe(): string {
+    const seen = [...this.#seen].join(", ");
+    return `${this.acknowledged} calls acknowledged, ${JSON.stringify(this.deeds)}, ${this.#atWork} clients at work, the last that ended: ${this.#lastEnd}${seen === "" ? "" : `; seen: ${seen}`}`;
+  }
+
+  /** Makes claims with a session each that all clients leave alone: these sessions run on whatever the clients do. */
+  async keepSessions(claims: Client<typeof ClaimService>, count: number): Promise<void> {
+    for (let number = 1; number <= count; number += 1) {
+      const ask = { name: `kept${number}`, memoryBytes: GiB, computePercent: 1, leaseSeconds: 3600 };
+      const { claim } = await claims.createClaim({ claim: ask });
+      if (claim === undefined) {
+        throw new Error(`${ask.name} was not made`);
+      }
+      this.known.set(ask.name, { claim, release: "no", sizes: [], isBusy: true });
+      await this.#open(claims, ask.name);
+    }
   }
 
   /** A claim of every GPU of a node gives way to another, and knows it: waits until it has been put into the queue. */
@@ -146,14 +191,8 @@ export class Clients {
       await claims.createClaim({ claim: { ...node, name, preemptible: true, graceSeconds: 1 } });
     }
     await claims.createClaim({ claim: { ...node, name: "urgent", priority: 2 } });
-    for (;;) {
-      const claim = (await claims.listClaims({})).claims.find(({ requeues }) => requeues > 0);
-      if (claim !== undefined) {
-        this.#know(claim);
-        break;
-      }
-      await setTimeout(20);
-    }
+    const requeued = async () => (await claims.listClaims({})).claims.find(({ requeues }) => requeues > 0);
+    this.#know(await until("a claim that was put into the queue again", requeued));
     for (const name of ["first", "second", "urgent"].filter((each) => !this.known.has(each))) {
       await claims.releaseClaim({ name });
     }
@@ -265,6 +304,11 @@ export class Clients {
       await claims.waitClaim({ name, knownVersion: version, timeoutSeconds: 1, wake: true });
       this.deeds.woken += 1;
     }
+    await this.#open(claims, name);
+  }
+
+  /** A program of the claim begins. */
+  async #open(claims: Client<typeof ClaimService>, name: string): Promise<void> {
     const { ticket, agentUrl } = await claims.createTicket({ claim: name });
     const node = this.#nodes.get(agentUrl.slice(agentUrl.lastIndexOf("/") + 1));
     if (node === undefined) {

@@ -22,6 +22,7 @@ import {
 } from "@millpond/api";
 import type { Clock } from "../timers/clock.ts";
 import { makeTransport } from "./transport.ts";
+import { within } from "./until.ts";
 
 /** Between two calls that fail. */
 const pauseMs = 100;
@@ -108,7 +109,9 @@ export class FakeAgent implements AsyncDisposable {
   #sequence = 0n;
   #obeyed = 0n;
   #loop: Promise<void> = Promise.resolve();
-  #onAnswer: (() => void)[] = [];
+  /** Waits for an answer. */
+  #waiting: PromiseWithResolvers<void>[] = [];
+  #hasEnded = false;
   /** The call that told the controller of these devices. */
   #described: { readonly by: bigint; readonly devices: FakeAgent["devices"] } | undefined;
   /** Whether it ends the sessions whose allocation is gone. */
@@ -307,14 +310,34 @@ export class FakeAgent implements AsyncDisposable {
     await this.sync();
   }
 
-  /** Waits for an answer that meets a condition. */
+  /**
+   * Waits for an answer that meets a condition.
+   *
+   * @throws Error When it calls no more, or no such answer has come for long.
+   */
   async until(isMet: (desired: SyncResponse) => boolean): Promise<SyncResponse> {
+    return await within(this.#answer(isMet), () => `${isMet.toString()}: ${this.#describe()}`);
+  }
+
+  async #answer(isMet: (desired: SyncResponse) => boolean): Promise<SyncResponse> {
     while (this.desired === undefined || !isMet(this.desired)) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#onAnswer.push(resolve);
-      await promise;
+      if (this.#hasEnded) {
+        throw new Error(`the agent calls no more: ${this.#describe()}`, { cause: this.#failure });
+      }
+      const next = Promise.withResolvers<void>();
+      this.#waiting.push(next);
+      await next.promise;
     }
     return this.desired;
+  }
+
+  #describe(): string {
+    const { desired } = this;
+    const answer =
+      desired === undefined
+        ? "no answer yet"
+        : `the last answer: term ${desired.term}, revision ${desired.revision}, claims ${desired.allocations.map(({ claim }) => claim).join() || "none"}`;
+    return `${this.node}, ${answer}, ${this.refused} refused, last failure: ${String(this.#failure)}`;
   }
 
   /** Stops as a killed process does: without a word. */
@@ -350,6 +373,14 @@ export class FakeAgent implements AsyncDisposable {
         }
       }
     }
+    this.#hasEnded = true;
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const { resolve } of this.#waiting.splice(0)) {
+      resolve();
+    }
   }
 
   #obey(answer: SyncResponse): void {
@@ -378,9 +409,7 @@ export class FakeAgent implements AsyncDisposable {
           : device,
       );
     }
-    for (const resolve of this.#onAnswer.splice(0)) {
-      resolve();
-    }
+    this.#wake();
   }
 
   /** Tells the workers of other sizes; they refuse what is less than is in use. */

@@ -8,11 +8,10 @@ import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
+import { until } from "./until.ts";
 
-const pollMs = 20;
 const packageDirectory = "/usr/lib/postgresql";
 const oldestVersion = 15;
 
@@ -94,17 +93,14 @@ export class PostgresServer implements AsyncDisposable {
       shared_buffers: "16MB",
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-    for (;;) {
+    await until("a database server", async () => {
       const said = await this.#tryToRun(args);
-      if (said === undefined) {
-        return;
-      }
       // The processes of one that was killed take a moment to notice.
-      if (!said.includes("still in use")) {
+      if (said !== undefined && !said.includes("still in use")) {
         throw new Error(`the server did not start: ${said}`);
       }
-      await delay(pollMs);
-    }
+      return said === undefined ? true : undefined;
+    });
   }
 
   /** @returns What it said when it did not start. */
@@ -119,13 +115,11 @@ export class PostgresServer implements AsyncDisposable {
     child.stderr.on("data", (chunk: Buffer) => {
       said = (said + chunk.toString("utf8")).slice(-10_000);
     });
-    while (!(await this.#takesConnections())) {
-      if (child.exitCode !== null) {
-        return said;
-      }
-      await delay(pollMs);
-    }
-    return undefined;
+    const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
+    const outcome = await until("a database server that takes connections or ends", async () =>
+      (await this.#takesConnections()) ? "serves" : hasEnded() ? "ended" : undefined,
+    );
+    return outcome === "serves" ? undefined : `${said}, ended with ${child.exitCode ?? child.signalCode}`;
   }
 
   /** Ends the server: at once, as a machine does that fails, or in order. */

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Waits that end with a reason: a test that waits in vain says what it saw, instead of running into the runner's limit.
+
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Half of the limit of a test: far more than any of these waits takes on a busy machine. */
+const limitMs = 120_000;
+const pollMs = 20;
+
+/**
+ * Waits for a promise, not longer than `timeoutMs`.
+ *
+ * @param describe Says what was waited for and what was seen, once the time is over.
+ */
+export async function within<T>(
+  promise: Promise<T>,
+  describe: () => string,
+  timeoutMs: number = limitMs,
+): Promise<T> {
+  const over = new AbortController();
+  const end = delay(timeoutMs, undefined, { signal: over.signal }).then(() => {
+    throw new Error(`not within ${timeoutMs} ms: ${describe()}`);
+  });
+  try {
+    return await Promise.race([promise, end]);
+  } finally {
+    over.abort();
+    // Aborted, it rejects, and nothing waits for it any more.
+    end.catch(() => undefined);
+  }
+}
+
+/** Asks again while the answer is undefined, not longer than `timeoutMs`. */
+export async function until<T>(
+  what: string,
+  ask: () => Promise<T | undefined>,
+  timeoutMs: number = limitMs,
+): Promise<T> {
+  const deadlineMs = performance.now() + timeoutMs;
+  for (let asked = 1; ; asked += 1) {
+    const answer = await within(ask(), () => `${what}: question ${asked} is not answered`, timeoutMs);
+    if (answer !== undefined) {
+      return answer;
+    }
+    if (performance.now() > deadlineMs) {
+      throw new Error(`not within ${timeoutMs} ms: ${what}, asked for ${asked} times`);
+    }
+    await delay(pollMs);
+  }
+}
