@@ -331,8 +331,13 @@ export class Clients {
   }
 
   #know(claim: Claim, release: Known["release"] = "no", sizes: Known["sizes"] = []): void {
-    const { isBusy = false } = this.known.get(claim.name) ?? {};
-    this.known.set(claim.name, { claim, release, sizes, isBusy });
+    const known = this.known.get(claim.name);
+    if (known === undefined) {
+      this.known.set(claim.name, { claim, release, sizes, isBusy: false });
+    } else {
+      // Not replaced: the client that works with the claim holds this object, and says in it when it is done.
+      Object.assign(known, { claim, release, sizes });
+    }
   }
 
   /**
