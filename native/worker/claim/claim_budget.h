@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory of one device is taken by all sessions of a claim, and how much may be. The workers of these sessions
-// map one file; each writes what it has taken at a seat of its own, and the sum is never stored, so that a worker that is
-// killed at any instruction leaves a sum that is right: what it had is given back when its process, and with it the
-// driver's memory, is gone.
+// The memory of one device that all sessions of a claim have taken, and its limit. The workers of these sessions map
+// one file. Each writes what it has taken into its own slot, and the sum is never stored, so a worker that is killed at
+// any instruction leaves a correct sum: its memory is returned when its process, and with it the driver's memory, is
+// gone.
 #pragma once
 
 #include <atomic>
@@ -15,50 +15,54 @@
 
 namespace millpond::worker {
 
-/// Sessions of an allocation on a device, with those that are ending: the agent admits 16 for each of its 32 vGPUs, and
-/// as many again that have not ended yet.
+/// Maximum number of sessions of an allocation on a device, including those that are ending: the agent admits 16 for
+/// each of its 32 vGPUs, and as many may not have ended yet.
 inline constexpr uint32_t kClaimSeats = 1024;
-/// Pieces of memory that sessions of an allocation share at a time, on a device. Those beyond count for each that opens them.
+/// Maximum number of allocations that sessions of an allocation share at a time on a device. Further ones count for
+/// each session that opens them.
 inline constexpr uint32_t kClaimShared = 2048;
-/// A worker that was killed has ended after so long, also where its process cannot be watched.
+/// Time after which a killed worker is considered ended, even where its process cannot be watched.
 inline constexpr int64_t kWorkerEndsNs = 30'000'000'000;
 
 class ClaimBudget {
  public:
-  /// Memory that was taken.
+  /// A reservation of memory.
   struct Charge {
     uint64_t bytes = 0;
-    uint64_t shared = 0;  ///< number of memory that counts once for all sessions that have it open; 0: it is no such
+    uint64_t shared = 0;  ///< number of shared memory, counted once for all sessions that have it open; 0: not shared
   };
 
-  /// Of a session that shares its budget with none, until it enters one.
+  /// A budget for this session alone, until it enters a shared one.
   explicit ClaimBudget(uint64_t limitBytes);
-  /// What was taken is given back.
+  /// Returns all memory taken.
   ~ClaimBudget();
   ClaimBudget(const ClaimBudget&) = delete;
   ClaimBudget& operator=(const ClaimBudget&) = delete;
 
-  /// Shares the budget of that file from here on; nothing may have been taken. `revision`: of the limit, where a higher
-  /// one replaces that in the file. By the thread that lives as long as the session: its end is seen by the others.
+  /// Shares the budget in that file from now on; nothing may have been taken before. `revision`: of the limit; a higher
+  /// one replaces the limit in the file. Call it on a thread that lives as long as the session, because other sessions
+  /// detect its end.
   Status enter(const std::string& path, uint64_t revision);
-  /// The session is over, and its process about to end. What was taken counts until then. By the thread that entered.
+  /// The session is over, and its process is about to end. Its memory counts until then. Call it on the thread that
+  /// entered.
   void rest();
 
-  /// Nothing where that would be over the limit.
+  /// Returns nothing if that would exceed the limit.
   std::optional<Charge> take(uint64_t bytes);
   void give(const Charge& charge);
-  /// What was taken can be opened by other sessions from here on, by its number. Without one it counts for each of them.
+  /// Allows other sessions to open this memory, by its number. Without a number it counts for each of them.
   void share(Charge& charge);
-  /// Opens what another session shares; it counts no second time. Nothing where it has to be counted and does not fit.
+  /// Opens memory that another session shares; it is not counted a second time. Returns nothing if it must be counted
+  /// and does not fit.
   std::optional<Charge> join(uint64_t shared, uint64_t bytes);
 
-  /// False, and nothing changed, when more than that is taken.
+  /// Returns false, and changes nothing, if more than that is in use.
   bool setLimit(uint64_t bytes, uint64_t revision);
   uint64_t limitBytes() const;
-  /// By all sessions of the claim.
+  /// In use by all sessions of the claim.
   uint64_t usedBytes() const;
   uint64_t left() const;
-  /// By this session, with what it shares.
+  /// In use by this session, shared memory included.
   uint64_t ownBytes() const { return own_.load(std::memory_order_relaxed); }
 
  private:
@@ -66,9 +70,9 @@ class ClaimBudget {
   struct Lock;
 
   uint64_t sum() const;
-  /// Whether so much more fits, once those that have ended have left.
+  /// Whether that much more fits after ended sessions have been removed.
   bool fits(uint64_t bytes);
-  /// Empties the seats of workers that have ended.
+  /// Clears the slots of workers that have ended.
   void sweep() const;
   void clearSeat(uint32_t seat) const;
   void unmap();
@@ -78,7 +82,7 @@ class ClaimBudget {
   bool isShared_ = false;
   bool isAtRest_ = false;
   std::atomic<uint64_t> own_{0};
-  std::map<uint64_t, uint32_t> opened_;  ///< how often this session has each
+  std::map<uint64_t, uint32_t> opened_;  ///< how often this session has opened each
 };
 
 }  // namespace millpond::worker

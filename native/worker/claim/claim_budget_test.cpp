@@ -147,7 +147,7 @@ TEST("memory that several sessions have open counts once, until the last of them
   CHECK(!third->take(24 * kMebibyte + 1));
   other->give(*opened);
   CHECK_EQ(third->usedBytes(), 0u);
-  // Of what has gone nothing is left to open: it counts as any other.
+  // Nothing is left to open: the memory counts like any other.
   const auto late = other->join(made->shared, 40 * kMebibyte);
   CHECK(late.has_value() && late->shared == 0);
   CHECK(!third->join(made->shared, 40 * kMebibyte));
@@ -213,7 +213,7 @@ TEST("a new limit holds for all sessions, only where all of them have less, and 
   CHECK_EQ(two->limitBytes(), 64 * kMebibyte);
   CHECK(one->setLimit(32 * kMebibyte, 2));
   CHECK_EQ(two->left(), 2 * kMebibyte);
-  // Said to the other one as well, and by somebody who is late.
+  // The other session receives it too, and so does one that is late.
   CHECK(two->setLimit(32 * kMebibyte, 2));
   CHECK(two->setLimit(64 * kMebibyte, 1));
   CHECK_EQ(one->limitBytes(), 32 * kMebibyte);

@@ -9,14 +9,14 @@
 
 namespace millpond::worker {
 
-/// What the sessions of an allocation have in common on this node.
+/// State that the sessions of an allocation share on this node.
 struct ClaimPlace {
-  std::string directory;      ///< of their budgets; empty: there are no other sessions
+  std::string directory;      ///< holds their budgets; empty: there are no other sessions
   std::string tenant;         ///< secret of its tenant on this node; empty: not known
   uint64_t sizeRevision = 0;  ///< of the session's sizes
   ThingLimits limits = ThingLimits::ofHost();
 
-  /// By which gates know the claim; a session without others has one of its own.
+  /// Key of the claim at gates; a session without others has its own.
   uint64_t key() const;
 };
 

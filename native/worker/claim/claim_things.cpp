@@ -47,7 +47,7 @@ struct ClaimThings::Lock {
 ThingLimits ThingLimits::ofHost() {
   const uint64_t memory =
       static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  // Contexts and streams are charged as device memory besides; these are limits of what a driver bears.
+  // Contexts and streams are also charged as device memory; these limits protect the driver.
   return {{128, 8192, uint64_t{1} << 18, uint64_t{1} << 22, memory / 2, uint64_t{2} << 30}};
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all sessions of a claim have together of things that cost a node something beside device memory, and how many they
-// may have. As with ClaimBudget, each session writes what it has at a seat of its own in a file that they map, and sums are
-// never stored.
+// Counts of objects that cost a node more than device memory, for all sessions of a claim together, and their limits.
+// As with ClaimBudget, each session writes its counts into its own slot of a mapped file, and sums are never stored.
 #pragma once
 
 #include <array>
@@ -17,7 +16,7 @@ namespace millpond::worker {
 enum class Thing : uint8_t { kContext, kStream, kEvent, kGraphNode, kHostByte, kImageByte };
 inline constexpr size_t kThings = 6;
 
-/// How many of each a claim may have on a node; of bytes of pinned host memory half of what the host has.
+/// Limits of a claim on a node; for pinned host memory, half of the host's memory.
 struct ThingLimits {
   std::array<uint64_t, kThings> most;
 
@@ -27,19 +26,21 @@ struct ThingLimits {
 
 class ClaimThings {
  public:
-  /// Of a session that shares its limits with none, until it enters where others are.
+  /// Counts for this session alone, until it enters a shared file.
   explicit ClaimThings(ThingLimits limits = ThingLimits::ofHost()) : limits_(limits) {}
   ~ClaimThings();
   ClaimThings(const ClaimThings&) = delete;
   ClaimThings& operator=(const ClaimThings&) = delete;
 
-  /// Counts in that file from here on. By the thread that lives as long as the session: its end is seen by the others.
+  /// Counts in that file from now on. Call it on a thread that lives as long as the session, because other sessions
+  /// detect its end.
   Status enter(const std::string& path);
-  /// The session is over, and its process about to end; what it has counts until then. By the thread that entered.
+  /// The session is over, and its process is about to end; its objects count until then. Call it on the thread that
+  /// entered.
   void rest();
 
-  /// This session has so many from here on. False, and nothing changed, where these are more than it had and all
-  /// sessions together would have too many.
+  /// Sets this session's count. Returns false, and changes nothing, if that is an increase and all sessions together
+  /// would exceed the limit.
   bool hold(Thing thing, uint64_t amount);
   uint64_t held(Thing thing) const { return own_[static_cast<size_t>(thing)]; }
   const ThingLimits& limits() const { return limits_; }
@@ -49,7 +50,7 @@ class ClaimThings {
   struct Lock;
 
   uint64_t others(Thing thing) const;
-  /// Empties the seats of workers that have ended.
+  /// Clears the slots of workers that have ended.
   void sweep();
 
   const ThingLimits limits_;

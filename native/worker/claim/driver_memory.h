@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that a driver makes for a session beside what its programs allocate: what it counts of the claim's budget.
-// Sizes as measured on an H200 with driver 580.159.04; those of other cards are taken to grow as their multiprocessors do.
+// Device memory that a driver allocates for a session beside its programs' allocations, as charged to the claim's
+// budget. Sizes as measured on an H200 with driver 580.159.04; those of other cards are assumed to grow with the number
+// of multiprocessors.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@
 
 namespace millpond::worker {
 
-/// What a driver takes on one device. All zeros of the software GPU, whose driver takes nothing.
+/// Memory costs of a driver on one device. All zeros for the software GPU, whose driver takes no memory.
 struct DriverCosts {
-  uint64_t context = 0;          ///< each, beside the primary one
-  uint64_t stream = 0;           ///< each; kept for the next ones when it ends
-  uint64_t residentThreads = 0;  ///< for each of which a context has a stack
-  uint64_t graphNode = 0;        ///< at most, of an executable graph
+  uint64_t context = 0;          ///< of each context except the primary one
+  uint64_t stream = 0;           ///< of each stream; kept for later streams when it ends
+  uint64_t residentThreads = 0;  ///< threads for which a context has a stack
+  uint64_t graphNode = 0;        ///< upper bound, of an executable graph
 
   static DriverCosts of(uint64_t multiprocessors, uint64_t threadsOfEach) {
     return {multiprocessors << 22, uint64_t{576} << 10, multiprocessors * threadsOfEach, uint64_t{128} << 10};
@@ -25,7 +26,7 @@ struct DriverCosts {
   bool any() const { return context != 0; }
 };
 
-/// Limits of a context as a driver sets them; only what is more than that is counted.
+/// Default limits of a context; only memory beyond them is counted.
 inline constexpr uint64_t kUsualStack = 1024;
 inline constexpr uint64_t kUsualHeap = uint64_t{8} << 20;
 inline constexpr uint64_t kUsualOutput = 8650752;
@@ -36,7 +37,7 @@ class DriverMemory {
 
   explicit DriverMemory(std::deque<ClaimBudget>& budgets) : budgets_(budgets) {}
 
-  /// So much is taken from here on, on a device of the session. False, and nothing changed, where it does not fit.
+  /// Sets the memory in use on a device of the session. Returns false, and changes nothing, if it does not fit.
   bool set(Of what, uint64_t number, size_t device, uint64_t bytes) {
     uint64_t& has = taken_[{what, number, device}];
     if (bytes > has && !budgets_[device].take(bytes - has)) return false;
@@ -52,7 +53,7 @@ class DriverMemory {
       if (last->second) budgets_[std::get<2>(last->first)].give({last->second, 0});
     taken_.erase(first, last);
   }
-  /// All that ends with a context, but for its modules.
+  /// Drops everything that ends with a context, except for its modules.
   void dropContext(uint64_t number) {
     for (const Of what : {Of::kContext, Of::kStreams, Of::kStacks, Of::kHeap, Of::kOutput}) drop(what, number);
   }

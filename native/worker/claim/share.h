@@ -8,16 +8,16 @@ namespace millpond::worker {
 
 enum class ServiceClass : uint32_t {
   kGuaranteed,  ///< its share, never more
-  kBurstable,   ///< its share, and what is idle
-  kBestEffort,  ///< what is idle
+  kBurstable,   ///< its share, and idle time
+  kBestEffort,  ///< idle time only
 };
 
 struct Share {
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
-  uint32_t percent = 100;  ///< 1 to 100; how best-effort claims stand to each other
+  uint32_t percent = 100;  ///< 1 to 100; the weight among best-effort claims
   int32_t priority = 0;    ///< among claims of the same class
 
-  /// Whether it may have less than the whole GPU although nobody else is there.
+  /// Whether the claim may get less than the whole GPU although no other claim uses it.
   bool isCapped() const { return serviceClass == ServiceClass::kGuaranteed && percent < 100; }
 };
 

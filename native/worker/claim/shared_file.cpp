@@ -25,7 +25,7 @@ Result<void*> mapSharedBytes(const std::string& path, const std::string& what, u
   };
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file && errno == ENOENT) {
-    // Made under another name, and given this one when it is whole: another worker may be making it, too.
+    // Created under a temporary name, and renamed when complete: another worker may be creating it, too.
     std::string draft = path + ".XXXXXX";
     const UniqueFd made(::mkostemp(draft.data(), O_CLOEXEC));
     if (!made) return problem("cannot be made");

@@ -19,8 +19,9 @@ struct SharedFileHeader {
   uint64_t bytes = 0;
 };
 
-/// Maps the file of a layout that begins with a SharedFileHeader, and makes it where it is missing: `make` fills the
-/// zeros of a new one, and says whether it could. `what` names the file in errors. To be given back by munmap.
+/// Maps the file of a layout that begins with a SharedFileHeader, and creates it if it is missing: `make` initialises
+/// the zeros of a new file, and returns whether it succeeded. `what` names the file in errors. The caller releases it
+/// with munmap.
 Result<void*> mapSharedFile(const std::string& path, const std::string& what, SharedFileHeader layout,
                             const std::function<bool(void*)>& make);
 
@@ -28,13 +29,15 @@ Result<void*> mapSharedFile(const std::string& path, const std::string& what, Sh
 Result<void*> mapSharedBytes(const std::string& path, const std::string& what, uint64_t bytes,
                              const std::function<bool(void*)>& make);
 
-/// Makes a mutex between processes that outlives whoever holds it. False where the system cannot.
+/// Initialises a mutex between processes that survives the death of its holder. Returns false if the system does not
+/// support it.
 bool makeRobustMutex(pthread_mutex_t& mutex);
 
-/// Locks it. What a dead thread had half done is the caller's to bear. Aborts where the file was overwritten.
+/// Locks the mutex. The caller must tolerate a half-finished change of a dead thread. Aborts if the file was
+/// overwritten.
 void lockRobust(pthread_mutex_t& mutex);
 
-/// Whether the calling thread holds it now, because nobody did or because the one that did is dead.
+/// Tries to lock it: true if it was free, or its holder is dead.
 bool tryLockRobust(pthread_mutex_t& mutex);
 
 }  // namespace millpond::worker

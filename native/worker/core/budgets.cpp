@@ -27,7 +27,7 @@ Status Budgets::setLimits(std::span<const uint64_t> bytes, uint64_t revision) {
   revision_ = revision;
   std::vector<uint64_t> before;
   for (const ClaimBudget& budget : all_) before.push_back(budget.limitBytes());
-  // Lower limits first: only these can be refused, and a limit that was lowered can always be raised again.
+  // Lowers limits first: only that can be refused, and a lowered limit can always be raised again.
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] >= before[i] || all_[i].setLimit(bytes[i], revision)) continue;
     const uint64_t used = all_[i].usedBytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory of each device the session may take, together with the other sessions of its claim.
+// The memory of each device that the session may take, together with the other sessions of its claim.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class Budgets {
 
   std::deque<ClaimBudget>& all() { return all_; }
   ClaimBudget& at(size_t device) { return all_[device]; }
-  /// Counts in files of that directory from here on, with the other sessions of the claim. `revision`: of the sizes.
+  /// Counts in files of that directory from now on, with the other sessions of the claim. `revision`: of the sizes.
   Status enter(const std::string& directory, uint64_t revision);
-  /// Changes how much may be taken of each device: of all, or of none where one has more in use by all sessions of the
-  /// claim. `revision` grows with every change. From any thread.
+  /// Changes the limits of all devices, or of none if all sessions of the claim together use more on one of them.
+  /// `revision` grows with every change. May be called on any thread.
   Status setLimits(std::span<const uint64_t> bytes, uint64_t revision);
   /// The session is over.
   void rest();
-  /// Sets the counters of the session to what it has taken, of one device or of all.
+  /// Sets the session's counters to its use of one device, or of all.
   void publish(size_t device);
   void publish();
 

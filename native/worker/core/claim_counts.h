@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the session counts for its claim beside device memory: handles, contexts, nodes of graphs, pinned host memory.
+// Counts of the session that its claim limits, besides device memory: handles, contexts, nodes of graphs, pinned host
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +15,31 @@ class ClaimCounts {
  public:
   ClaimCounts(SessionCore& session, ThingLimits limits) : session_(session), things_(limits) {}
 
-  /// Counts in that file from here on, with the other sessions of the claim.
+  /// Counts in that file from now on, with the other sessions of the claim.
   Status enter(const std::string& path) { return things_.enter(path); }
   /// The session is over.
   void rest() { things_.rest(); }
 
   uint64_t held(Thing thing) const { return things_.held(thing); }
-  /// This session has that many from here on. False, with a line in the log, where the claim would have too many.
+  /// Sets this session's count. Returns false, and logs a line, if the claim would exceed its limit.
   bool hold(Thing thing, uint64_t amount);
-  /// Takes that many more. False where the claim may not have them.
+  /// Adds to the count. Returns false if the claim would exceed its limit.
   bool take(Thing thing, uint64_t amount) {
     return amount <= UINT64_MAX - held(thing) && hold(thing, held(thing) + amount);
   }
   void give(Thing thing, uint64_t amount) { hold(thing, held(thing) - amount); }
 
-  /// Before the driver makes a stream or an event: whether the claim may have one more.
+  /// Whether the claim may have one more stream or event; called before the driver creates it.
   bool hasRoomFor(HandleKind kind);
-  /// The counts are what the handles of that kind say.
+  /// Recounts from the handles of that kind.
   void count(HandleKind kind);
-  /// The program's contexts, as the session has them now.
+  /// The number of the program's contexts.
   void countContexts();
 
  private:
   SessionCore& session_;
   ClaimThings things_;
-  uint8_t logged_ = 0;  ///< things of which the log says that the claim has all that it may have, a bit for each
+  uint8_t logged_ = 0;  ///< kinds whose limit was logged as reached, a bit for each
 };
 
 }  // namespace millpond::worker

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 
-/// Of the sanitizers' runtimes, where they are linked: their reports are the worker's own messages.
+/// Provided by the sanitizers' runtimes, if linked: their reports are the worker's own messages.
 extern "C" [[gnu::weak]] void __sanitizer_set_report_fd(void* descriptor);
 
 namespace millpond::worker {
@@ -25,8 +25,8 @@ namespace {
 std::atomic<int> capturedError{-1}, ownError{-1};
 std::atomic<off_t> errorTaken{0};
 
-/// Puts a file in memory in the place of `standard`, and no pipe: whoever writes must never wait for the one who reads, which
-/// is the same thread.
+/// Replaces `standard` with a file in memory instead of a pipe: the writer must never wait for the reader, which is the
+/// same thread.
 Result<UniqueFd> replace(int standard) {
   UniqueFd file(::memfd_create("millpond-output", MFD_CLOEXEC));
   if (!file || ::fcntl(file.get(), F_SETFL, O_APPEND) != 0 || ::dup2(file.get(), standard) < 0)
@@ -34,7 +34,7 @@ Result<UniqueFd> replace(int standard) {
   return file;
 }
 
-/// Why a process aborts is said on standard error just before: nobody will come for it.
+/// The reason of an abort is written to standard error just before, and no thread would read it later.
 void tellOnAbort(int) {
   char piece[1024];
   off_t at = errorTaken.load();
@@ -87,7 +87,7 @@ void DeviceOutput::collect(wire::OutputStream stream, const Take& take) {
     if (isError) errorTaken.store(from.taken);
     if (!take(std::span(piece).first(static_cast<size_t>(got)))) return;
   }
-  // Others may be writing behind this; what was read needs no memory any more.
+  // Other threads may be appending; the part that was read needs no memory any more.
   ::fallocate(from.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, from.taken);
 }
 

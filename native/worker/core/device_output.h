@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels and the driver say. The driver writes it to the standard output and error of its process, which is the
-// worker's.
+// Output of kernels and the driver. The driver writes it to the standard output and error of its process, the worker.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +12,13 @@
 
 namespace millpond::worker {
 
-/// Takes the place of this process's standard output and error for as long as the process lives. The worker's own messages
-/// go where standard error went before, and so does what nobody has taken when the process aborts.
+/// Replaces this process's standard output and error for the rest of its life. The worker's own messages still go to
+/// the original standard error, and so does unread output when the process aborts.
 class DeviceOutput {
  public:
   static Result<DeviceOutput> capture();
   using Take = std::function<bool(std::span<const std::byte>)>;
-  /// Hands on what was written since the last time, in pieces of at most `kPiece` bytes; stops when `take` is false.
+  /// Passes on the output since the last call, in pieces of at most `kPiece` bytes; stops when `take` returns false.
   void collect(wire::OutputStream stream, const Take& take);
 
   static constexpr size_t kPiece = size_t{16} << 10;

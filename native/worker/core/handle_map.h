@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's invented handles → the driver's objects.
+// Maps handles, which the client chooses, to the driver's objects.
 #pragma once
 
 #include <array>
@@ -15,16 +15,16 @@ namespace millpond::worker {
 class HandleMap {
  public:
   struct Entry {
-    uint64_t wire = 0;  ///< 0: the slot is free
-    bool used = false;  ///< held a handle once: asking for one that is gone is a mistake of the program, not an attack
-    void* object = nullptr;  ///< null: the driver failed to make it
+    uint64_t wire = 0;       ///< 0: the slot is free
+    bool used = false;       ///< once held a handle: using one that is gone is an error of the program, not an attack
+    void* object = nullptr;  ///< null: the driver failed to create it
     uint16_t context = 0;
-    bool isTouched = false;   ///< of a stream: it may have work
-    bool isBlocking = false;  ///< of a stream: it and the default stream wait for each other
-    bool isOpen = false;      ///< of a blocking stream: it was given work since the default stream was
+    bool isTouched = false;   ///< stream: it may have work
+    bool isBlocking = false;  ///< stream: it and the default stream wait for each other
+    bool isOpen = false;      ///< blocking stream: it got work since the default stream did
   };
 
-  /// False when the slot is taken or out of bounds: the client broke the protocol.
+  /// Returns false if the slot is taken or out of bounds: the client broke the protocol.
   bool adopt(uint64_t wire, void* object, uint16_t context) {
     const uint32_t index = handle::index(wire);
     if (index >= handle::kMaxHandles || wire == 0) return false;
@@ -44,7 +44,7 @@ class HandleMap {
     const uint32_t index = handle::index(wire);
     return index < entries_.size() && entries_[index].wire == wire && wire != 0 ? &entries_[index] : nullptr;
   }
-  /// Whether a handle that is not found was one of the session's some time.
+  /// Whether a handle that is not found belonged to the session at some time.
   bool wasKnown(uint64_t wire) const {
     const uint32_t index = handle::index(wire);
     return index < entries_.size() && entries_[index].used;
@@ -61,7 +61,7 @@ class HandleMap {
   void lose(Entry& entry) {
     if (std::exchange(entry.object, nullptr)) --live(handle::kind(entry.wire));
   }
-  /// Handles of that kind that have an object.
+  /// Number of handles of that kind that have an object.
   size_t countOf(HandleKind kind) const { return live_[static_cast<size_t>(kind) % kKinds]; }
   bool empty() const { return count_ == 0; }
   template <typename Visit>
@@ -74,29 +74,29 @@ class HandleMap {
     for (const Entry& entry : entries_)
       if (entry.wire != 0) visit(entry);
   }
-  /// Notes that the stream may have work, until a visit of eachTouched() says otherwise.
+  /// Notes that the stream may have work, until a visit of eachTouched() finds otherwise.
   void touch(Entry& stream) {
     if (std::exchange(stream.isTouched, true)) return;
     touched_.push_back(handle::index(stream.wire));
   }
-  /// Notes that the stream is given work.
+  /// Notes that the stream gets work.
   void open(Entry& stream) {
     touch(stream);
     if (!stream.isBlocking || std::exchange(stream.isOpen, true)) return;
     open_.push_back(handle::index(stream.wire));
   }
   bool hasOpen() const { return !open_.empty(); }
-  /// Visits the streams that were touched; `visit` returns whether it may still have work.
+  /// Visits the touched streams; `visit` returns whether the stream may still have work.
   template <typename Visit>
   void eachTouched(Visit&& visit) {
     eachNoted(touched_, &Entry::isTouched, visit);
   }
-  /// Visits the streams that are open; `visit` returns whether the stream stays so.
+  /// Visits the open streams; `visit` returns whether the stream stays open.
   template <typename Visit>
   void eachOpen(Visit&& visit) {
     eachNoted(open_, &Entry::isOpen, visit);
   }
-  /// Those that were made in that context.
+  /// Handles created in that context.
   template <typename Visit>
   void eachOf(uint16_t context, Visit&& visit) {
     for (Entry& entry : entries_)
@@ -119,7 +119,7 @@ class HandleMap {
   std::vector<uint32_t> touched_;  ///< slots whose entry is touched, each once
   std::vector<uint32_t> open_;     ///< slots whose entry is open, each once
   std::array<size_t, kKinds> live_{};
-  size_t count_ = 0;  ///< of those in use
+  size_t count_ = 0;  ///< of the slots in use
 };
 
 }  // namespace millpond::worker

@@ -72,7 +72,7 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
   CUresult result = CUDA_SUCCESS;
   // Returns whether the stream may still have work.
   const auto add = [&](const Stream& stream) {
-    // A stream that is being captured must not be asked; while one is, nor the default streams.
+    // A stream that is being captured must not be queried, nor the default streams during a capture.
     if (result || (!captures_.empty() && (!stream.handle || captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE)))
       return true;
     const CUresult now = driver_.cuStreamQuery(stream.handle);
@@ -92,7 +92,7 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
   for (uint16_t c = 1; c <= contexts_.size(); ++c)
     if ((context == 0 || context == c || context == contexts_.homeOf(c)) && contexts_.use(c)) add({nullptr, c, 0});
   contexts_.use(before);
-  // A stream that was found idle has no work until a command names it again: programs keep many streams that they do not use.
+  // A stream that was found idle has no work until a command names it again: programs keep many unused streams.
   handles_.eachTouched([&](const HandleMap::Entry& entry) {
     const bool isMeant = context == 0 || context == entry.context || context == contexts_.homeOf(entry.context);
     return !isMeant || add({static_cast<CUstream>(entry.object), entry.context, entry.wire});

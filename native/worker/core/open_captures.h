@@ -9,7 +9,7 @@
 
 namespace millpond::worker {
 
-/// A stream of the session, and the context that it lives in, which need not be the current one.
+/// A stream of the session, and its context, which need not be the current one.
 struct Stream {
   CUstream handle = nullptr;
   uint16_t context = 0;
@@ -20,13 +20,13 @@ class OpenCaptures {
  public:
   struct Capture {
     uint64_t graph = 0;
-    bool intoGraph = false;  ///< of the program, which stays whatever becomes of the capture
+    bool intoGraph = false;  ///< of the program; it outlives the capture
   };
 
   explicit OpenCaptures(const Driver& driver) : driver_(driver) {}
 
   bool empty() const { return byOrigin_.empty(); }
-  /// By the stream that they began on.
+  /// By the stream on which they began.
   const std::map<uint64_t, Capture>& all() const { return byOrigin_; }
   const Capture* find(uint64_t origin) const {
     const auto found = byOrigin_.find(origin);
@@ -34,7 +34,7 @@ class OpenCaptures {
   }
   void begin(uint64_t origin, Capture capture) { byOrigin_[origin] = capture; }
   void end(uint64_t origin) { byOrigin_.erase(origin); }
-  /// CU_STREAM_CAPTURE_STATUS_NONE where nothing is captured at all: then it costs nothing.
+  /// CU_STREAM_CAPTURE_STATUS_NONE, at no cost, while there is no capture at all.
   CUstreamCaptureStatus status(const Stream& stream) const {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (byOrigin_.empty() || !stream.handle) return status;

@@ -7,14 +7,14 @@
 namespace millpond::worker {
 namespace {
 
-/// Whether what kernels have printed is due with the answer.
+/// Whether the output of kernels must precede the reply.
 bool waitsForDevice(cmd::Op op) {
   return op == cmd::Op::kStreamSync || op == cmd::Op::kEventSync || op == cmd::Op::kContextSync ||
          op == cmd::Op::kCopyFromDevice;
 }
 
-/// Whether the command, which names a stream, gives it work that waits for the stream are for. A record of an event is none
-/// to a card.
+/// Whether the command, which names a stream, gives it work that synchronizing the stream waits for. On a card the
+/// record of an event is no such work.
 bool givesWork(cmd::Op op) {
   switch (op) {
     case cmd::Op::kEventRecord:
@@ -51,7 +51,7 @@ void SessionCore::begin(const Request& request, uint64_t start) {
   counters_.commands.store(position_, std::memory_order_relaxed);
   current_ = request;
   frameStart_ = start;
-  // Only a driver that checks programs gives out this second table.
+  // Only a driver that checks programs provides this second table.
   if (sanitizer_.isThere()) [[unlikely]]
     if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->command(request.thread, start);
   replyBody_.clear();
@@ -77,7 +77,7 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
   else
     handles_.touch(*entry);
   out = static_cast<CUstream>(entry->object);
-  // A stream that the driver failed to make must not become the default stream.
+  // A stream that the driver failed to create must not become the default stream.
   return out != nullptr || missing(wire);
 }
 
@@ -112,7 +112,7 @@ void SessionCore::answer(const Request& request, CUresult result) {
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
     log(LogLevel::Debug, "%s is answered with %d", cmd::opName(static_cast<cmd::Op>(request.op)),
         static_cast<int>(result));
-  // If the answer says that the device is done, the bytes must be there first.
+  // If the reply says that the device is done, the bytes must arrive first.
   land();
   if (waitsForDevice(static_cast<cmd::Op>(request.op))) forwardOutput(request.context);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) forward(wire::OutputStream::kError);
@@ -122,7 +122,7 @@ void SessionCore::answer(const Request& request, CUresult result) {
     replyBody_.clear();
     result = CUDA_ERROR_NOT_SUPPORTED;
   }
-  // Some answers, such as the compiler's log, come with a failure too.
+  // Some replies, such as the compiler's log, also accompany a failure.
   if (link_.reply(wire::ReplyKind::kResult, request.op, request.request, static_cast<int32_t>(result), replyBody_))
     return;
   end({"the client takes no answers", true});
@@ -130,7 +130,8 @@ void SessionCore::answer(const Request& request, CUresult result) {
 
 void SessionCore::forwardOutput(uint16_t context) {
   if (!output_ || context == 0 || counters_.launches.load(std::memory_order_relaxed) == 0) return;
-  // The driver writes what kernels have printed when a stream is waited for; one without work is not waited for long.
+  // The driver writes the output of kernels when a stream is synchronized; that takes no time for a stream without
+  // work.
   const uint16_t before = contexts_.bound();
   if (!contexts_.use(context)) return;
   CUstream& quiet = contexts_.at(context).quiet;
@@ -156,7 +157,7 @@ void SessionCore::latch(const Request& request, CUresult result) {
   forward(wire::OutputStream::kError);
   auto& failure = link_.memory().control().failure;
   int32_t none = 0;
-  // One failure is kept until the client has taken it: over shared memory it takes the word itself.
+  // Keeps one failure until the client has taken it: over shared memory the client reads the word itself.
   const int32_t packed = wire::packFailure(static_cast<int32_t>(result), request.context);
   if (!failure.compare_exchange_strong(none, packed)) return;
   const wire::FailureReport report{position_, request.context, 0};

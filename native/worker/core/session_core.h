@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts of a session share: the driver and the link, the handles of the client, the command that is executed,
-// answers and failures.
+// State that all parts of a session share: the driver and the link, the handles of the client, the current command,
+// replies and failures.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@
 
 namespace millpond::worker {
 
-/// What a handler returns when the answer comes later; no code of the driver.
+/// Returned by a handler whose reply follows later; not a code of the driver.
 inline constexpr CUresult kDeferred = static_cast<CUresult>(1023);
 
-/// A command, as far as its answer needs it.
+/// The parts of a command that its reply needs.
 struct Request {
   uint16_t op = 0;
   uint16_t context = 0;
-  uint32_t request = 0;  ///< 0: no thread of the client waits for an answer
+  uint32_t request = 0;  ///< 0: no thread of the client waits for a reply
   uint32_t thread = 0;   ///< of the client
 };
 
@@ -42,18 +42,18 @@ class SessionCore {
     std::atomic<uint64_t> launches{0};
     std::atomic<uint64_t> waits{0};
     std::array<std::atomic<uint64_t>, 64> memoryUsed{};  ///< per device of the session
-    /// Nanoseconds that each device has worked for the session while its gate was on.
+    /// Nanoseconds that each device worked for the session while its gate was on.
     std::array<std::atomic<uint64_t>, 64> computeUsedNs{};
     std::array<std::atomic<bool>, 64> isMeasured{};  ///< its gate is on
   };
-  /// Why a session ended and whether that was orderly.
+  /// The reason why a session ended, and whether the end was orderly.
   struct End {
     std::string reason;
     bool ok;
-    bool isParked = false;  ///< its client goes on with another one
+    bool isParked = false;  ///< its client continues with another session
   };
 
-  /// `output`: what kernels print, null for nowhere. `isResumed`: the client had another session before this one.
+  /// `output`: output of kernels; null discards it. `isResumed`: the client had another session before this one.
   SessionCore(const Driver& driver, SessionDevices& devices, ServerLink link, DeviceOutput* output, bool isResumed);
 
   const Driver& driver() const { return driver_; }
@@ -67,25 +67,26 @@ class SessionCore {
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
   bool isResumed() const { return isResumed_; }
-  /// Of one that is resumed: all that the session before it had was made again.
+  /// Resumed sessions: all objects of the previous session have been restored.
   bool isRestored() const { return isRestored_; }
   void restored() { isRestored_ = true; }
 
-  // The command that is executed
+  // The current command
 
   /// The next command of the stream. `start`: its offset in the stream.
   void begin(const Request& request, uint64_t start);
-  /// A command that was begun before, whose answer is due now.
+  /// A command that was started before and whose reply is due now.
   void resume(const Request& request);
   Request& current() { return current_; }
-  /// How many commands were begun.
+  /// Number of commands started.
   uint64_t position() const { return position_; }
   /// Offset in the stream at which the current command begins.
   uint64_t frameStart() const { return frameStart_; }
-  /// Whether a thread of the client waits for its answer.
+  /// Whether a thread of the client waits for its reply.
   bool isAwaited() const { return current_.request != 0; }
 
-  // Handles and numbers of the client. False is a violation, or refers to what another thread of the program has ended.
+  // Handles and numbers of the client. False means a violation, or an object that another thread of the program has
+  // ended.
 
   bool stream(uint64_t wire, CUstream& out);
   bool stream(uint64_t wire, Stream& out);
@@ -97,7 +98,7 @@ class SessionCore {
     return true;
   }
   bool device(int32_t ordinal, CUdevice& out);
-  /// Notes that there is no such handle, which a violation asks for. False.
+  /// Records the use of an unknown handle, possibly a violation. Returns false.
   bool missing(uint64_t wire) {
     isStale_ = isResumed_ || handles_.wasKnown(wire);
     return false;
@@ -113,18 +114,19 @@ class SessionCore {
     cmd::encode(replyBody_.data(), fixed, tails...);
   }
   void clearReply() { replyBody_.clear(); }
-  /// Answers with the reply, or keeps the failure of a command for which no thread waits.
+  /// Sends the reply, or keeps the failure of a command for which no thread waits.
   void answer(const Request& request, CUresult result);
-  /// Called before answers and data that say that the device is done: sends what has arrived for the client's memory.
+  /// Called before replies and data that say that the device is done: sends the data that has arrived for the client's
+  /// memory.
   void beforeAnswers(std::function<void()> land) { land_ = std::move(land); }
   void land() { land_(); }
-  /// Hands the client what kernels of that context have printed.
+  /// Sends the client the output of kernels of that context.
   void forwardOutput(uint16_t context);
 
   // The end
 
-  /// The client broke the protocol: ends the session. Only a handle that the session once had, and that another thread
-  /// of the program ended meanwhile, is the program's mistake and answered CUDA_ERROR_INVALID_HANDLE.
+  /// The client broke the protocol: ends the session. A handle that the session once had, and that another thread of
+  /// the program ended meanwhile, is only an error of the program: the reply is CUDA_ERROR_INVALID_HANDLE.
   CUresult violation(const std::string& what);
   void end(End how) {
     hasEnded_ = true;
@@ -134,7 +136,7 @@ class SessionCore {
   const End& howItEnded() const { return end_; }
 
  private:
-  /// Hands the client what has been written there.
+  /// Sends the client the output written there.
   void forward(wire::OutputStream stream);
   void latch(const Request& request, CUresult result);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's objects behind the handles of the client: how they come, and what follows from their end.
+// The driver's objects behind the handles of the client: their creation, and the consequences of their end.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace millpond::worker {
 
 class SessionObjects : private SessionPart {
  public:
-  /// `charge`: takes the device memory of one more stream of the current context.
+  /// `charge`: charges the device memory of one more stream of the current context.
   SessionObjects(SessionCore& session, ClaimCounts& counts, Waits& waits, std::function<CUresult()> charge)
       : SessionPart(session), counts_(counts), waits_(waits), chargeStream_(std::move(charge)) {}
 
-  /// Called before an event or a stream of that number ends; the driver may have failed to make the stream.
+  /// Called before an event or a stream of that number ends; the driver may have failed to create the stream.
   void onEventEnd(std::function<void(uint64_t wire)> observer) { eventObservers_.push_back(std::move(observer)); }
   void onStreamEnd(std::function<void(uint64_t wire, CUstream stream)> observer) {
     streamObservers_.push_back(std::move(observer));
   }
 
-  /// Before the driver makes one: CUDA_ERROR_OUT_OF_MEMORY where the claim has as many as it may have.
+  /// Called before the driver creates one: CUDA_ERROR_OUT_OF_MEMORY if the claim has reached its limit.
   CUresult admit(HandleKind kind);
-  /// False when the number is taken, or no number of that kind.
+  /// Returns false if the number is taken, or not a number of that kind.
   bool adopt(HandleKind kind, uint64_t wire, void* object);
-  /// False when there is none.
+  /// Returns false if there is none.
   bool drop(HandleKind kind, uint64_t wire);
 
  private:

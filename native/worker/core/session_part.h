@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base of what handles commands: the session, under short names.
+// The base class of command handlers: gives access to the session under short names.
 #pragma once
 
 #include <string>

@@ -53,7 +53,7 @@ bool Waits::progress() {
     session_.resume(due.request);
     if (due.action) {
       rc = due.action(rc);
-      w = all_.begin();  // it may have answered others
+      w = all_.begin();  // it may have sent other replies
     }
     if (rc != kDeferred) session_.answer(due.request, rc);
     some = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers, and actions before them, that are due when events have happened.
+// Replies, and actions before them, that are due when events have happened.
 #pragma once
 
 #include <deque>
@@ -19,18 +19,17 @@ class Waits {
 
   size_t size() const { return all_.size(); }
   bool empty() const { return all_.empty(); }
-  /// Answers the current command when all marks are reached, with what `action` makes of their state; without one, with
-  /// the state. Returns kDeferred.
+  /// Replies to the current command when all marks are reached, with the result of `action` for their state; without
+  /// `action`, with the state. Returns kDeferred.
   CUresult until(std::vector<Mark> marks, Action action = {});
-  /// As that, when the end of a stream is reached (Marks::endOf).
+  /// Same, when the end of a stream is reached (Marks::endOf).
   CUresult until(std::shared_ptr<const Mark> end);
-  /// Answers the current command when an event of the client has happened. Returns kDeferred.
+  /// Replies to the current command when an event of the client has happened. Returns kDeferred.
   CUresult until(CUevent event);
-  /// An event of the client is about to be destroyed: what waits for it is answered, so that the driver is not asked
-  /// about it again.
+  /// Resolves the waits for an event that is about to be destroyed, so that the driver is not queried for it again.
   void endEvent(CUevent event);
   void forgetContext(uint16_t number);
-  /// Answers what is due. Whether anything was.
+  /// Sends the replies that are due. Returns whether there were any.
   bool progress();
 
  private:

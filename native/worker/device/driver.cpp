@@ -8,7 +8,7 @@ namespace millpond::worker {
 Result<DriverLibrary> openDriver(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return Error{std::string("cannot load the driver: ") + ::dlerror()};
-  // Our own client library under this name would forward to itself without end.
+  // Our own client library under this name would forward calls to itself endlessly.
   if (::dlsym(library, "millpond_client")) return Error{path + " is Millpond's client library, not a driver"};
   DriverLibrary out;
   out.driver.load(library);

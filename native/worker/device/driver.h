@@ -8,18 +8,19 @@
 
 namespace millpond::worker {
 
-/// A driver library that is loaded and not initialised.
+/// A driver library that is loaded but not initialised.
 struct DriverLibrary {
   Driver driver;
-  /// The directory in which the software GPU keeps the state that a card keeps in its kernel module; null with other drivers.
+  /// The directory for the state that a card keeps in its kernel module; set for the software GPU only, null for other
+  /// drivers.
   const char* (*stateDirectory)() = nullptr;
 };
 
-/// Loads the driver library that this worker executes on, a real one or the software GPU. It is never unloaded: drivers
-/// keep threads of their own.
+/// Loads the driver library of this worker, a real one or the software GPU. It is never unloaded, because drivers keep
+/// threads of their own.
 Result<DriverLibrary> openDriver(const std::string& path);
 
-/// Initialises it; `path` is for the error only.
+/// Initialises it; `path` is used in the error only.
 Status startDriver(const Driver& driver, const std::string& path);
 
 /// "cuDeviceGet answered CUDA_ERROR_INVALID_DEVICE".

@@ -27,7 +27,7 @@ struct EventData {
   unsigned computeInstance;
 };
 
-/// nvmlFieldValue_t; the value of the field that is asked for is an unsigned int.
+/// nvmlFieldValue_t; the value of the queried field is an unsigned int.
 struct FieldValue {
   unsigned field;
   unsigned scope;
@@ -47,9 +47,9 @@ struct Xids {
   unsigned long long first, last;
 };
 
-/// Those for which NVIDIA's catalogue of Xids has the program started again, if anything. They speak of a program, of an engine
-/// that has lost one, of memory that is contained (94) or replaced in time (63); 154 only sums up what others have told, and
-/// is there, too, when all is well again: `recoveryOf` asks for that. All others condemn a card.
+/// Xids for which NVIDIA's catalogue recommends at most a restart of the program. They concern a program, an engine
+/// that lost one, or memory that is contained (94) or replaced in time (63). 154 only summarizes earlier ones, and also
+/// appears after recovery: `recoveryOf` handles it. All other Xids condemn a card.
 constexpr std::array<Xids, 25> kHarmlessXids = {{
     {8, 8},     {11, 11},   {13, 14},   {25, 25},   {31, 32},   {37, 41},   {43, 45},   {60, 60},   {63, 63},
     {66, 72},   {75, 77},   {80, 80},   {82, 86},   {88, 89},   {92, 94},   {96, 108},  {121, 121}, {126, 135},
@@ -100,7 +100,7 @@ void Nvml::watch(const std::string& uuid) {
   const auto join = reinterpret_cast<int (*)(Device, unsigned long long, EventSet)>(find("nvmlDeviceRegisterEvents"));
   if (!create || !join) return;
   if (!reports_ && create(&reports_) != kSuccess) reports_ = nullptr;
-  // A device that reports nothing, such as a part of one, is still asked for its state.
+  // A device that reports no events, such as a part of a card, is still queried for its state.
   if (reports_) join(its, kXidEvents, reports_);
 }
 
@@ -122,7 +122,7 @@ std::string Nvml::illness(const std::string& uuid) const {
   const auto known = watched_.find(uuid);
   if (known == watched_.end()) return "";
   Device const device = known->second;
-  // Asked of the card itself, so it is an answer about the card.
+  // Queried from the card itself, so the result is valid for the card.
   const auto temperature = reinterpret_cast<int (*)(Device, int, unsigned*)>(find("nvmlDeviceGetTemperature"));
   unsigned celsius = 0;
   const int answer = temperature ? temperature(device, kTemperatureOfGpu, &celsius) : kSuccess;
@@ -172,7 +172,7 @@ std::map<std::string, unsigned> Nvml::figures(const std::string& uuid) const {
   return all;
 }
 
-/// The recovery that the driver asks for before the device is used again. Older drivers do not report it.
+/// The recovery action that the driver requires before further use. Older drivers do not report it.
 std::string Nvml::recoveryOf(Device device) const {
   const auto ask = reinterpret_cast<int (*)(Device, int, FieldValue*)>(find("nvmlDeviceGetFieldValues"));
   FieldValue value{};

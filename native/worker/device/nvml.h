@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only NVIDIA's management library knows of a host. Where it is absent, as beside a software GPU, nothing is known.
+// Information about a host that only NVIDIA's management library has. Where it is absent, as with a software GPU,
+// nothing is known.
 #pragma once
 
 #include <map>
@@ -25,14 +26,14 @@ class Nvml {
     std::string reason;
   };
 
-  /// From now on what the driver reports of a device, by UUID, is taken note of.
+  /// Starts to record the driver's reports about a device, by UUID.
   void watch(const std::string& uuid);
-  /// Faults that were reported since this was last asked.
+  /// Faults reported since the last call.
   std::vector<Fault> takeFaults();
-  /// The figures of NVML for a device that is watched, by the members of CardFigures in api/proto; those that it does not
-  /// report are absent.
+  /// The figures of NVML for a monitored device, by the members of CardFigures in api/proto; unreported ones are
+  /// absent.
   std::map<std::string, unsigned> figures(const std::string& uuid) const;
-  /// Why a device that is watched must not be used now, as its card and the driver say; empty: nothing is known against it.
+  /// Why a monitored device must not be used now, according to its card and the driver; empty: no fault is known.
   std::string illness(const std::string& uuid) const;
 
  private:

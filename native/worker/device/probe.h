@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver library offers on this host, for the agent.
+// Describes the devices that a driver library offers on this host, for the agent.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace millpond::worker {
 
-/// Whether a device is one of the software GPU's.
+/// Whether a device belongs to the software GPU.
 bool isSoftwareGpu(const Driver& driver, CUdevice device);
 
-/// The description that `--probe` prints, or why there is none.
+/// The description that `--probe` prints, or the error.
 Result<std::string> probeDevices(const Driver& driver);
 
 }  // namespace millpond::worker

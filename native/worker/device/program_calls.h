@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a driver that checks programs which call of the program it works for. Other drivers have no such table.
+// Reports the program's current call to a driver that checks programs. Other drivers have no such table.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace millpond::worker {
 
-/// Null where the driver checks no programs.
+/// Null if the driver does not check programs.
 inline const ProgramCallsTable* programCallsOf(const Driver& driver) {
   CUuuid id{};
   std::memcpy(id.bytes, kProgramCallsTableId, sizeof(id.bytes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports the memory of programs to a driver that checks them. Other drivers get no reports.
+// Reports the memory of programs to a driver that checks programs. Other drivers get no reports.
 #pragma once
 
 #include <cstdint>

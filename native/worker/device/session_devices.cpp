@@ -10,7 +10,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Attributes that promise what a remoted device does not do yet; the client refuses the calls behind them.
+/// Attributes of features that a remoted device does not support yet; the client refuses the corresponding calls.
 constexpr CUdevice_attribute kNotRemoted[] = {
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
@@ -57,8 +57,8 @@ Status SessionDevices::retain(CUdevice device, CUcontext& context) {
   }
   if (CUresult rc = driver_.cuDevicePrimaryCtxRetain(&context, device))
     return Error{failure(driver_, "cuDevicePrimaryCtxRetain", rc)};
-  // With HMM or ATS a kernel of the tenant would read and write this process like its own memory. Asked when the context
-  // is there: before it the driver has not set its unified memory up.
+  // With HMM or ATS a kernel of the tenant could read and write this process like its own memory. Queried after the
+  // context is created: before, the driver has not initialised its unified memory.
   int isReachable = 0;
   if (!trustsPageableAccess_ && driver_.cuDeviceGetAttribute &&
       driver_.cuDeviceGetAttribute(&isReachable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device) == CUDA_SUCCESS &&
@@ -90,7 +90,7 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
     size_t total = 0;
     if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, *device))
       return Error{failure(driver_, "cuDeviceTotalMem_v2", rc)};
-    // 0 means the whole device; more than it has is as much.
+    // 0 means the whole device, and so does more than it has.
     if (share.memoryBytes == 0 || share.memoryBytes > total) entry.share.memoryBytes = total;
     if (auto got = retain(*device, entry.context); !got) return got;
     int processors = 0, threads = 0;
@@ -143,20 +143,20 @@ Result<Snapshot> SessionDevices::snapshot() const {
         d.attributes[static_cast<size_t>(id)] = value;
     }
     for (const CUdevice_attribute id : kNotRemoted) d.attributes[static_cast<size_t>(id)] = 0;
-    // It is mirrored at the client, and coherent when the device rests.
+    // Managed memory is mirrored at the client, and coherent while the device is idle.
     d.attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1;
     d.attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = 0;
     // The worker has its own pools.
     d.attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
     d.attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    // The client makes these files itself, and they are good in its process.
+    // The client creates these files itself, and they are valid in its process.
     d.attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] =
         d.attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED];
     driver_.cuCtxSetCurrent(entry.context);
     driver_.cuCtxGetStreamPriorityRange(&d.leastStreamPriority, &d.greatestStreamPriority);
     out.devices.push_back(std::move(d));
   }
-  // The codes lie in the range of the enumeration, with gaps.
+  // The codes are in the range of the enumeration, with gaps.
   for (int code = 0; code < 1000; ++code) {
     const char* name = nullptr;
     const char* text = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of a session as the driver knows them, in the client's order.
+// The devices of a session, with the driver's data, in the client's order.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct DeviceShare {
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
   int32_t priority = 0;  ///< of the claim
 
-  /// Best-effort sessions, which have no share, are alike.
+  /// All best-effort sessions, which have no share, have equal weight.
   Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
 };
 
@@ -39,19 +39,19 @@ class SessionDevices {
     DriverCosts costs{};
   };
 
-  /// `trustsPageableAccess`: whether devices whose kernels can address this process's pageable memory will do.
+  /// `trustsPageableAccess`: whether to accept devices whose kernels can address this process's pageable memory.
   explicit SessionDevices(const Driver& driver, bool trustsPageableAccess = false)
       : driver_(driver), trustsPageableAccess_(trustsPageableAccess) {}
   SessionDevices(const SessionDevices&) = delete;
   SessionDevices& operator=(const SessionDevices&) = delete;
 
-  /// What the driver takes of the devices for contexts and the like counts; before `assign`.
+  /// Charges the driver's own memory, such as contexts; call it before `assign`.
   void countDriverMemory() { countsDriverMemory_ = true; }
   /// Creates the context of one device ahead of a session.
   Status warm(const std::string& uuid);
-  /// Takes up the devices of a session, by UUID.
+  /// Opens the devices of a session, by UUID.
   Status assign(const std::vector<DeviceShare>& shares);
-  /// Other sizes for the same devices, before the session has a client; nothing has changed where there is an error.
+  /// Changes the sizes of the same devices before the session has a client; an error leaves them unchanged.
   Status resize(const std::vector<DeviceShare>& shares);
   /// The snapshot for the client.
   Result<Snapshot> snapshot() const;

@@ -16,7 +16,7 @@ CUevent ComputeGate::take(uint16_t context) {
     return event;
   }
   CUevent event = nullptr;
-  // With timing, as events are unless it is said otherwise.
+  // With timing, the default of events.
   return driver_.cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
 }
 
@@ -42,7 +42,7 @@ void ComputeGate::before(const Place& place) {
     if (span.end) continue;
     const bool isHere = span.place.stream == place.stream && span.place.context == place.context;
     if (isHere) found = &span;
-    // A mark in the default stream is a barrier for the others: it must not come later than what it stands behind.
+    // A mark in the default stream is a barrier for the others: it must directly follow the work that it marks.
     if (!isHere && !span.place.stream) end(span);
   }
   if (found) return;
@@ -63,7 +63,7 @@ void ComputeGate::after(const Work& work, bool isMade, bool endsNow, int64_t now
 
 void ComputeGate::close(int64_t now) {
   if (!session_->hasOpen()) {
-    // Nothing of it was taken by the driver.
+    // The driver accepted none of it.
     if (open_.spans.empty()) return;
     endSpans();
     for (const Span& span : open_.spans)
@@ -84,11 +84,11 @@ bool ComputeGate::admit(const Work& work, int64_t now) {
   return false;
 }
 
-// What has landed
+// Completed work
 
 bool ComputeGate::hasLanded(const Batch& batch) {
   for (auto span = batch.spans.rbegin(); span != batch.spans.rend(); ++span) {
-    // A context that has failed says so, and nothing runs there any more.
+    // A failed context reports its failure, and nothing runs there any more.
     if (span->end && useContext_(span->place.context) && driver_.cuEventQuery(span->end) == CUDA_ERROR_NOT_READY)
       return false;
   }
@@ -124,7 +124,7 @@ void ComputeGate::land(Batch& batch, int64_t now) {
 
 std::optional<double> ComputeGate::elapsed(CUevent from, CUevent to) const {
   float ms = 0;
-  // What a driver calls it has changed.
+  // The driver's handle has changed.
   CUresult rc = driver_.cuEventElapsedTime_v2(&ms, from, to);
   if (rc == CUDA_ERROR_NOT_SUPPORTED) rc = driver_.cuEventElapsedTime(&ms, from, to);
   if (rc) return std::nullopt;
@@ -157,7 +157,7 @@ std::optional<double> ComputeGate::measure(const Batch& batch, uint16_t context)
     if (!from || !to) return std::nullopt;
     intervals.push_back({*from, *to});
   }
-  // Streams side by side take their time together, and what was measured before is not measured again.
+  // Parallel streams share their time: the part that was measured before is not counted again.
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.from < b.from; });
   double reached = intervals.front().from;
   if (const CUevent frontier = events_[context].frontier) {
@@ -177,7 +177,7 @@ void ComputeGate::abandon(int64_t now) {
   if (awaits()) close(now);
   for (const Batch& batch : flights_) {
     const bool hasBegun = std::any_of(batch.spans.begin(), batch.spans.end(), [&](const Span& span) {
-      // What waits in its stream for something else has taken nothing.
+      // Work that waited in its stream used no time of the GPU.
       return span.begin && useContext_(span.place.context) && driver_.cuEventQuery(span.begin) == CUDA_SUCCESS;
     });
     if (hasBegun) session_->abandon(batch.number, now);

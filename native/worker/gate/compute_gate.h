@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate of one device of a session, with the driver behind it: lets work through, and measures by pairs of events
-// what the GPU took for it.
+// The gate of one device of a session and the driver behind it: admits work, and measures with pairs of events how much
+// of the GPU's time it took.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace millpond::worker::gate {
 
-/// Where work goes.
+/// The destination of work.
 struct Place {
   CUstream stream = nullptr;  ///< null: the default stream of the context
   uint16_t context = 0;
@@ -25,41 +25,41 @@ struct Place {
 
 class ComputeGate {
  public:
-  /// `useContext` makes a context of the session current, and leaves it so; false where it cannot.
+  /// `useContext` makes a context of the session current, and leaves it current; false if it cannot.
   ComputeGate(const Driver& driver, std::unique_ptr<SessionGate> session, std::function<bool(uint16_t)> useContext)
       : driver_(driver), session_(std::move(session)), useContext_(std::move(useContext)) {}
 
   SessionGate& session() { return *session_; }
   const SessionGate& session() const { return *session_; }
 
-  /// Whether there is nothing for `progress` to see.
+  /// Whether `progress` has nothing to do.
   bool isAtRest() const { return !awaits() && session_->isAtRest(); }
-  /// Sees what has landed. `hasWork`: some waits to be admitted. Whether anything has happened.
+  /// Detects completed work. `hasWork`: work waits to be admitted. Returns whether anything has happened.
   bool progress(int64_t now, bool hasWork);
-  /// Whether something is in flight, of which it is to be seen when it lands.
+  /// Whether work is in flight whose completion must be detected.
   bool awaits() const { return !flights_.empty() || !open_.spans.empty(); }
 
-  /// Whether that work may be issued. Where not, what was issued so far is measured by itself.
+  /// Whether that work may be issued. If not, the work issued so far ends its batch.
   bool admit(const Work& work, int64_t now);
-  /// Just before and after the driver is given work that was admitted; `isMade` where it took it. `endsNow`: no mark may
-  /// be made later.
+  /// Called just before and after the driver gets admitted work; `isMade`: the driver accepted it. `endsNow`: no mark
+  /// may be recorded later.
   void before(const Place& place);
   void after(const Work& work, bool isMade, bool endsNow, int64_t now);
-  /// Before anything else goes into streams: what it waits for is no time of the GPU's.
+  /// Called before anything else goes into streams: time spent waiting for it is not GPU time.
   void endSpans();
-  /// Ends the batch, so that it is seen when it lands.
+  /// Ends the batch, so that its completion is detected.
   void close(int64_t now);
-  /// The session ends: what is at work is charged as far as it went, since the GPU has worked for it.
+  /// The session ends: running work is charged for its progress so far, because the GPU has worked on it.
   void abandon(int64_t now);
   /// That context has ended, and its events with it.
   void forget(uint16_t context);
 
  private:
-  /// Work in a row in one stream.
+  /// Consecutive work in one stream.
   struct Span {
     Place place;
     CUevent begin = nullptr;
-    CUevent end = nullptr;  ///< null: it goes on
+    CUevent end = nullptr;  ///< null: it continues
   };
   struct Batch {
     uint64_t number = 0;
@@ -71,7 +71,7 @@ class ComputeGate {
   };
   struct Events {
     std::vector<CUevent> spare;
-    CUevent frontier = nullptr;  ///< the end of what was measured last
+    CUevent frontier = nullptr;  ///< the end of the last measured work
   };
 
   CUevent take(uint16_t context);

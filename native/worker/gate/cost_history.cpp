@@ -6,12 +6,12 @@
 namespace millpond::worker::gate {
 namespace {
 
-/// Programs that have more shapes than that begin anew.
+/// The history starts over for programs with more shapes.
 constexpr size_t kMostKept = 8192;
-/// One measurement does not turn everything over: the next may be different.
+/// One measurement changes the prediction only partly: the next may differ.
 constexpr double kWeight = 0.5;
 constexpr double kMostChange = 8;
-/// Nothing is for nothing.
+/// No work is free.
 constexpr double kLeastNs = 500;
 
 }  // namespace

@@ -15,17 +15,18 @@ std::atomic_ref<uint32_t> atomic(const uint32_t& word) { return std::atomic_ref(
 
 }  // namespace
 
-/// All zeros but for the table, when it is new.
+/// All zeros except for the table, when new.
 struct GateFile::Content {
   std::atomic<uint32_t> lock;
-  uint32_t owners[kSeats];  ///< by which their lock knows those who sit there
+  uint32_t owners[kSeats];  ///< identifies sessions to the lock
   Table table;
 };
 
 Result<std::unique_ptr<GateFile>> GateFile::open(const std::string& path, int64_t patienceNs) {
   auto lock = GateLock::open(path + ".lock", patienceNs);
   if (!lock) return lock.error();
-  // Nothing in it says what it is: any of the workers could change that, and keep all others out. The size has to do.
+  // The file has no magic number: any of the workers could change that and keep all others out. Only the size is
+  // checked.
   auto place = mapSharedBytes(path, "the gate", sizeof(Content), [](void* zeros) {
     new (&static_cast<Content*>(zeros)->table) Table;
     return true;
@@ -39,7 +40,8 @@ GateFile::~GateFile() { ::munmap(content_, sizeof(Content)); }
 Table& GateFile::table() { return own_ ? *own_ : content_->table; }
 const Table& GateFile::table() const { return own_ ? *own_ : content_->table; }
 
-// Each number in the table is good by itself, so what a dead worker had half done is at most some time not charged.
+// Each number in the table is valid by itself, so a half-finished change of a dead worker at most loses some charged
+// time.
 Table& GateFile::lock() {
   isLocked_ = !own_ && lock_.lock(content_->lock);
   if (!isLocked_ && !own_) leaveTable();
@@ -51,7 +53,7 @@ void GateFile::unlock() {
   isLocked_ = false;
 }
 
-/// The seats and shares are as this process knows them, not as the table has them by now.
+/// The slots and shares are those of this process, whatever the table says by now.
 void GateFile::leaveTable() {
   log(LogLevel::Error,
       "a process that uses the same device does not let go of its time slices: this session goes on without them, within its share");

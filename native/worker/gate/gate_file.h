@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of one GPU in a file that all of its workers map. A worker that dies leaves nothing locked: the next one that
-// comes takes over its lock and empties its seats. A worker that was taken over can write anything into the table. The others
-// read it with that in mind (turns.h), and where they cannot lock it they leave it: each goes on with a table of its own, in
-// which its share is kept as if it were alone.
+// The table of one GPU in a file that all of its workers map. A dead worker leaves nothing locked: the next worker
+// takes over its lock and frees its slots. A compromised worker can write anything into the table. The others read it
+// as hostile input (turns.h), and if they cannot lock it they stop using it: each continues with a private table, in
+// which its share is enforced as if it were alone.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ namespace millpond::worker::gate {
 
 class GateFile {
  public:
-  /// Makes the file where it is missing, and one for the lock beside it. What sits through it counts as there until it is
-  /// closed, or the process ends.
+  /// Creates the file if it is missing, and another one for the lock. Sessions that join through this object count
+  /// until it is closed, or the process ends.
   static Result<std::unique_ptr<GateFile>> open(const std::string& path, int64_t patienceNs = GateLock::kPatienceNs);
   ~GateFile();
   GateFile(const GateFile&) = delete;
   GateFile& operator=(const GateFile&) = delete;
 
-  /// The table, locked for as long as this lives.
+  /// The table, locked during the lifetime of this object.
   class Locked {
    public:
     explicit Locked(GateFile& file);
@@ -40,20 +40,20 @@ class GateFile {
     GateFile& file_;
   };
 
-  /// Takes a seat of that claim. None where all are taken.
+  /// Takes a slot for that claim. None if all are taken.
   std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
   void leave(uint32_t seat, int64_t now);
-  /// Of the claim that sits there.
+  /// Share of the claim in that slot.
   void setShare(uint32_t seat, Share share, int64_t now);
-  /// Empties the seats of processes that have ended.
+  /// Frees the slots of processes that have ended.
   void sweep(int64_t now);
 
-  /// Without the lock: whether that session has the turn and nobody presses it.
+  /// Whether that session has the time slice and no other session requests it. Does not lock.
   bool mayGoOn(uint32_t seat) const;
-  /// Seats, and claims that have some. Without the lock.
+  /// Numbers of slots in use and of their claims. Does not lock.
   uint32_t taken() const;
   uint32_t claims() const;
-  /// Whether the table was left, because it could not be locked.
+  /// Whether the table was abandoned because it could not be locked.
   bool isAlone() const { return own_ != nullptr; }
 
  private:
@@ -73,8 +73,8 @@ class GateFile {
     uint64_t claim = 0;
     Share share;
   };
-  std::map<uint32_t, Held> held_;  ///< by seat
-  std::unique_ptr<Table> own_;     ///< null: the one of all
+  std::map<uint32_t, Held> held_;  ///< by slot
+  std::unique_ptr<Table> own_;     ///< null: the shared table
 };
 
 }  // namespace millpond::worker::gate

@@ -15,12 +15,12 @@ namespace {
 
 /// Set while a process may be asleep.
 constexpr uint32_t kWaiters = uint32_t{1} << 31;
-/// How often a process that waits looks whether the owner lives.
+/// How often a waiting process checks that the owner lives.
 constexpr int64_t kLookNs = 1'000'000;
 constexpr int kSpins = 200;
 constexpr int kTries = 16;
 
-/// The byte of the file that stands for an owner.
+/// The byte of the file that represents an owner.
 struct flock byteOf(uint32_t id, short type) {
   struct flock out {};
   out.l_type = type;
@@ -31,7 +31,7 @@ struct flock byteOf(uint32_t id, short type) {
 }
 
 bool isLocked(int file, uint32_t id) {
-  // A lock for writing collides with those for reading that owners have; asking for it needs no right to write.
+  // A write lock conflicts with the read locks that owners hold; testing for it needs no write access.
   struct flock probe = byteOf(id, F_WRLCK);
   return ::fcntl(file, F_OFD_GETLK, &probe) == 0 && probe.l_type != F_UNLCK;
 }
@@ -42,7 +42,7 @@ Result<GateLock> GateLock::open(const std::string& path, int64_t patienceNs) {
   const auto problem = [&](const char* how) {
     return Error{"the gate's lock " + path + " " + how + ": " + std::strerror(errno)};
   };
-  // For reading only: the file has no content, and gets none.
+  // Read-only: the file has no content, and gets none.
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!file) return problem("cannot be opened");
   for (int i = 0; i < kTries; ++i) {
@@ -76,10 +76,10 @@ bool GateLock::wait(std::atomic<uint32_t>& word) {
     waitedAt_ = now;
     return isMine;
   };
-  // Whatever others write there, this ends.
+  // Terminates whatever other processes write there.
   for (; waitedNs_ + (now - from) <= patienceNs_; now = monotonicNs()) {
     uint32_t seen = word.load(std::memory_order_relaxed);
-    // Others may be asleep: the one that gets it from here wakes them.
+    // Others may be asleep: the next owner wakes them.
     if ((seen & ~kWaiters) == 0) {
       if (word.compare_exchange_strong(seen, id_ | kWaiters, std::memory_order_acquire)) return done(true);
       continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock of a table in memory that a compromised worker can write. A robust mutex of the C library does not serve: it
-// keeps a list of pointers in the shared memory and writes through them. This lock is one word that names its owner; whether
-// the owner lives is known from a lock on a file, which the kernel releases when the process ends and which no other process
-// can release. A process that never lets go costs the others a bounded time.
+// The lock of a table in memory that a compromised worker can write. A robust mutex of the C library is unsuitable: it
+// keeps a list of pointers in the shared memory and writes through them. This lock is one word that names its owner. A
+// lock on a file shows whether the owner lives: the kernel releases it when the process ends, and no other process can.
+// A process that never releases the lock delays the others only for a bounded time.
 #pragma once
 
 #include <atomic>
@@ -16,18 +16,19 @@ namespace millpond::worker::gate {
 
 class GateLock {
  public:
-  /// Longest wait for the lock, in nanoseconds. After it the owner is taken for hostile, and the waiting session leaves the table.
+  /// Longest wait for the lock, in nanoseconds. After it the owner is considered hostile, and the waiting session
+  /// abandons the table.
   static constexpr int64_t kPatienceNs = 5'000'000'000;
 
-  /// `path`: of the file in which owners show that they live; made where it is missing.
+  /// `path`: of the file whose locks show that owners live; created if it is missing.
   static Result<GateLock> open(const std::string& path, int64_t patienceNs = kPatienceNs);
 
-  /// By which others know this owner; not 0.
+  /// Identifies this owner to others; not 0.
   uint32_t id() const { return id_; }
-  /// Whether an owner of that number is there.
+  /// Whether an owner of that number exists.
   bool isAlive(uint32_t id) const;
 
-  /// False: the lock cannot be had. That of an owner that has ended is taken over.
+  /// Returns false if the lock cannot be acquired. The lock of an owner that has ended is taken over.
   bool lock(std::atomic<uint32_t>& word);
   void unlock(std::atomic<uint32_t>& word);
 
@@ -38,7 +39,7 @@ class GateLock {
   UniqueFd file_;
   uint32_t id_;
   int64_t patienceNs_;
-  int64_t waitedNs_ = 0;  ///< of late: it is forgotten at half the speed of time
+  int64_t waitedNs_ = 0;  ///< recently: decays at half the speed of time
   int64_t waitedAt_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gates of a node's devices, as one worker has them.
+// The gates of a node's devices, as seen by one worker.
 #pragma once
 
 #include <map>
@@ -12,13 +12,13 @@ namespace millpond::worker::gate {
 
 class Gates {
  public:
-  /// None: shares of compute do not count.
+  /// None: compute shares are not enforced.
   Gates() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a folder is all that there is to say of them.
   Gates(std::string directory) : directory_(std::move(directory)) {}
 
   bool areNone() const { return directory_.empty(); }
-  /// Opens that of a device before the worker gives up its rights: afterwards it has none to the files.
+  /// Opens the gate of a device before the worker drops its rights: afterwards it has no access to the files.
   Status prepare(const std::string& uuid) {
     if (areNone() || prepared_.contains(uuid)) return Done{};
     auto file = GateFile::open(pathOf(uuid));
@@ -26,7 +26,7 @@ class Gates {
     prepared_.emplace(uuid, std::move(*file));
     return Done{};
   }
-  /// That of a device, once.
+  /// Returns the gate of a device, once.
   Result<std::unique_ptr<GateFile>> take(const std::string& uuid) {
     if (const auto found = prepared_.extract(uuid)) return std::move(found.mapped());
     return GateFile::open(pathOf(uuid));

@@ -6,7 +6,7 @@
 namespace millpond::worker::gate {
 namespace {
 
-/// A gate that was locked by others is not asked in vain all the time.
+/// Limits how often a gate that others had locked is asked again.
 constexpr int64_t kAskNs = 10'000;
 
 }  // namespace
@@ -49,7 +49,7 @@ void SessionGate::look(int64_t now, bool hasWork) {
   isWaiting_ = false;
 }
 
-/// Measures work in flight against the clock of the table that is used from this call on.
+/// Measures work in flight by the clock of the table that is used from this call on.
 void SessionGate::startAlone(int64_t now) {
   isAlone_ = true;
   dropTurn();
@@ -100,7 +100,7 @@ void SessionGate::finish(int64_t now) {
 bool SessionGate::admit(std::optional<int64_t> expectedNs, int64_t now) {
   if (!isOn_) return true;
   if (hasTurn_ && !file_->mayGoOn(seat_)) {
-    // The turn was revoked because work in flight has not ended in time, or another session is due.
+    // The time slice was revoked because work in flight has not finished in time, or another session is due.
     const bool isLost = !GateFile::Locked(*file_).turns.hasTurn(seat_);
     if (isLost)
       dropTurn();
@@ -164,12 +164,12 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   if (!flight->isOverdue) flightNs_ -= flight->expectedNs;
   GateFile::Locked locked(*file_);
   const int64_t shared = locked.turns.sharedTime(now);
-  // Beside others in flight the GPU's clock runs on while they have their slices.
+  // While other sessions have work in flight, the GPU's clock also runs during their slices.
   sharedUsed_ = std::max(sharedUsed_, flight->sharedFrom);
   const int64_t most = std::clamp<int64_t>(shared - sharedUsed_, 0, std::max<int64_t>(now - flight->openedAt, 0));
   const int64_t used = std::min(measuredNs.value_or(most), most);
   sharedUsed_ += used;
-  // A turn is charged measured time, not expected time.
+  // A time slice is charged by measured time, not by expected time.
   if (hasTurn_) turnNs_ = std::max<int64_t>(turnNs_ + used - flight->expectedNs, 1);
   flights_.erase(flight);
   locked.turns.charge(seat_, used, now);

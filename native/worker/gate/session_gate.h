@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session at the gate of one GPU: how much of its work may be in flight, and when more. Used by the thread that
-// issues its work; times are nanoseconds of the monotonic clock.
+// One session at the gate of one GPU: decides how much of its work may be in flight, and when it may issue more. Used
+// by the thread that issues its work; times are nanoseconds of the monotonic clock.
 #pragma once
 
 #include <algorithm>
@@ -16,65 +16,65 @@
 
 namespace millpond::worker::gate {
 
-/// Most work in flight, as it is predicted, and of best-effort sessions.
+/// Maximum predicted work in flight; the second value is for best-effort sessions.
 inline constexpr int64_t kFlightNs = 2'000'000;
 inline constexpr int64_t kBestEffortFlightNs = 500'000;
-/// For how long a turn is kept for a program that uses to come back at once, as one does that waits for each result.
+/// How long a time slice is kept for a program that usually submits again immediately, such as one that waits for each
+/// result.
 inline constexpr int64_t kLingerNs = 100'000;
-/// In flight for so much longer than it was thought to take twice, work is not waited for: it may be waiting itself.
+/// Work in flight for twice its expected time plus this is not waited for: it may itself be waiting.
 inline constexpr int64_t kOverdueNs = 2'000'000;
 
 class SessionGate {
  public:
-  /// `claim`: the same for all sessions that have the share together; not 0, and its upper half is the tenant's (`tenantOf`).
+  /// `claim`: equal for all sessions that share an account; not 0; its upper half identifies the tenant (`tenantOf`).
   static Result<std::unique_ptr<SessionGate>> open(std::unique_ptr<GateFile> file, uint64_t claim, Share share,
                                                    int64_t now);
   ~SessionGate();
   SessionGate(const SessionGate&) = delete;
   SessionGate& operator=(const SessionGate&) = delete;
 
-  /// From any thread; it counts from the next `look`.
+  /// May be called on any thread; takes effect with the next `look`.
   void setShare(Share share);
 
-  /// Once in a while, and before `isOn`: sees who else is there, and what has become of the turn.
+  /// Called regularly, and before `isOn`: checks for other sessions and the state of the time slice.
   void look(int64_t now, bool hasWork);
-  /// Whether `look` would see nothing: the claim has the GPU for itself, and that is known.
+  /// Whether `look` would find nothing new: the claim has the GPU to itself, and the session knows it.
   bool isAtRest() const {
     return !isOn_ && !hasTurn_ && !isWaiting_ && file_->claims() <= 1 &&
            wanted_.load(std::memory_order_relaxed) == pack(share_) && !share_.isCapped();
   }
-  /// Whether work has to be admitted and measured. It need not be where the claim has the GPU for itself.
+  /// Whether work must be admitted and measured. It need not be while the claim has the GPU to itself.
   bool isOn() const { return isOn_; }
 
-  /// Whether work may be issued now. `expectedNs`: its expected duration; none: unknown, and it then runs alone.
+  /// Whether work may be issued now. `expectedNs`: its expected duration; none: unknown, and the work then runs alone.
   bool admit(std::optional<int64_t> expectedNs, int64_t now);
-  /// For how long asking `admit` again is no use, unless work lands.
+  /// How long another call of `admit` cannot succeed unless work completes.
   int64_t napNs(int64_t now) const;
 
-  /// Work that was issued after it was admitted. It is in flight as part of the batch that `close` ends.
+  /// Notes work that was issued after its admission. It is in flight as part of the batch that `close` ends.
   void issued(std::optional<int64_t> expectedNs, int64_t now);
   /// Expected duration of the work issued in the open batch.
   int64_t openNs() const { return openNs_; }
   bool hasOpen() const { return openNs_ > 0; }
-  /// Ends the batch: its number.
+  /// Ends the batch and returns its number.
   uint64_t close(int64_t now);
-  /// The batch is at work and will not be waited for: the session ends. What it took so far is the claim's.
+  /// The batch is running, and the session ends without waiting for it. Its time so far is charged to the claim.
   void abandon(uint64_t batch, int64_t now);
-  /// All of the batch is done, and took so long by the GPU's clock; none: that is not known.
-  /// Returns what is taken for it.
+  /// The whole batch has completed, after the given time of the GPU's clock; none: unknown. Returns the charged time.
   int64_t landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now);
 
   /// Measured device time of this session, in nanoseconds.
   int64_t usedNs() const { return usedNs_; }
-  /// Batches are made so large.
+  /// Target size of batches.
   int64_t batchNs() const { return flightLimit() / 4; }
 
  private:
   struct Flight {
     uint64_t number;
     int64_t expectedNs;
-    int64_t sharedFrom;  ///< what it has used is at most what the shared time grows by from here
-    int64_t openedAt;    ///< and no more than the time that has passed since
+    int64_t sharedFrom;  ///< its use is at most the growth of the shared time from here
+    int64_t openedAt;    ///< and at most the time passed since then
     int64_t dueAt;
     bool isOverdue = false;
   };
@@ -100,7 +100,7 @@ class SessionGate {
 
   std::unique_ptr<GateFile> file_;
   const uint32_t seat_;
-  bool isAlone_ = false;  ///< the file's table was left
+  bool isAlone_ = false;  ///< the table of the file was abandoned
   Share share_;
   std::atomic<uint64_t> wanted_;
   bool isOn_ = false;
@@ -109,14 +109,14 @@ class SessionGate {
   bool isFinishing_ = false;
   bool comesBack_ = false;
   int64_t budgetNs_ = 0;
-  int64_t turnNs_ = 0;    ///< issued in this turn
-  int64_t flightNs_ = 0;  ///< expected of what is in flight and not overdue, with the open batch
+  int64_t turnNs_ = 0;    ///< issued in this time slice
+  int64_t flightNs_ = 0;  ///< expected time of work in flight that is not overdue, with the open batch
   int64_t openNs_ = 0;
-  int64_t openFrom_ = 0;  ///< shared time at the begin of the open batch
+  int64_t openFrom_ = 0;  ///< shared time at the beginning of the open batch
   int64_t openedAt_ = 0;
   int64_t askAgainAt_ = 0;
   int64_t emptySince_ = 0;
-  int64_t sharedUsed_ = 0;  ///< how far the shared time was used up by what has landed
+  int64_t sharedUsed_ = 0;  ///< the part of the shared time used by completed work
   int64_t lastNow_ = 0;
   int64_t sweptAt_ = 0;
   uint64_t lastBatch_ = 0;

@@ -9,13 +9,13 @@ namespace {
 
 constexpr int64_t kLongestNapNs = 5'000'000;
 constexpr int64_t kShortestNapNs = 10'000;
-/// Who waits for somebody's turn to end looks so often.
+/// Interval at which a session that waits for the end of another one's time slice asks again.
 constexpr int64_t kLookNs = 100'000;
 
-/// These two words are read by the session that has the turn without the lock of the table.
+/// The session that has the time slice reads these two words without the lock of the table.
 void publish(uint32_t& word, uint32_t value) { std::atomic_ref(word).store(value, std::memory_order_relaxed); }
 
-/// Reads a word exactly once, so that the checked value is the used one although other workers write there.
+/// Reads a word exactly once, so that the checked value is the one used although other workers write there.
 template <typename T>
 T once(const T& word) {
   return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_relaxed);
@@ -170,7 +170,7 @@ void Turns::refresh(Account& account, int64_t now) {
   const Share share = shareOf(account);
   const int64_t passed = std::clamp<int64_t>(now - account.creditAt, 0, kLongestWaitNs);
   const int64_t earned = passed * share.percent / 100;
-  // Fractions are not lost, however often this is done.
+  // Carries fractions over, so that frequent calls lose nothing.
   account.creditAt = passed == kLongestWaitNs ? now : account.creditAt + forShare(earned, share);
   account.credit += earned;
   if (account.credit < kMostCreditNs) return;
@@ -297,7 +297,7 @@ Turns::Answer Turns::ask(uint32_t index, int64_t now) {
     return {false, 0, kLookNs};
   }
   if (seat.state == Seat::State::kIdle) {
-    // Who comes back has no claim on the time in which it wanted nothing.
+    // A returning session is not compensated for the time in which it wanted nothing.
     if (!isWanting(seat.account))
       for (size_t rank = 0; rank < kRanks; ++rank)
         account.served[rank] = std::max(account.served[rank], table_.served[rank]);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is on a GPU that several sessions share: the policy, on a table that all of its workers have in common.
-// It knows no clock, no driver and no lock: times are nanoseconds of whatever clock the callers share.
+// The scheduling policy of the time slicer: decides which of the sessions that share a GPU has the time slice (here
+// "turn"), in a table that all workers of the GPU share. It uses no clock, driver or lock of its own: times are
+// nanoseconds of the callers' common clock.
 //
-// Each of these workers can be compromised and then write anything into the table, at any time. So what is read from it is
-// never trusted: an index is cut to its array where it is used, a share to what shares can be, and every loop is bounded by a
+// Each of these workers can be compromised and then write anything into the table, at any time. Nothing read from it is
+// trusted: an index is clamped to its array where it is used, a share to valid shares, and every loop is bounded by a
 // constant. Times and sums may be any number (they wrap around): a wrong one can delay sessions, and nothing else.
 //
-// One session at a time has the turn, because work of two contexts that a GPU slices between them cannot be told apart
-// by measuring it. The share and what was used of it belong to the claim, whose sessions have one account. Claims that
-// wait within their share go first, then burstable ones, then best effort; among equals the one of the higher priority,
-// then the one that has had least for its share; among the sessions of a claim the one that has had least. A turn is
-// short, and one whose work does not end in time is no longer exclusive: others go beside it, and what it takes is the
-// claim's debt, which outlives its sessions, and the claim: it is its tenant's then.
+// One session at a time has the turn, because measurements cannot separate the work of two contexts between which a GPU
+// switches. Share and use belong to the claim, which has one account for all of its sessions. Claims that are waiting
+// within their share are served first, then burstable ones, then best effort; among equals the higher priority, then
+// the least use relative to the share (deficit round robin); within a claim the session with the least use. A turn is
+// short. If its work does not end in time it is no longer exclusive: other sessions run beside it, and its time becomes
+// a debt of the claim. The debt outlives the sessions, and passes to the tenant when the claim ends.
 #pragma once
 
 #include <array>
@@ -22,22 +23,22 @@
 
 namespace millpond::worker::gate {
 
-/// Sessions of a GPU: more than its memory has room for contexts.
+/// Maximum number of sessions of a GPU; its memory has room for fewer contexts.
 inline constexpr uint32_t kSeats = 2048;
-/// Claims that have sessions at a GPU, or had and are in debt. As many as sessions: a tenant with many small claims must not
-/// keep the sessions of others out.
+/// Maximum number of claims with sessions on a GPU, or with debt. As many as sessions: a tenant with many small claims
+/// must not keep the sessions of others out.
 inline constexpr uint32_t kAccounts = kSeats;
 inline constexpr uint32_t kNobody = UINT32_MAX;
 
-/// Most time that a claim may have saved up for its share, in waiting or in idleness: so far the time of a window can
-/// be above the share, beside what is in flight.
+/// Limit of the credit that a claim saves while it waits or is idle. A time window can exceed the share by this amount,
+/// in addition to the work in flight.
 inline constexpr int64_t kMostCreditNs = 10'000'000;
-/// A turn as such, when others wait.
+/// Length of a turn while others wait.
 inline constexpr int64_t kLongestTurnNs = 5'000'000;
 inline constexpr int64_t kShortestTurnNs = 1'000'000;
 /// Time after the expected end of a turn from which its unfinished work is no longer waited for.
 inline constexpr int64_t kTurnSlackNs = 2'000'000;
-/// For how long who comes first by rank waits for the end of what is in flight.
+/// How long the first session by rank waits for the end of work in flight.
 inline constexpr int64_t kYieldNs = 1'000'000;
 /// Overlap of a turn with the expected end of the previous one, which keeps the GPU busy.
 inline constexpr int64_t kOverlapNs = 100'000;
@@ -47,7 +48,7 @@ inline constexpr int64_t kCallNs = 2'000'000;
 inline constexpr int64_t kWakeNs = 1'000'000;
 /// Limit of the debt that a burstable claim accumulates by using idle time.
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
-/// Longer than any machine is on: a debt is paid by waiting, however long that takes.
+/// Longer than any machine runs: debts are repaid by waiting, however long that takes.
 inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
 
 /// No turn ends later than this from now, whatever the table says.
@@ -62,11 +63,11 @@ struct Seat {
     kFree,
     kIdle,
     kWaiting,
-    kCalled,  ///< has the turn, and does not know it yet
+    kCalled,  ///< has the turn, but does not know it yet
     kTurn,
   };
   State state = State::kFree;
-  uint32_t mustYield = 0;  ///< to one of those who wait
+  uint32_t mustYield = 0;  ///< to a waiting session
   uint32_t account = 0;
   uint32_t isInFlight = 0;
   Rank rank = Rank::kNone;  ///< of its last turn
@@ -83,8 +84,8 @@ struct Account {
   uint64_t claim = 0;  ///< 0: the entry is free
   uint32_t seats = 0;
   Share share;
-  int64_t credit = 0;                    ///< what it may use without being above its share; below 0: debt
-  int64_t creditAt = 0;                  ///< as of when
+  int64_t credit = 0;                    ///< time that it may use within its share; below 0: debt
+  int64_t creditAt = 0;                  ///< time of the last update
   std::array<int64_t, kRanks> served{};  ///< time used for its share, by rank, as the table's `served` has it
   int64_t inner = 0;                     ///< `served` of its session that had the last turn
 };
@@ -96,7 +97,7 @@ struct Table {
   uint32_t inFlight = 0;  ///< sessions
   int64_t shared = 0;     ///< time, divided by the sessions that were in flight
   int64_t sharedAt = 0;
-  std::array<int64_t, kRanks> served{};  ///< `served` of who had the last turn of that rank
+  std::array<int64_t, kRanks> served{};  ///< `served` of the last session of that rank to have a turn
   std::array<Account, kAccounts> accounts{};
   std::array<Seat, kSeats> seats{};
 };
@@ -105,9 +106,10 @@ class Turns {
  public:
   explicit Turns(Table& table) : table_(table) {}
 
-  /// A session of that claim, which is not 0; none where all seats are taken, or all accounts by claims with sessions.
+  /// Adds a session of that claim, which is not 0; none if all slots are taken, or all accounts by claims with
+  /// sessions.
   std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
-  /// The same at that seat, which is free. False where all accounts are taken.
+  /// Same, in that free slot. Returns false if all accounts are taken.
   bool sitAt(uint32_t seat, uint64_t claim, Share share, int64_t now);
   void leave(uint32_t seat, int64_t now);
   /// Sets the share of the session's claim.
@@ -115,25 +117,26 @@ class Turns {
 
   struct Answer {
     bool isMine = false;
-    int64_t budgetNs = 0;  ///< what may be issued in this turn
-    int64_t againNs = 0;   ///< when to ask again, from now, where it is not
+    int64_t budgetNs = 0;  ///< work that may be issued in this turn
+    int64_t againNs = 0;   ///< time until the next attempt, if refused
   };
-  /// The session has work for the GPU. Who has the turn already gets another one if nobody better waits.
+  /// The session has work for the GPU. If it already has the turn it gets another one, unless a session of higher rank
+  /// waits.
   Answer ask(uint32_t seat, int64_t now);
-  /// The turn's work is in flight, and there will be no more of it: others may begin when it is about to end.
+  /// The turn's work is in flight and complete: others may begin when it is about to end.
   void finishing(uint32_t seat, int64_t endsAt, int64_t now);
-  /// The session wants nothing, or gives up the rest of its turn.
+  /// The session has no work, or gives up the rest of its turn.
   void pass(uint32_t seat, int64_t now);
 
-  /// It has work in flight from here on, and has none any more.
+  /// The session has work in flight from now on, or has none any more.
   void takeOff(uint32_t seat, int64_t now);
   void land(uint32_t seat, int64_t now);
-  /// The GPU's time as each of those in flight has had it: the most that work can have used is how far this went.
+  /// The GPU's time divided by the sessions in flight: work can have used at most the growth of this clock.
   int64_t sharedTime(int64_t now);
   void charge(uint32_t seat, int64_t usedNs, int64_t now);
 
   bool hasTurn(uint32_t seat) const;
-  /// What the claim of that session may use now; below 0: its debt.
+  /// Credit of that session's claim; below 0: its debt.
   int64_t credit(uint32_t seat, int64_t now);
   const Table& table() const { return table_; }
 
@@ -145,18 +148,18 @@ class Turns {
   Account& accountOf(const Seat& seat);
   const Account& accountOf(const Seat& seat) const;
   static Share shareOf(const Account& account);
-  /// `served` of the rank of a seat's last turn, of which it has had one.
+  /// `served` of the rank of a slot's last turn; it must have had one.
   static size_t rankIndex(const Seat& seat);
-  /// That of the claim, or one that is free, or of a claim without sessions with the least debt; none.
+  /// The account of the claim, or a free one, or that of the claim without sessions with the least debt; none.
   std::optional<uint32_t> openAccount(uint64_t claim, Share share, int64_t now);
-  /// A tenant's debts at this GPU outlive its claims: when an account gets its first session, the debts of those without
-  /// sessions, of those in debt and its own are shared out by percent among those that have sessions, so that all of them
-  /// are repaid at the same time and none is lost. Burstable and best-effort claims have no debts to speak of.
+  /// A tenant's debts on this GPU outlive its claims: when an account gets its first session, the debts of the tenant's
+  /// accounts without sessions, of those in debt and its own are divided by percent among the accounts with sessions,
+  /// so that all are repaid at the same time and none is lost. Burstable and best-effort claims have negligible debts.
   void shareDebts(uint32_t opened, int64_t now);
   void countSeats();
   void refresh(Account& account, int64_t now);
   Rank rankOf(const Seat& seat) const;
-  /// What a claim has to have for a session to begin, so that turns are not too small.
+  /// Minimum credit of a claim for a turn to begin, so that turns are not too short.
   static int64_t least(const Share& share) { return turnOf(share) / 2; }
   int64_t debtLimit(const Share& share) const;
   void settle(int64_t now);
@@ -166,7 +169,7 @@ class Turns {
   Answer begin(uint32_t seat, int64_t now);
   void call(uint32_t seat, int64_t now);
   void callNext(int64_t now);
-  /// Whether a session of it has the turn or waits for it.
+  /// Whether one of its sessions has the turn or waits for it.
   bool isWanting(uint32_t account) const;
   void press(const Seat& waiting, int64_t now);
   int64_t againAfter(const Seat& seat, int64_t now) const;

@@ -40,10 +40,10 @@ void addMatches(const char* pattern, std::vector<std::string>& out) {
   ::globfree(&found);
 }
 
-/// Also those that a program could gain by being started: what is bounded here never comes back.
+/// Includes capabilities that a new program could gain: dropped from the bounding set, they never come back.
 Status dropCapabilities() {
   for (unsigned long each = 0; each <= CAP_LAST_CAP; ++each)
-    // Kernels that are older than the headers know fewer.
+    // Kernels older than the headers know fewer capabilities.
     if (::prctl(PR_CAPBSET_DROP, each, 0, 0, 0) != 0 && errno != EINVAL && errno != EPERM)
       return failed("cannot drop capability " + std::to_string(each));
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -93,7 +93,7 @@ FileAccess systemFiles(const std::string& driver) {
       if (end != 0) out.read.push_back(rest.substr(0, end));
     }
   }
-  // Of other processes /proc tells what file modes and the rules for tracing let it; threads write their names there.
+  // /proc shows other processes as far as file modes and the rules for tracing allow; threads write their names there.
   out.write = {"/proc", "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
   addMatches("/dev/nvidia*", out.write);
   return out;

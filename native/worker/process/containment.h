@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker gives up before it meets a client: a tenant's kernels, module images and commands reach a closed driver and
-// our own parsers in this process, so that it must be worth little to whoever takes it over.
+// Drops the rights of a worker before it accepts a client: a tenant's kernels, module images and commands reach a
+// closed driver and our own parsers in this process, so an attacker who takes it over must gain little.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace millpond::worker {
 
-/// Changes the user and the group of this process to an id, and gives up all other groups. Only root can.
+/// Changes the user and the group of this process to an id, and drops all other groups. Needs root.
 Status becomeUser(uint32_t user);
 
-/// The files of every worker: system libraries, the driver and its devices, and what lies beside this program. The folders
-/// of the session come on top.
+/// The files of every worker: system libraries, the driver and its devices, and the files beside this program. The
+/// session's folders are added.
 FileAccess systemFiles(const std::string& driver);
 
 /// First step, before there is another thread and before the driver is initialised: capabilities, no new privileges, no
 /// core dumps, not dumpable (so that processes of the same user can neither trace it nor read its memory and environment), first
-/// in line when memory runs out, and the file rules. Returns what this host does not offer, a sentence each; an error is a
-/// restriction that the kernel knows and refused.
+/// in line when memory runs out, and the file rules. Returns the protections that this host lacks, a sentence each; an
+/// error means a restriction that the kernel supports and refused.
 Result<std::vector<std::string>> contain(const FileAccess& files);
 
-/// Second step, when the driver is warm and the sockets listen: the system call filter.
+/// Second step, when the driver is initialised and the sockets listen: the system call filter.
 Status seal();
 
 }  // namespace millpond::worker

@@ -13,7 +13,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr size_t kMaxLine = size_t{64} << 10;
-/// An agent says who it is at once: of connections that say nothing the oldest go.
+/// An agent identifies itself immediately: among silent connections the oldest are dropped.
 constexpr size_t kMaxUnproven = 16;
 constexpr size_t kMaxKeyLine = 512;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's line to this worker: JSON objects, one a line. The newest connection that proves to be the agent's is it.
+// The agent's connection to this worker: one JSON object per line. The newest connection that proves to be the agent's
+// is used.
 #pragma once
 
 #include <deque>
@@ -13,37 +14,38 @@
 namespace millpond::worker {
 
 /// Version of the messages between agent and worker; the agent's is `controlProtocol` in
-/// agent/src/workers/worker-process.ts. Apart from wire::kProtocolVersion, which client and worker must share.
+/// agent/src/workers/worker-process.ts. Independent of wire::kProtocolVersion, which client and worker must share.
 inline constexpr int kControlProtocol = 1;
 
 class ControlChannel {
  public:
-  /// `key`: what an agent says in its first line, `{"type":"attach","key":"…"}`, before it takes the place of the present
-  /// one; workers of the same user can connect as well. Empty: whoever connects is the agent.
+  /// `key`: presented by an agent in its first line, `{"type":"attach","key":"…"}`, before it replaces the present one;
+  /// workers of the same user can connect as well. Empty: any connection is accepted as the agent's.
   Status listen(const std::string& path, std::string key = "");
 
   /// The sockets to poll for reading.
   void collect(std::vector<int>& sockets) const;
-  /// The agent's connection, -1 without one.
+  /// The agent's connection; -1 if there is none.
   int connection() const { return connection_.get(); }
   bool connected() const { return static_cast<bool>(connection_); }
 
-  /// Takes connections, and the newest that has shown the key in place of the present one. Whether there was one.
+  /// Accepts connections; the newest one that has presented the key replaces the present one. Returns whether there was
+  /// one.
   bool accept();
-  /// The messages that have come; a broken line or a closed connection ends the connection.
+  /// Returns the received messages; a malformed line or a closed connection ends the connection.
   std::vector<Json> receive();
-  /// Drops the connection where it does not take the message at once: an agent reads, or is replaced.
+  /// Sends a message, and drops the connection if it cannot take it immediately: an agent reads, or is replaced.
   void send(const Json& message);
 
  private:
-  /// A connection that has not shown the key yet.
+  /// A connection that has not presented the key yet.
   struct Caller {
     UniqueFd socket;
     std::string received;
   };
   enum class Progress { kMore, kDrop, kAgent };
   Progress read(Caller& caller) const;
-  /// Adds the whole lines that are there. False: the connection broke a rule and is gone.
+  /// Appends the complete lines received. Returns false if the connection broke a rule and was dropped.
   bool takeLines(std::vector<Json>& messages);
   void become(UniqueFd socket, std::string received);
 

@@ -13,8 +13,8 @@
 namespace millpond::worker {
 namespace {
 
-/// Connections that have not finished their greeting. For a new one the oldest goes: a client greets as soon as it is
-/// connected, so whoever has been silent longest is none.
+/// Maximum number of connections that have not completed their hello. A new one replaces the oldest: a client sends its
+/// hello as soon as it is connected, so the connection that has been silent longest is not a client.
 constexpr size_t kMaxCallers = 32;
 
 }  // namespace
@@ -134,7 +134,7 @@ std::optional<Doorman::Guest> Doorman::serve(const Judge& judge) {
       return Guest{std::move(done.channel), std::move(*hello), done.remote, pid};
     }
     log(LogLevel::Info, "a client was turned away: %s", verdict.message.c_str());
-    // A refusal is shorter than any socket's buffer; a peer that cannot even take that is not waited for.
+    // A refusal is shorter than any socket's buffer; there is no need to wait for a peer that cannot take even that.
     if (auto sent = sendAll(done.channel, encode(verdict)); !sent)
       log(LogLevel::Debug, "the refusal was not taken: %s", sent.error().message.c_str());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admits the one client that presents the session's ticket, and turns everybody else away with a reason.
+// Accepts connections, and admits the one client that presents the session's ticket; all others are refused with a
+// reason.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +20,37 @@ namespace millpond::worker {
 
 class Doorman {
  public:
-  /// A connection whose greeting is complete and whose ticket is right.
+  /// A connection whose hello is complete and whose ticket is valid.
   struct Guest {
     Channel channel;
     Hello hello;
     bool remote = false;
-    int32_t pid = 0;  ///< as this machine's kernel sees it; the client's own word over TCP
+    int32_t pid = 0;  ///< as reported by this machine's kernel; by the client itself over TCP
   };
-  /// Decides on a greeting: kWelcome admits.
+  /// Decides on a hello: kWelcome admits.
   using Judge = std::function<Welcome(const Hello&, bool remote)>;
 
   Status listenUnix(const std::string& path);
-  /// Beyond loopback nobody is let in without a secret.
+  /// Beyond loopback no connection is accepted without a secret.
   Status listenTcp(const std::string& host, uint16_t port);
   bool needsSecret() const { return needsSecret_; }
-  /// From now on callers over TCP are encrypted from the first byte, by what only they know.
+  /// From now on connections over TCP are encrypted from the first byte, authenticated by a secret that only the client
+  /// knows.
   void setSecret(const LinkSecret& secret) { secret_ = secret; }
   uint16_t tcpPort() const { return tcpPort_; }
-  /// How long a greeting may take; 5 s unless set.
+  /// Timeout of a hello; 5 s by default.
   void setPatience(int64_t ns) { patienceNs_ = ns; }
 
   /// The sockets to poll for reading.
   void collect(std::vector<int>& sockets) const;
-  /// Accepts, reads greetings, answers refusals. A guest when one was admitted; its welcome is not yet sent.
+  /// Accepts connections, reads hellos, sends refusals. Returns the admitted client, if any; its welcome is not sent
+  /// yet.
   std::optional<Guest> serve(const Judge& judge);
 
  private:
   struct Caller {
     Channel channel;
-    std::unique_ptr<TlsStream> shaking;  ///< until the handshake is made
+    std::unique_ptr<TlsStream> shaking;  ///< until the handshake is complete
     bool remote;
     int64_t deadlineNs;
     std::vector<std::byte> received;
@@ -55,7 +58,7 @@ class Doorman {
   enum class Progress { kMore, kDrop, kComplete };
   Progress read(Caller& caller);
   Progress readGreeting(Caller& caller);
-  /// Makes a caller's connection an encrypted one where it has to be. False: there is none for it.
+  /// Encrypts a connection if required. Returns false if encryption is required but not configured.
   bool encrypt(Caller& caller) const;
   void acceptFrom(int listener, bool remote);
 

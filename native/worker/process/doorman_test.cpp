@@ -55,7 +55,7 @@ struct Door {
       return verdict;
     });
   }
-  /// Serves until somebody is admitted.
+  /// Serves until a client is admitted.
   Doorman::Guest guest() {
     const int64_t deadline = monotonicNs() + 10'000'000'000;
     while (monotonicNs() < deadline) {
@@ -211,7 +211,7 @@ TEST("with a secret, nobody is heard over TCP who does not know it, and nobody m
   CHECK(!guest);
   UniqueFd plain = door.call(true);
   say(plain, encode(kRight));
-  // It may be told by an alert that this is no TLS.
+  // It may receive an alert that this is no TLS.
   CHECK(!decodeWelcome(door.answer(plain)));
   UniqueFd silent = door.call(true);
   CHECK(door.answer(silent).empty());

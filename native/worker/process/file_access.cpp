@@ -30,7 +30,7 @@ constexpr uint64_t kIoctlDevice = 1 << 15;
 /// All rights of version 1; 2, 3 and 5 add one each.
 constexpr uint64_t kRightsOfOne = (uint64_t{1} << 13) - 1;
 constexpr uint64_t kRefer = 1 << 13;
-/// Device nodes, symbolic links and moves across folders are for nobody.
+/// Device nodes, symbolic links and moves across folders are never allowed.
 constexpr uint64_t kMake = (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | (1 << 9) | (1 << 10);
 constexpr uint64_t kConnectTcp = 1 << 1;
 constexpr uint64_t kScopeAbstractSockets = 1 << 0;
@@ -54,7 +54,7 @@ Status allow(int ruleset, const std::string& path, uint64_t rights) {
   if (!file) return errno == ENOENT || errno == EACCES ? Status(Done{}) : refused("cannot open " + path);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return refused("cannot look at " + path);
-  // Rights over what lies in a folder have no meaning for a file.
+  // Rights over the content of a folder have no meaning for a file.
   if (!S_ISDIR(info.st_mode)) rights &= kExecute | kWriteFile | kReadFile | kTruncate | kIoctlDevice;
   const PathAttributes rule{rights, file.get()};
   if (::syscall(kAddRule, ruleset, kPathBeneath, &rule, 0) != 0) return refused("no rule could be made for " + path);

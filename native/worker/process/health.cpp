@@ -43,7 +43,7 @@ Result<std::vector<WatchedDevice>> subjectsOf(const Driver& driver) {
   return subjects;
 }
 
-/// A software GPU has no management library. It is asked for a context, which costs it nothing.
+/// A software GPU has no management library. Creating a context on it is a cheap test.
 std::string illnessOfSoftware(const Driver& driver, CUdevice device) {
   CUcontext context = nullptr;
   if (CUresult rc = driver.cuDevicePrimaryCtxRetain(&context, device))
@@ -52,12 +52,12 @@ std::string illnessOfSoftware(const Driver& driver, CUdevice device) {
   return "";
 }
 
-/// Waits for the next look; false when standard input has ended.
+/// Waits for the next check; false when standard input has ended.
 bool pause() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   const int ready = ::poll(&input, 1, kLookEveryMs);
   if (ready == 0 || (ready < 0 && errno == EINTR)) return true;
-  // Nobody has anything to say there: what comes is its end.
+  // Standard input carries no data: it only becomes readable at its end.
   return false;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices of a driver must not be used any more, for the agent.
+// Reports unhealthy devices of a driver to the agent.
 #pragma once
 
 #include "base/result.h"
@@ -8,8 +8,9 @@
 
 namespace millpond::worker {
 
-/// Looks at the devices now and every two seconds, and each time prints those that are ill now, with the reason, and what the
-/// driver has reported since, as a line of JSON; until standard input ends. So whoever hears nothing knows that the driver gives no answer.
+/// Checks the devices now and every two seconds until standard input ends. Each check prints, as a line of JSON, the
+/// unhealthy devices with the reason and the faults that the driver has reported since the last one. Missing lines
+/// therefore mean that the driver does not respond.
 Status watchHealth(const Driver& driver, Nvml& nvml);
 
 }  // namespace millpond::worker

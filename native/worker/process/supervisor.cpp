@@ -20,7 +20,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr int64_t kStatsNs = 1'000'000'000;
-/// How often expiry and orphanhood are looked at.
+/// How often expiry and the loss of the agent are checked.
 constexpr int kTickMs = 250;
 
 std::string hex(uint64_t value) {
@@ -58,7 +58,7 @@ Status Supervisor::prepare() {
   if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
   if (options_.tcpHost)
     if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort); !listening) return listening;
-  // Better now than with the first session.
+  // Done now, so that the first session need not wait for it.
   if (doorman_.needsSecret())
     if (auto library = tlsLibrary(); !library) return library.error();
   if (options_.assignment) {
@@ -111,7 +111,7 @@ int Supervisor::run() {
   ::unlink(options_.controlPath.c_str());
   ::unlink(options_.dataPath.c_str());
   sharing_.reset();
-  // An image that is being written is there for the next session, and no half of it is left behind.
+  // An image that is being written is completed for the next session, so that no half of it remains.
   imageCache_.settle();
   return exitStatus_;
 }
@@ -142,7 +142,7 @@ void Supervisor::handle(const Json& message) {
   } else if (kind && *kind == "close") {
     const Json* why = message.find("reason");
     const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
-    // A client that has gone by itself has its end told so.
+    // Reports the end of a client that left by itself.
     watchClient();
     if (executor_) {
       state_ = State::kClosing;
@@ -150,7 +150,7 @@ void Supervisor::handle(const Json& message) {
     } else {
       finish(reason, true);
     }
-  } else if (!kind || *kind != "attach") {  // with a worker that was given no key it is a message like others
+  } else if (!kind || *kind != "attach") {  // for a worker without a key it is an ordinary message
     log(LogLevel::Warn, "the agent sent a message of unknown type");
   }
 }
@@ -283,7 +283,7 @@ void Supervisor::admit(Doorman::Guest guest) {
   } else {
     welcome.snapshot = snapshot_.encode();
     grantReturn(guest, welcome);
-    // Over TCP the two ends agree on it by words that only a link has which outlives its connection.
+    // Over TCP both ends agree on the end by messages that only a link has which outlives its connection.
     if (guest.hello.canPark && (!guest.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
     welcome.parks = parkAfterNs != 0;
   }
@@ -317,7 +317,7 @@ void Supervisor::grantReturn(const Doorman::Guest& guest, Welcome& welcome) {
   if (!guest.remote) return;
   const bool isNear = !guest.hello.processSpace.empty() && guest.hello.processSpace == ProcessWatch::space();
   const uint32_t grace = std::min(guest.hello.graceSeconds, options_.reconnectGraceSeconds);
-  // Without a secret that nobody guesses there is no coming back.
+  // Reconnecting needs an unguessable secret.
   if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) return;
   graceSeconds_ = grace;
   if (isNear) clientProcess_ = ProcessWatch(guest.pid);
@@ -333,7 +333,7 @@ void Supervisor::watchClient() {
   const bool hungUp = (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   if (!clientGone_ && (hungUp || (outlivesConnection() && clientProcess_.ended()))) {
     clientGone_ = true;
-    // Over TCP the executor reads to the end of the stream and finds out itself.
+    // Over TCP the executor reads to the end of the stream and detects it itself.
     executor_->clientGone();
   }
   if (look[1].revents & POLLIN) {
@@ -370,7 +370,7 @@ void Supervisor::sendStats() {
 void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
   log(ok ? LogLevel::Info : LogLevel::Error, "session %s %s: %s", assignment_.session.c_str(),
       isParked ? "is parked" : "ended", reason.c_str());
-  // What it did in its last moments is counted, too.
+  // Its last moments are counted, too.
   if (executor_ && state_ == State::kConnected) sendStats();
   control_.send(Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
   exitStatus_ = ok ? 0 : 3;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's main thread: the agent's line, the door, and the life of the one session.
+// The worker's main thread: serves the agent's connection and the listening sockets, and controls the life of the one
+// session.
 #pragma once
 
 #include <atomic>
@@ -21,12 +22,12 @@ namespace millpond::worker {
 
 class Supervisor {
  public:
-  /// `output`: what kernels print. `gates`: of the node's devices.
+  /// `output`: output of kernels. `gates`: of the node's devices.
   Supervisor(const Driver& driver, Options options, DeviceOutput& output, gate::Gates gates);
 
-  /// Makes the sockets and warms the device up.
+  /// Creates the sockets and initialises the device.
   Status prepare();
-  /// Serves until the session is over; the process's exit status.
+  /// Serves until the session is over; returns the process's exit status.
   int run();
 
  private:
@@ -37,19 +38,19 @@ class Supervisor {
   void handle(const Json& message);
   void assign(Assignment assignment);
   void resize(const Json& message);
-  /// All of it or nothing.
+  /// Applies all of it or nothing.
   Status applySizes(Resizing wanted);
   Welcome judge(const Hello& hello, bool remote);
-  /// Of a client that lost its connection: which session it means, and that it is its.
+  /// The session that a reconnecting client names, and its proof that the session is its own.
   Welcome judgeReturn(const Resumption& resumption, Welcome out);
   void admit(Doorman::Guest guest);
-  /// Says how a client over TCP can come back, and how the two ends see each other's process end.
+  /// Tells a client over TCP how to reconnect, and how both ends detect the end of the other's process.
   void grantReturn(const Doorman::Guest& guest, Welcome& welcome);
   uint64_t memoryUsed() const;
   void sendStats();
   void watchClient();
-  /// Whether the session outlives its connection: then the link sees to that, and only the end of the client's process,
-  /// where it can be seen, is the end of the client.
+  /// Whether the session outlives its connection: then the link handles reconnection, and only the end of the client's
+  /// process, where it can be detected, ends the session.
   bool outlivesConnection() const { return graceSeconds_ != 0; }
   void finish(const std::string& reason, bool ok, bool isParked = false);
 
@@ -71,9 +72,9 @@ class Supervisor {
   Executor::End end_{"", true};
   uint32_t graceSeconds_ = 0;  ///< as granted
   SessionSecret secret_{};
-  uint32_t lastAttempt_ = 0;  ///< of the client to come back
+  uint32_t lastAttempt_ = 0;  ///< for the client to reconnect
   ProcessWatch clientProcess_;
-  uint64_t reportedMemory_ = 0;  ///< a change is worth telling before the next second
+  uint64_t reportedMemory_ = 0;  ///< a change is worth reporting before the next second
   bool clientGone_ = false;
   bool over_ = false;
   int exitStatus_ = 0;

@@ -28,7 +28,7 @@ constexpr int kAllowed[] = {
     // Memory
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_mprotect, SYS_brk, SYS_msync, SYS_mincore, SYS_mlock, SYS_mlock2,
     SYS_munlock, SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy, SYS_membarrier, SYS_memfd_create,
-    // Files: which of them is for the file rules and modes to say
+    // Files: the file rules and modes decide which of them
     SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev, SYS_open, SYS_openat, SYS_creat, SYS_close,
     SYS_close_range, SYS_stat, SYS_fstat, SYS_lstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access,
     SYS_faccessat, SYS_faccessat2, SYS_readlink, SYS_readlinkat, SYS_lseek, SYS_dup, SYS_dup2, SYS_dup3, SYS_fcntl, SYS_flock,
@@ -45,31 +45,84 @@ constexpr int kAllowed[] = {
     SYS_rt_sigsuspend, SYS_sigaltstack, SYS_pause, SYS_alarm, SYS_setitimer, SYS_getitimer, SYS_timer_create,
     SYS_timer_settime, SYS_timer_gettime, SYS_timer_delete, SYS_timer_getoverrun, SYS_arch_prctl, SYS_prctl, SYS_getrandom,
     SYS_getcpu, SYS_sysinfo, SYS_uname, SYS_getrusage, SYS_getrlimit,
-    // Who this process is, to look at only
+    // Identity of this process, read-only
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups, SYS_getpgrp, SYS_getpgid,
     SYS_getsid, SYS_capget,
     // Waiting for descriptors
     SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_create1, SYS_epoll_create, SYS_epoll_ctl, SYS_epoll_wait, SYS_epoll_pwait,
     SYS_eventfd, SYS_eventfd2, SYS_signalfd, SYS_signalfd4, SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime,
     SYS_pidfd_open,
-    // Sockets that exist, and local ones
+    // Existing sockets, and local ones
     SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname, SYS_getpeername, SYS_getsockopt,
     SYS_setsockopt, SYS_recvmmsg, SYS_shutdown,
 };
 // clang-format on
 
-/// What has a meaning on every kernel and must not work here. All else that is not listed does not exist.
-// clang-format off
+/// Calls that exist on every kernel and must not work here. All other unlisted calls appear not to exist.
 constexpr int kDenied[] = {
-    SYS_execve, SYS_execveat, SYS_fork, SYS_vfork, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kcmp,
-    SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_setfsuid,
-    SYS_setfsgid, SYS_capset, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_getfd, SYS_pidfd_send_signal,
-    SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_unshare, SYS_setns, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd,
-    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register, SYS_personality,
-    SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_syslog,
-    SYS_settimeofday, SYS_clock_settime, SYS_adjtimex, SYS_sethostname, SYS_iopl, SYS_ioperm,
-    SYS_symlink, SYS_symlinkat, SYS_mknod, SYS_mknodat, SYS_chown, SYS_fchown, SYS_lchown, SYS_fchownat,
-    SYS_name_to_handle_at, SYS_open_by_handle_at,
+    SYS_execve,
+    SYS_execveat,
+    SYS_fork,
+    SYS_vfork,
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_kcmp,
+    SYS_setuid,
+    SYS_setgid,
+    SYS_setreuid,
+    SYS_setregid,
+    SYS_setresuid,
+    SYS_setresgid,
+    SYS_setgroups,
+    SYS_setfsuid,
+    SYS_setfsgid,
+    SYS_capset,
+    SYS_tkill,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SYS_pidfd_getfd,
+    SYS_pidfd_send_signal,
+    SYS_mount,
+    SYS_umount2,
+    SYS_pivot_root,
+    SYS_chroot,
+    SYS_unshare,
+    SYS_setns,
+    SYS_bpf,
+    SYS_perf_event_open,
+    SYS_userfaultfd,
+    SYS_keyctl,
+    SYS_add_key,
+    SYS_request_key,
+    SYS_io_uring_setup,
+    SYS_io_uring_enter,
+    SYS_io_uring_register,
+    SYS_personality,
+    SYS_init_module,
+    SYS_finit_module,
+    SYS_delete_module,
+    SYS_kexec_load,
+    SYS_reboot,
+    SYS_swapon,
+    SYS_swapoff,
+    SYS_syslog,
+    SYS_settimeofday,
+    SYS_clock_settime,
+    SYS_adjtimex,
+    SYS_sethostname,
+    SYS_iopl,
+    SYS_ioperm,
+    SYS_symlink,
+    SYS_symlinkat,
+    SYS_mknod,
+    SYS_mknodat,
+    SYS_chown,
+    SYS_fchown,
+    SYS_lchown,
+    SYS_fchownat,
+    SYS_name_to_handle_at,
+    SYS_open_by_handle_at,
 };
 // clang-format on
 
@@ -79,7 +132,7 @@ constexpr uint32_t kMissing = SECCOMP_RET_ERRNO | ENOSYS;
 /// Numbers of the x32 ABI begin here.
 constexpr uint32_t kX32 = 0x40000000;
 
-/// A filter program that is written from top to bottom: each rule either returns or falls through to the next one.
+/// A filter program, written from top to bottom: each rule either returns or falls through to the next one.
 class Program {
  public:
   void loadNumber() { load(offsetof(seccomp_data, nr)); }
@@ -88,7 +141,7 @@ class Program {
     add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1);
     returns(action);
   }
-  /// Allows the call when an argument, looked at as 32 bits, is one of `values`.
+  /// Allows the call if an argument, as 32 bits, is one of `values`.
   void whenEquals(int number, size_t argument, std::initializer_list<uint32_t> values) {
     std::vector<sock_filter> body;
     for (const uint32_t value : values) {
@@ -97,13 +150,13 @@ class Program {
     }
     onArgument(number, argument, std::move(body));
   }
-  /// Allows the call when all of `bits` are set in an argument.
+  /// Allows the call if all of `bits` are set in an argument.
   void whenHas(int number, size_t argument, uint32_t bits) {
     onArgument(number, argument,
                {BPF_STMT(BPF_ALU | BPF_AND | BPF_K, bits), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, bits, 0, 1),
                 BPF_STMT(BPF_RET | BPF_K, kAllow)});
   }
-  /// Allows the call when none of `bits` is set in an argument.
+  /// Allows the call if none of `bits` is set in an argument.
   void whenLacks(int number, size_t argument, uint32_t bits) {
     onArgument(number, argument, {BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 1, 0), BPF_STMT(BPF_RET | BPF_K, kAllow)});
   }
@@ -156,7 +209,7 @@ Status restrictSystemCalls() {
   program.whenLacks(SYS_sendmmsg, 3, MSG_FASTOPEN);
   for (size_t i = kBusy; i < std::size(kAllowed); ++i) program.always(kAllowed[i], kAllow);
   program.whenHas(SYS_clone, 0, CLONE_THREAD);
-  // Its flags lie in memory, where a filter cannot look: without it the C library uses clone.
+  // Its flags are in memory, where a filter cannot look: without this call the C library uses clone.
   program.always(SYS_clone3, kMissing);
   program.whenEquals(SYS_socket, 0, {AF_UNIX});
   program.whenEquals(SYS_socketpair, 0, {AF_UNIX});
