@@ -36,7 +36,7 @@ millpond::Result<millpond::worker::gate::Gates> openGates(const millpond::worker
   return gates;
 }
 
-/// Gives up what a worker does not need, before the driver is initialised. Logs what this host does not offer.
+/// Drops rights that a worker does not need, before the driver is initialised. Logs protections that this host lacks.
 millpond::Status giveUp(const millpond::worker::Options& options, const millpond::worker::DriverLibrary& library) {
   using namespace millpond;
   if (options.user)
@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     if (auto sealed = worker::seal(); !sealed) return fail(sealed.error(), 1);
   const int status = supervisor.run();
   worker::Sanitizer(driver).ended();
-  // Nothing of the driver is torn down: a kernel that never ends would keep this process, and with it the memory of a
-  // client that is long gone. The driver takes everything back with the process.
+  // The driver is not torn down: a kernel that never ends would keep this process alive, and with it the memory of a
+  // client that is long gone. The driver frees everything when the process ends.
   std::_Exit(status);
 }

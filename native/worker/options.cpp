@@ -43,7 +43,7 @@ std::optional<ServiceClass> readClass(const Json* member) {
   return std::nullopt;
 }
 
-/// `what`: of which they are, for people.
+/// `what`: their owner, for messages.
 Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::string& what) {
   const Json* devices = message.find("devices");
   if (!devices || !devices->array()) return Error{what + " needs devices"};
@@ -170,7 +170,7 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     }
     if (i + 1 == arguments.size()) return Error{name + " is unknown or needs a value"};
     const std::string value = arguments[++i];
-    // No path and no name of ours begins so: a value was forgotten.
+    // No path or name of ours begins like this: a value is missing.
     if (value.starts_with("--")) return Error{name + " needs a value, not " + value};
     if (name == "--driver") {
       out.driver = value;

@@ -15,7 +15,7 @@
 
 namespace millpond::worker {
 
-/// What a worker serves: one session.
+/// Options of a worker and of the one session that it serves.
 struct Assignment {
   std::string session;
   std::string ticket;
@@ -26,7 +26,7 @@ struct Assignment {
   std::optional<Sharing::Secret> group;
   /// How long without a command until the session is parked, if it holds nothing and its client can attach again; 0: never.
   int64_t parkAfterNs = 0;
-  /// Where the sessions of the allocation count what they have together; empty: there are no others.
+  /// Directory of the counts that the sessions of the allocation share; empty: there are no others.
   std::string claimDirectory;
   /// Secret of the claim's tenant on this node, 64 hexadecimal digits: the name of the folder of its images. Empty: not known.
   std::string tenant;
@@ -35,7 +35,7 @@ struct Assignment {
   static Result<Assignment> parse(const Json& message);
 };
 
-/// Other sizes for the devices of a session, which stay the same.
+/// New sizes of a session's devices.
 struct Resizing {
   std::string session;
   uint64_t revision = 0;  ///< of the answer
@@ -50,25 +50,25 @@ struct Options {
   bool health = false;
   std::string id;
   std::string controlPath;
-  std::string controlKey;  ///< what an agent shows there; from MILLPOND_CONTROL_KEY, so that no other process reads it
+  std::string controlKey;  ///< presented by an agent there; from MILLPOND_CONTROL_KEY, which hides it
   std::string dataPath;
   std::optional<std::string> tcpHost;
   uint16_t tcpPort = 0;
   std::string peersPath;  ///< of the socket for other workers
   std::string warmDevice;
   int orphanSeconds = 30;
-  uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
+  uint32_t reconnectGraceSeconds = 300;  ///< upper bound for clients
   std::string imageCache;
-  std::string cupti;                     ///< library; empty: where CUDA toolkits put it. From MILLPOND_CUPTI
+  std::string cupti;                     ///< library; empty: the default place of CUDA toolkits. From MILLPOND_CUPTI
   std::string gates;                     ///< directory
   std::vector<std::string> gateDevices;  ///< UUIDs of the devices whose gates a session may need
-  std::string claims;                    ///< directory of those that assignments name
+  std::string claims;                    ///< directory of the gates that assignments name
   uint64_t imageCacheBytes = uint64_t{8} << 30;
-  /// User and group id to go on as; only root can change.
+  /// User and group id to change to; needs root.
   std::optional<uint32_t> user;
   /// False: for debugging on a host without tenants.
   bool isContained = true;
-  /// What the driver takes of a device for contexts and the like counts; not with the software GPU's, which takes nothing.
+  /// Whether to charge the driver's own memory, such as contexts; not with the software GPU, which takes none.
   bool countsDriverMemory = false;
   /// Serve devices whose kernels can address this process's pageable memory.
   bool trustsPageableAccess = false;

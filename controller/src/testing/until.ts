@@ -11,7 +11,7 @@ const pollMs = 20;
 /**
  * Waits for a promise, not longer than `timeoutMs`.
  *
- * @param describe Says what was waited for and what was seen, once the time is over.
+ * @param describe Describes the awaited state and the last observation, for the error after a timeout.
  */
 export async function within<T>(
   promise: Promise<T>,

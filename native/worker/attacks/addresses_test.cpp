@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that names memory of its worker, wherever a command has room for an address: none of it reaches the driver,
+// A client that names memory of its worker in every command field that holds an address: none of it reaches the driver,
 // and the worker's memory is neither read nor changed.
 #include <array>
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace millpond::worker {
 namespace {
 
-/// A session that is begun again when it is lost, device memory in it, and the canary.
+/// A session that is restarted when lost, with device memory in it, and the canary.
 class Attacker {
  public:
   static constexpr uint64_t kMemory = 65536;
@@ -26,7 +26,7 @@ class Attacker {
   }
   uint64_t memory() const { return memory_; }
   const Canary& canary() const { return canary_; }
-  /// Looks at what has come of it all.
+  /// Checks the outcome of all attempts.
   void check(const std::string& what) {
     if (!session_->isLost()) session_->synchronise();
     for (const std::string& each : DriverGuard::takeViolations()) testing::fail(__FILE__, __LINE__, what + ": " + each);
@@ -91,7 +91,7 @@ uint64_t launch(OwnSession& session, uint64_t graph) {
   return made.exec;
 }
 
-/// Every kind of node with an address in it, all of which are `address`: each with what it is called.
+/// Every kind of node that holds addresses, all set to `address`, with its name.
 std::vector<std::pair<std::string, std::vector<std::byte>>> nodesAt(uint64_t address, uint64_t memory) {
   std::vector<std::pair<std::string, std::vector<std::byte>>> nodes;
   const CUmemorytype types[] = {CU_MEMORYTYPE_HOST,    CU_MEMORYTYPE_DEVICE,         CU_MEMORYTYPE_ARRAY,
@@ -119,7 +119,7 @@ std::vector<std::pair<std::string, std::vector<std::byte>>> nodesAt(uint64_t add
         record.copy = copy;
         nodes.emplace_back("a copy node of types " + std::to_string(src) + " and " + std::to_string(dst),
                            recordBytes(record));
-        // The same place by an offset from memory of the session's.
+        // The same place, as an offset from memory of the session.
         copy.srcDevice = copy.dstDevice = memory;
         copy.srcXInBytes = copy.dstXInBytes = address - memory;
         record.copy = copy;
@@ -208,7 +208,7 @@ TEST("memory of the worker in nodes of graphs: added, set, updated, in children 
     launch(session, graph);
     attacker.check(what + " that is added");
     if (session.isLost()) continue;
-    // A node of the same kind that is the session's own, and then other parameters for it.
+    // A valid node of the same kind, which then gets the other parameters.
     const auto harmless = nodesAt(attacker.memory(), attacker.memory());
     uint64_t own = 0;
     const uint64_t second = makeGraph(session);
@@ -236,7 +236,7 @@ TEST("memory of the worker in nodes of graphs: added, set, updated, in children 
       session.run(again);
       attacker.check(what + " that is set");
       if (session.isLost()) break;
-      // A clone, and a child, of whatever there is now.
+      // A clone and a child of the present graph.
       cmd::GraphClone clone{};
       clone.graph = second;
       cmd::GraphCloneReply cloned{};
@@ -373,7 +373,7 @@ TEST("pinned memory that a graph was given stays mapped until there is no graph"
   allocate.isPrivate = 1;
   CHECK_EQ(session.run(allocate), 0);
   for (const bool isFirst : {true, false}) {
-    // The second time the run is one of no graph's.
+    // The second time the run belongs to no graph.
     const uint64_t graph = makeGraph(session);
     graph::NodeRecord record{};
     record.type = CU_GRAPH_NODE_TYPE_MEMCPY;
@@ -407,7 +407,7 @@ TEST("pinned memory that a graph was given stays mapped until there is no graph"
     session.run(end);
     session.synchronise();
     CHECK(!isMapped());
-    // What was freed is the session's no more.
+    // Freed memory no longer belongs to the session.
     CHECK_EQ(session.run(allocate), 0);
   }
 }

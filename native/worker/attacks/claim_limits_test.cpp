@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that drives each kind of thing to the limit of its claim: it is refused what is beyond, and the worker goes on.
+// A client that drives each kind of object to the limit of its claim: further ones are refused, and the worker
+// continues.
 #include <cstdio>
 #include <string>
 
@@ -44,7 +45,7 @@ TEST("child graphs that double with every level end at the claim's nodes, not at
   CHECK_EQ(rc, kNoRoom);
   CHECK(levels <= 17);
   std::printf("  refused at level %d\n", levels);
-  // What is given back can be had again.
+  // Returned memory can be allocated again.
   cmd::GraphDestroy destroy{};
   destroy.graph = inner;
   CHECK_EQ(session.run(destroy), 0);
@@ -62,7 +63,7 @@ TEST("images of which only the first bytes come do not take the host's memory") 
   }
   session.settle();
   CHECK(!session.isLost());
-  // The ninth does not fit either, and says so when it is loaded.
+  // The ninth does not fit either, and fails when it is loaded.
   cmd::ImagePart whole{};
   whole.handle = handle::make(HandleKind::kModule, 200, 1);
   whole.total = begin.size();

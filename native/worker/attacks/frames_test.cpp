@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that changes its commands in shared memory while its worker looks at them: what is done is what was checked.
+// A client that changes its commands in shared memory while its worker reads them: the worker executes exactly the
+// bytes that it checked.
 #include <atomic>
 #include <cstdio>
 #include <thread>

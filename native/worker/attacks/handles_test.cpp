@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client invents the handles of what it makes: it chooses the worst numbers there are, makes as much as it may, and uses
-// what it never made.
+// A client chooses the handles of its objects: this one uses the worst numbers, creates as many objects as allowed, and
+// uses objects that it never created.
 #include <dirent.h>
 
 #include <algorithm>

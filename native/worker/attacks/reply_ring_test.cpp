@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that changes the control words of the shared rings while the longest answers are on their way: its session ends
-// with a reason or goes on, and nothing is written outside of the rings.
+// A client that changes the control words of the shared rings during the longest replies: its session ends with a
+// reason or continues, and nothing is written outside the rings.
 #include <atomic>
 #include <cstdio>
 #include <random>
@@ -12,7 +12,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Copies from memory of the client: each is a record in the answer to the graph's instantiation.
+/// Copies from memory of the client: each is a record in the reply to the graph's instantiation.
 constexpr uint32_t kCopies = graph::kSourcePage + 200;
 
 uint64_t graphOfCopies(OwnSession& session, uint64_t memory, uint32_t copies) {

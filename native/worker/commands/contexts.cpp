@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that the program makes beside the devices' primary ones, and how contexts end.
+// Contexts that the program creates beside the devices' primary ones, and the end of contexts.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr size_t kMaxAffinities = 16;
-/// How a thread of the program waits is the client's affair; this worker never waits in the driver.
+/// The client decides how its threads wait; this worker never waits in the driver.
 constexpr unsigned kFlagsPassedOn = CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
 
 }  // namespace
@@ -21,7 +21,7 @@ CUresult Executor::admitContext(uint32_t number) {
   if (number > contexts_.size()) contexts_.all().resize(number);
   const Context& before = contexts_.at(number);
   if (!before.handle) return CUDA_SUCCESS;
-  // Numbers are used again only after thousands of others: that many contexts wait for their work to end.
+  // Numbers are reused only after thousands of others: that many contexts can wait for the end of their work.
   return before.ending ? CUDA_ERROR_OUT_OF_MEMORY : violation("the number of a context is taken");
 }
 
@@ -48,7 +48,7 @@ CUresult Executor::onContextCreate(const cmd::Decoded<cmd::ContextCreate>& comma
     rc = driver_.cuCtxCreate_v2(&handle, flags, device);
   else
     rc = driver_.cuCtxCreate_v3(&handle, affinities.data(), static_cast<int>(affinities.size()), flags, device);
-  // The driver has made the new context current; whichever is bound stays so.
+  // The driver has made the new context current; the previously bound one stays bound.
   if (contexts_.bound()) driver_.cuCtxSetCurrent(contexts_.at(contexts_.bound()).handle);
   if (rc) {
     charges_.dropContext(create.context);
@@ -74,7 +74,7 @@ CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& com
     counts_.countContexts();
     return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
   };
-  // The driver would wait for the work that is left.
+  // The driver would wait for the remaining work.
   std::vector<Mark> marks;
   if (marks_.fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
   return waits_.until(std::move(marks), end);
@@ -134,8 +134,8 @@ void Executor::forgetContext(uint16_t number) {
 CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   const uint16_t number = session_.current().context;
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
-  // The client has ended what lived in it. What libraries have there, their variables above all, only the driver can make
-  // as it was at first. It would wait for the work that is left.
+  // The client has destroyed the objects in it. Only the driver can reset the libraries in it, above all their
+  // variables. It would wait for the remaining work.
   const auto reset = [this, number] { return resetPrimary(number); };
   std::vector<Mark> marks;
   if (marks_.fence(number, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(reset);
@@ -151,7 +151,7 @@ CUresult Executor::resetPrimary(uint16_t number) {
   if (!rc) rc = driver_.cuCtxSetCurrent(again);
   if (!rc) {
     contexts_.replaceBound(number, again);
-    // What was registered there with the driver went with it.
+    // Registrations with the driver ended with it.
     rc = pinned_.pinAgain(number);
   }
   log(LogLevel::Info, "context %u was reset: %d", number, static_cast<int>(rc));
@@ -162,7 +162,7 @@ CUresult Executor::resetPrimary(uint16_t number) {
 }
 
 CUresult Executor::onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& command) {
-  // An enum that has no such value must not be made of it.
+  // A value outside the enumeration must not be converted to it.
   if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   return charges_.setLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
 }

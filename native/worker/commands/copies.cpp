@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between client memory and the device. The device reads commands straight out of the ring and writes into
-// staging chunks, both registered with the driver; nothing here waits for it.
+// Copies between client memory and the device. The device reads commands directly from the ring and writes into staging
+// chunks, both registered with the driver; nothing here waits for it.
 #include <algorithm>
 #include <cstring>
 
@@ -9,10 +9,10 @@
 namespace millpond::worker {
 namespace {
 
-/// The driver takes copies of this size from ordinary memory at once; larger ones may wait for the stream.
+/// The driver reads ordinary memory immediately for copies of this size; larger ones may wait for the stream.
 constexpr size_t kInlineBytes = size_t{16} << 10;
-/// Staging chunks that only a copy gets whose stream has nothing else to do: those that wait for their streams must not
-/// keep the others from going on.
+/// Staging chunks reserved for copies in otherwise idle streams: copies that wait for their streams must not block the
+/// others.
 constexpr uint32_t kReservedChunks = 4;
 static_assert(wire::kAcknowledgeBytes / kLentBytes < wire::kStagingChunks - kReservedChunks);
 
@@ -34,7 +34,7 @@ CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command
     return violation("a piece of a copy lies outside of it");
   if (CUresult rc = refuseRecording(s)) return rc;
   SessionRange range;
-  // The piece, behind what comes before it.
+  // The piece, after the preceding work.
   if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))
     return data.empty() ? CUDA_SUCCESS : rc;
   if (range.isHost()) return hostCopies_.copyNow(s, range.host(), data);
@@ -44,8 +44,8 @@ CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command
     return driver_.cuMemcpyHtoDAsync_v2(to, small_.data(), small_.size(), s.handle);
   }
   Mark place;
-  // Behind a function of the client the ring would fill up, and no command would come through any more, nor the word that
-  // the function has returned; so it would behind whatever else a stream waits for.
+  // Behind a function of the client, or other work for which the stream waits, the ring would fill up, and no later
+  // command would arrive, not even the return of that function.
   const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
   const bool isHeldUp = order_.expected() > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
   const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;
@@ -145,7 +145,7 @@ std::optional<uint32_t> Executor::freeChunk(const Download& download) {
 void Executor::detachDownloads(CUstream stream) {
   for (Download& download : downloads_) {
     if (download.stream.handle != stream || !download.left || download.failure) continue;
-    // The rest of the copy goes to the default stream, behind what this one was given.
+    // The rest of the copy goes to the default stream, after the work of this one.
     const Stream rest{nullptr, download.stream.context, 0};
     const uint16_t before = contexts_.bound();
     Mark place;
@@ -161,7 +161,7 @@ void Executor::detachDownloads(CUstream stream) {
   }
 }
 
-/// Issues pieces while chunks are free, sends those that have arrived. Whether anything happened.
+/// Issues pieces while chunks are free, sends those that have arrived. Returns whether anything happened.
 bool Executor::advance(Download& download) {
   auto& busy = link_.memory().control().chunkBusy;
   bool some = false;
@@ -174,7 +174,7 @@ bool Executor::advance(Download& download) {
     Mark place;
     std::byte* to = link_.memory().chunk(*chunk);
     const SessionRange& from = download.from;
-    // Not what the range lacks of `left`: the range of a null address, which the driver refuses, has no bytes.
+    // Without the part of `left` beyond the range: the range of a null address, which the driver refuses, has no bytes.
     const uint64_t done = download.done;
     CUresult rc = from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
                                 : driver_.cuMemcpyDtoHAsync_v2(to, from.device() + done, bytes, download.stream.handle);
@@ -203,7 +203,7 @@ bool Executor::advance(Download& download) {
       busy[piece.chunk].store(0, std::memory_order_relaxed);
       continue;
     }
-    // Bytes that were copied there earlier and land later must not overwrite it.
+    // Bytes of an earlier copy that land later must not overwrite it.
     if (!landings_.empty()) progressLandings();
     bool sent;
     if (link_.remote()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: a device's primary context with a part of its resources. What a resource is made of, addresses in the
-// driver among it, only the driver knows: it gets back what it has given, and nothing else.
+// Green contexts: a device's primary context with a part of its resources. Only the driver knows the content of a
+// resource, which includes its addresses: it gets back only the bytes that it returned.
 #include <algorithm>
 #include <cstring>
 

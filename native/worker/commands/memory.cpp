@@ -42,7 +42,7 @@ CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
 
 CUresult Executor::onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>&) {
   if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
-  // A program that has synchronised finds free what its pools have given back then.
+  // After a synchronisation the program sees memory that its pools have released as free.
   frees_.progressBlocks();
   return frees_.after([this, context = contexts_.bound()] { return memoryInfo(context); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory within its limits, frees that wait for streams, and pinned memory that client and worker map together.
+// Device memory within its limits, frees that wait for streams, and pinned memory that client and worker both map.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ TEST("memory that is freed while a stream is busy holds up nobody but who needs 
     CHECK(f.fill(small, static_cast<uint8_t>(i), 1000, ExecutorFixture::stream(2)));
     CHECK_EQ(f.syncStream(ExecutorFixture::stream(2)), 0);
   }
-  CHECK(f.fake().mappedRuns() >= 2);  // nothing was given back under the kernel's feet
+  CHECK(f.fake().mappedRuns() >= 2);  // no memory was freed while the kernel used it
   CHECK_EQ(done.load(), 0);
   f.fake().release(1);
   allocator.join();
@@ -56,7 +56,7 @@ TEST("memory is limited, counted and given back") {
   CHECK_EQ(f.allocate(ExecutorFixture::kLimit + 1, address), CUDA_ERROR_OUT_OF_MEMORY);
   const CUdeviceptr whole = f.allocate(ExecutorFixture::kLimit);
   CHECK_EQ(f.allocate(1, address), CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK_EQ(f.allocate(kMi, address, 2), 0);  // the other device's is its own
+  CHECK_EQ(f.allocate(kMi, address, 2), 0);  // the other device has its own limit
   CHECK(f.free(whole));
   const CUdeviceptr again = f.allocate(ExecutorFixture::kLimit);
   CHECK(f.free(again));

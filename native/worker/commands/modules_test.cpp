@@ -36,7 +36,7 @@ int32_t loadText(ExecutorFixture& f, uint64_t handle, uint32_t kind, const std::
   return load(f, handle, kind);
 }
 
-/// An empty fatbin that says it has `bodyBytes`.
+/// An empty fatbin whose header claims `bodyBytes`.
 std::string fatbin(uint64_t bodyBytes) {
   const struct {
     uint32_t magic = 0xba55ed50;
@@ -46,7 +46,7 @@ std::string fatbin(uint64_t bodyBytes) {
   } header{.bodyBytes = bodyBytes};
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
-/// Machine code whose table of sections lies there.
+/// Machine code whose section table is at that offset.
 std::string cubin(uint64_t sections) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -128,7 +128,7 @@ TEST("an image that the driver refuses leaves its handle free") {
   {
     ExecutorFixture f(Carrier::kSharedMemory);
     CHECK_EQ(loadText(f, module(1), 0, "bad text"), CUDA_ERROR_INVALID_IMAGE);
-    CHECK_EQ(get(f, module(1), function(1), "f4"), kSessionLost);  // it never was one of the session's
+    CHECK_EQ(get(f, module(1), function(1), "f4"), kSessionLost);  // it never belonged to the session
   }
   ExecutorFixture g(Carrier::kSharedMemory);
   CHECK_EQ(loadText(g, module(1), 0, "bad text"), CUDA_ERROR_INVALID_IMAGE);
@@ -165,7 +165,7 @@ TEST("what came from a module ends with it, and is an invalid handle afterwards"
   CHECK(f.post(unload, 1));
   f.marker();
   CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_HANDLE);
-  // Their places can be used again.
+  // Their slots can be reused.
   CHECK_EQ(loadText(f, handle::make(HandleKind::kModule, 2001, 2), 0, "three"), 0);
   CHECK_EQ(get(f, handle::make(HandleKind::kModule, 2001, 2), handle::make(HandleKind::kKernel, 3001, 2), "f4"),
            CUDA_ERROR_INVALID_HANDLE);  // a kernel of a module
@@ -194,7 +194,7 @@ TEST("a stream or event that the driver could not make is an invalid handle, not
   CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(1)), CUDA_ERROR_INVALID_HANDLE);
   CHECK_EQ(f.download(to, memory), 0);
   CHECK(to[0] == std::byte{5});
-  // Ending it is an error, too, and frees its place.
+  // Destroying it is also an error, and frees its slot.
   cmd::StreamDestroyV2 destroy{};
   destroy.hStream = ExecutorFixture::stream(1);
   CHECK(f.post(destroy, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered memory: taken from the same arenas and the same limit as all other memory, so that an allocation is
-// answered without waiting for the device, and a free waits for its stream only.
+// Stream-ordered memory: it shares the arenas and the limit of all other memory, so an allocation is answered without
+// waiting for the device, and a free waits only for its stream.
 #include <algorithm>
 
 #include "base/log.h"
@@ -101,7 +101,7 @@ CUresult Executor::onPoolFree(const cmd::Decoded<cmd::PoolFree>& command) {
   if (CUresult rc = refuseCapture(s)) return rc;
   if (graphMemory_.contains(address)) return graphMemory_.free(address, &s);
   if (!isOfPool) {
-    // Memory of no pool is freed as it always is.
+    // Memory outside pools is freed as usual.
     cmd::Decoded<cmd::MemFree> ordinary{};
     ordinary.fixed.address = address;
     return onMemFree(ordinary);

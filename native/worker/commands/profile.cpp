@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the devices did for the session, for a program that is profiled.
+// The activity of the devices for the session, for a profiled program.
 #include <ctime>
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events that sessions of one claim share. What several have open counts once against the limit of the claim.
+// Memory and events that sessions of one claim share. Memory that several sessions have open counts once against the
+// limit of the claim.
 #include <cstring>
 
 #include "base/log.h"
@@ -25,7 +26,7 @@ CUresult codeOf(Sharing::Refusal refusal) {
   return refusal == Sharing::Refusal::kOwn ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// Memory of the driver, for as long as this lives.
+/// Memory of the driver, during the lifetime of this object.
 class HeldMemory {
  public:
   explicit HeldMemory(const Driver& driver) : driver_(driver) {}
@@ -104,7 +105,7 @@ CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdevicep
   if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
   Sharing::Item item;
   if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
-  // Small allocations lie together, and need one file together.
+  // Small allocations share memory, and need one file together.
   item.file = sharing_->fileOf(item.facts.uuid, place.number);
   if (!item.file) {
     HeldMemory held(driver_);
@@ -312,7 +313,7 @@ CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
   CUevent event = nullptr;
   CUresult rc = objects_.admit(HandleKind::kEvent);
   if (!rc) rc = openEvent(handleIn(command.fixed.handle), event);
-  // Under its number in any case, as with every object that the client invents a handle for.
+  // Always under its number, like every object whose handle the client chooses.
   return objects_.adopt(HandleKind::kEvent, wire, event)
              ? rc
              : violation("event " + std::to_string(wire) + " is in use already");

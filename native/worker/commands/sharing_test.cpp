@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of pools that sessions share. What one session opens of its own lies and counts as that of any other.
+// Memory of pools that sessions share. Memory that a session opens from its own pool is placed and counted like any
+// other.
 #include <cstring>
 
 #include "testing/check.h"

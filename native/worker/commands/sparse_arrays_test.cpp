@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is mapped to sparse arrays counts until the device is done with it, whatever the program has released.
+// Memory mapped to sparse arrays counts until the device has finished with it, even if the program has released it.
 #include <array>
 
 #include "testing/check.h"
@@ -77,7 +77,7 @@ TEST("a sparse array takes nothing, and its tiles count until they are unmapped 
     f.release(2);
     CHECK_EQ(f.available(), before - 2 * kGranule);
     CHECK_EQ(f.fake().usedBytes(), 2 * kGranule);
-    // The stream comes to it later; until then nothing is given back.
+    // The stream reaches it later; until then no memory is returned.
     f.fake().hold(1);
     CHECK_EQ(f.map(std::array{f.tile(1, 0, 0)}, 1), 0);
     f.marker();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual-memory commands: what they take counts, what they give back waits for the device and for nothing else.
+// The virtual-memory commands: memory taken counts, memory returned waits for the device, and nothing else waits.
 #include <functional>
 
 #include "testing/check.h"
@@ -63,7 +63,7 @@ struct VmFixture : ExecutorFixture {
     CHECK_EQ(memoryInfo(free, total, context), 0);
     return free;
   }
-  /// The failure that is latched, which this takes.
+  /// The latched failure, which this call takes.
   int32_t failure() {
     marker();
     return session().takeFailure();
@@ -117,7 +117,7 @@ TEST("made memory counts against the limit, mapped or not, together with all oth
   CHECK_EQ(f.fake().usedBytes(), 2 * limit);
   f.fake().failNext("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
   f.release(3);
-  CHECK_EQ(f.create(4, kGranule), 0);  // asked again when what was released is back
+  CHECK_EQ(f.create(4, kGranule), 0);  // queried again after the released memory is back
   CHECK(f.finish().ok);
 }
 
@@ -135,7 +135,7 @@ TEST("unmapping waits for the device and holds nobody up; mapping there again do
   f.release(1);
   f.marker();
   CHECK_EQ(f.fake().mappedRuns(), 1u);
-  // A second memory goes elsewhere meanwhile.
+  // A second allocation goes elsewhere meanwhile.
   CHECK_EQ(f.create(2, kGranule), 0);
   f.map(base + kGranule, kGranule, 2);
   f.marker();
@@ -205,7 +205,7 @@ TEST("what is not the session's is refused: addresses, parts of mappings, memory
   refused("a second release", [&] { f.release(1); });
   refused("a map of what is released", [&] { f.map(base + 2 * kGranule, 2 * kGranule, 1); });
   CHECK_EQ(f.fake().mappedRuns(), runs + 1);
-  // A number in use, or a device that is not there, is no mistake that a client of ours makes.
+  // A number in use, or an unknown device, is no mistake that our client makes.
   CHECK_EQ(f.create(5, kGranule), 0);
   f.create(5, kGranule);
   CHECK(!f.ended().ok);

@@ -50,7 +50,7 @@ ImageCache::~ImageCache() { settle(); }
 void ImageCache::enter(const std::string& tenant) {
   if (directory_.empty()) return;
   directory_ = tenant.empty() ? "" : directory_ + "/" + tenant;
-  // As a rule the agent has made it: under a user of its own a worker may not.
+  // Usually the agent has created it: a worker with its own user may not.
   if (!directory_.empty()) ::mkdir(directory_.c_str(), 0700);
 }
 
@@ -59,7 +59,7 @@ std::optional<StoredImage> ImageCache::find(const Sha256& hash, uint64_t bytes) 
   const UniqueFd file(::open(path(hash).c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0 || static_cast<uint64_t>(info.st_size) != bytes + 1) return std::nullopt;
-  // Other workers can write the file: what is looked at is a copy, and it has to be what its name says.
+  // Other workers can write the file: this checks a copy, whose hash must match its name.
   void* place = ::mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) return std::nullopt;
   StoredImage image(place, bytes + 1);
@@ -70,7 +70,7 @@ std::optional<StoredImage> ImageCache::find(const Sha256& hash, uint64_t bytes) 
         static_cast<unsigned long long>(bytes), directory_.c_str());
     return std::nullopt;
   }
-  // The time of its last use: what was not used for longest goes first.
+  // The time of its last use: the least recently used goes first.
   ::futimens(file.get(), nullptr);
   return image;
 }
@@ -86,7 +86,7 @@ void ImageCache::settle() {
 }
 
 void ImageCache::store(const Sha256& announced, std::span<const std::byte> image) const {
-  // A session that could name its bytes after others' would give those others its own code.
+  // A session that could store its bytes under another hash would inject its code into other sessions.
   if (sha256(image) != announced) {
     log(LogLevel::Warn, "an image of %zu bytes was announced under another hash than its own; it is not kept",
         image.size());

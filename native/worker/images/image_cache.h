@@ -15,7 +15,7 @@
 
 namespace millpond::worker {
 
-/// An image out of the store, with a zero behind it.
+/// An image from the store, followed by a zero.
 class StoredImage {
  public:
   StoredImage(void* place, size_t mapped) : place_(place), mapped_(mapped) {}
@@ -38,20 +38,21 @@ class StoredImage {
 
 class ImageCache {
  public:
-  /// `directory`: exists already and is the agent's alone; empty: nothing is ever found. `limitBytes`: of all its files.
+  /// `directory`: exists already and belongs to the agent; empty: nothing is ever found. `limitBytes`: of all its
+  /// files.
   ImageCache(std::string directory, uint64_t limitBytes) : directory_(std::move(directory)), limitBytes_(limitBytes) {}
   ImageCache(const ImageCache&) = delete;
   ImageCache& operator=(const ImageCache&) = delete;
   ~ImageCache();
 
-  /// Uses the folder of a tenant from now on, made where it is missing; empty: images are neither found nor kept.
+  /// Uses the folder of a tenant from now on, created if missing; empty: images are neither found nor kept.
   void enter(const std::string& tenant);
 
   std::optional<StoredImage> find(const Sha256& hash, uint64_t bytes) const;
-  /// Keeps an image under its own hash, in the background; the longest unused ones make room. One that is larger than
+  /// Keeps an image under its own hash, in the background; the least recently used ones make room. An image larger than
   /// half of the limit is not kept, nor one whose hash is not `announced`.
   void keep(const Sha256& announced, std::vector<std::byte> image);
-  /// Waits until what was to be kept is.
+  /// Waits until all pending images are stored.
   void settle();
 
  private:

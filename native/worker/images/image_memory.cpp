@@ -69,7 +69,7 @@ std::optional<uint64_t> number(std::string_view word) {
   return value;
 }
 
-/// What follows ".global" or ".const" where variables are declared, up to the semicolon.
+/// The text after ".global" or ".const" in declarations of variables, up to the semicolon.
 std::optional<uint64_t> declaredBytes(PtxWords& words) {
   uint64_t element = 0, lanes = 1;
   std::string_view word = words.next();
@@ -107,7 +107,7 @@ std::optional<uint64_t> declaredBytes(PtxWords& words) {
       bytes = times(bytes, *count);
     }
     if (word == "=") {
-      // No more elements than there are commas, and one.
+      // At most one more element than commas.
       values = 1;
       int depth = 0;
       for (word = words.next(); !word.empty() && word != ";" && (depth != 0 || word != ","); word = words.next()) {
@@ -129,7 +129,7 @@ std::optional<uint64_t> ptxMemory(std::string_view text) {
   std::string_view before;
   uint64_t all = 0;
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
-    // Parameters say that they point there, and instructions are words with more in them.
+    // Parameters state that they point there, and in instructions the word is part of a longer one.
     if ((word == ".global" || word == ".const") && before != ".ptr") {
       const auto bytes = declaredBytes(words);
       if (!bytes) return std::nullopt;
@@ -156,7 +156,7 @@ std::optional<uint64_t> fatbinMemory(std::span<const std::byte> image, std::span
     if (!content) return std::nullopt;
     const auto bytes = isCode ? cubinMemory(std::as_bytes(std::span(*content))) : ptxMemory(*content);
     if (!bytes) return std::nullopt;
-    // A driver takes one of them.
+    // A driver uses one of them.
     most = std::max(most, *bytes);
   }
   return most;

@@ -21,7 +21,7 @@ using Variables = std::vector<ImageVariable>;
 /// More is not compared.
 constexpr size_t kMostBytes = size_t{16} << 20;
 
-/// "abc", __func__ and their like.
+/// "abc", __func__ and similar.
 bool isLiteral(std::string_view name) {
   return name.starts_with("$str") || name.starts_with("__unnamed_") || name.starts_with(".str");
 }
@@ -76,7 +76,7 @@ class Cubin {
   }
 
  private:
-  /// Every byte of the section has to be one of a variable, but for what lies between them.
+  /// Every byte of the section must belong to a variable, except for the gaps between them.
   bool addSection(size_t section, Variables& all) {
     size_t found = 0;
     for (const Elf64_Shdr& each : sections_) {
@@ -113,7 +113,7 @@ class Cubin {
 
 // PTX
 
-/// A whole number, in the lowest bytes of `to`. False for all else: it may be an address.
+/// An integer, in the lowest bytes of `to`. False for everything else: it may be an address.
 bool readNumber(PtxWords& words, std::string_view word, std::span<std::byte> to) {
   const bool isNegative = word == "-";
   if (isNegative) word = words.next();
@@ -130,7 +130,7 @@ bool readNumber(PtxWords& words, std::string_view word, std::span<std::byte> to)
   return true;
 }
 
-/// What follows "=", of elements of that many bytes; what is not told is 0.
+/// The text after "=", with elements of that many bytes; missing elements are 0.
 bool readInitial(PtxWords& words, size_t bytes, std::vector<std::byte>& initial) {
   std::string_view word = words.next();
   const bool isList = word == "{";
@@ -147,7 +147,7 @@ bool readInitial(PtxWords& words, size_t bytes, std::vector<std::byte>& initial)
   return isList && words.next() == ";";
 }
 
-/// Reads the text behind ".global" of a variable's declaration. False: its contents are unknown.
+/// Reads the text after ".global" of a variable's declaration. False: its contents are unknown.
 bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
   size_t bytes = 0, lanes = 1;
   std::string_view word = words.next();
@@ -161,7 +161,7 @@ bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
     else if (const size_t ofType = bytesOfType(word))
       bytes = ofType;
     else
-      return false;  // managed memory, or what is not known
+      return false;  // managed memory, or unknown
   }
   const std::string name(word);
   if (name.empty() || bytes == 0) return false;
@@ -187,7 +187,7 @@ bool addPtx(std::string_view text, Variables& all) {
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
     if (word == ".extern" || word == ".common") isExtern = true;
     if (word == ";") isExtern = false;
-    // Parameters say that they point there.
+    // Parameters state that they point there.
     if (word == ".global" && before != ".ptr" && !addDeclared(words, isExtern, all)) return false;
     before = word;
   }

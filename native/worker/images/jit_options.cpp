@@ -34,7 +34,7 @@ bool JitOptions::read(std::span<const std::byte> bytes) {
     ids_.push_back(id);
     values_.push_back(value);
   }
-  // The driver must not get a size larger than the buffer. Nor a log without room: it refuses one without a buffer.
+  // The driver must not get a size larger than the buffer. It also refuses a log without a buffer.
   for (size_t i = 0; i < ids_.size();) {
     const JitOptionKind kind = kindOf(ids_[i]);
     const bool isSize = kind == JitOptionKind::kInfoBytes || kind == JitOptionKind::kErrorBytes;

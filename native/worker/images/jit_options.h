@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the just-in-time compiler and of the linker, with buffers of the worker's own behind them.
+// Options of the just-in-time compiler and of the linker, with buffers of the worker.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace millpond::worker {
 
-/// The driver keeps the addresses of its arrays while a link goes on: it does not move.
+/// The driver keeps the addresses of its arrays during a link, so this does not move.
 class JitOptions {
  public:
   JitOptions() = default;
   JitOptions(const JitOptions&) = delete;
   JitOptions& operator=(const JitOptions&) = delete;
 
-  /// False for what no client of ours sends.
+  /// Returns false for options that our client never sends.
   bool read(std::span<const std::byte> records);
 
   unsigned count() const { return static_cast<unsigned>(ids_.size()); }

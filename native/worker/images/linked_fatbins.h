@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code linked from several files (nvcc -rdc=true), as drivers are handed it: a wrapper that names its fatbins.
+// Device code linked from several files (nvcc -rdc=true), in the driver's form: a wrapper that names its fatbins.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace millpond::worker {
 
 class LinkedFatbins {
  public:
-  /// `places`: where in the image each fatbin begins (u64). False when that is not so. Without places there is no wrapper.
+  /// `places`: the offset of each fatbin in the image (u64). Returns false if one is wrong. Without places there is no
+  /// wrapper.
   bool read(std::span<const std::byte> places, const std::byte* image, uint64_t imageBytes) {
     if (places.size() % sizeof(uint64_t) || places.size() > kMaxFatbins * sizeof(uint64_t)) return false;
     std::vector<uint64_t> offsets(places.size() / sizeof(uint64_t));
@@ -34,7 +35,7 @@ class LinkedFatbins {
     wrapper_ = {kWrapperMagic, 2, fatbins_.front(), fatbins_.data() + 1};
     return true;
   }
-  /// The image for the driver; nullptr when the image stands for itself.
+  /// The image for the driver; nullptr if the image needs no wrapper.
   const void* wrapper() const { return fatbins_.empty() ? nullptr : &wrapper_; }
   const std::vector<std::span<const std::byte>>& parts() const { return parts_; }
 

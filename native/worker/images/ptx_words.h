@@ -9,7 +9,7 @@
 
 namespace millpond::worker {
 
-/// 0: no type of numbers.
+/// 0: not a numeric type.
 inline size_t bytesOfType(std::string_view type) {
   if (type.size() < 3 || type[0] != '.' || std::string_view("busf").find(type[1]) == std::string_view::npos) return 0;
   unsigned bits = 0;
@@ -17,7 +17,7 @@ inline size_t bytesOfType(std::string_view type) {
   return problem == std::errc() && end == type.data() + type.size() ? bits / 8 : 0;
 }
 
-/// Words and marks of the text, without what is commented out.
+/// Words and punctuation of the text, without comments.
 class PtxWords {
  public:
   explicit PtxWords(std::string_view text) : text_(text) {}

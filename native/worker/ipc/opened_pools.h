@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of other sessions' pools that this one has opened: whose they are, which of their memory is open, and where
-// the runs in which it lies are mapped. Knows nothing of the driver.
+// The table of other sessions' pools that this session has opened: their owners, the open memory, and the mappings of
+// the runs that contain it. Makes no driver calls.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace millpond::worker {
 
 class OpenedPools {
  public:
-  /// A pool as the worker knows it that made it.
+  /// A pool, as identified by the worker that created it.
   struct Source {
     std::string worker;
     uint64_t pool = 0;
@@ -23,25 +23,25 @@ class OpenedPools {
     size_t device;
   };
 
-  /// False when there is a pool of this number already.
+  /// Returns false if a pool of this number exists already.
   bool add(uint64_t pool, Source source, size_t device);
-  /// Its memory that is open stays open until it is freed. False when there is no such pool.
+  /// Its open memory stays open until it is freed. Returns false if there is no such pool.
   bool destroy(uint64_t pool);
   std::optional<View> find(uint64_t pool) const;
-  /// The number under which that pool is open.
+  /// The number of that open pool.
   std::optional<uint64_t> numberOf(const Source& source) const;
 
-  /// Where a run of that number is mapped for the pool.
+  /// The address of a run of that number, as mapped for the pool.
   std::optional<uint64_t> mapped(uint64_t pool, uint64_t run) const;
-  /// It is mapped from here on, until nothing uses it any more. Something is opened in it next.
+  /// It is mapped from now on, until nothing uses it any more. An allocation is opened in it next.
   void map(uint64_t pool, uint64_t run, uint64_t start);
   bool isMapped(uint64_t start) const { return runs_.contains(start); }
-  /// Memory in the run that is mapped at `start` is used from here on, if it is not already.
+  /// Memory in the run mapped at `start` is in use from now on, if it is not already.
   void open(uint64_t start, uint64_t address);
   bool isOpen(uint64_t address) const { return open_.contains(address); }
-  /// It is open no more: where the run begins that it was of, whose use `leave` ends. Nothing for memory that is not open.
+  /// Closes it and returns the start of its run, whose use `leave` ends. Nothing if the memory is not open.
   std::optional<uint64_t> close(uint64_t address);
-  /// True when nothing uses the run any more: it is out of the books.
+  /// Returns true if nothing uses the run any more: it is removed from the table.
   bool leave(uint64_t start);
 
  private:
@@ -49,7 +49,7 @@ class OpenedPools {
     Source source;
     size_t device = 0;
     bool isDestroyed = false;
-    std::map<uint64_t, uint64_t> runs;  ///< number → where it is mapped
+    std::map<uint64_t, uint64_t> runs;  ///< number → address of its mapping
   };
   struct Run {
     uint64_t pool = 0;
@@ -63,7 +63,7 @@ class OpenedPools {
 
   Pools pools_;
   std::map<uint64_t, Run> runs_;       ///< by where they are mapped
-  std::map<uint64_t, uint64_t> open_;  ///< address → where its run begins
+  std::map<uint64_t, uint64_t> open_;  ///< address → start of its run
 };
 
 }  // namespace millpond::worker

@@ -18,11 +18,11 @@ namespace {
 
 constexpr uint32_t kMagic = 0x3249706d;
 constexpr size_t kMaxId = 16;
-/// For a worker that is stopped or busy; others answer at once.
+/// For a worker that is stopped or busy; others reply immediately.
 constexpr int kPatienceMs = 5'000;
-/// The answer fits into the buffers of a socket that was just made.
+/// The reply fits into the buffers of a new socket.
 constexpr int kAnswerMs = 100;
-/// A worker sends its question with its connection: of those that send none the oldest go.
+/// A worker sends its request when it connects: among connections without one the oldest are dropped.
 constexpr size_t kMostCallers = 64;
 /// The block of SHA-256, of which HMAC pads its key to the length.
 constexpr size_t kBlock = 64;
@@ -59,7 +59,7 @@ HandleBytes read(const Sharing::Handle& handle) {
   return bytes;
 }
 
-/// Whether that can be the name of a worker's folder, and of nothing else.
+/// Whether that is a valid name of a worker's folder, and nothing else.
 bool isId(const std::string& id) {
   if (id.empty() || id.size() > kMaxId) return false;
   for (const char c : id) {
@@ -70,12 +70,12 @@ bool isId(const std::string& id) {
   return true;
 }
 
-/// Whether the session that shares it opens it too, as any other session does.
+/// Whether the session that shares it also opens it like any other session.
 bool isOpenToAll(Sharing::Kind kind) { return kind == Sharing::Kind::kPool || kind == Sharing::Kind::kPoolMemory; }
 
 std::string idOf(const HandleBytes& bytes) { return {bytes.id.data(), ::strnlen(bytes.id.data(), kMaxId)}; }
 
-/// In a time that does not tell how much of it is right.
+/// In constant time.
 bool areEqual(const Sha256& a, const Sha256& b) {
   std::byte difference{};
   for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];

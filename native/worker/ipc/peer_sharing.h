@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and events,
-// by the driver's handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets
-// that only they can reach; the secret of the claim says which of them may be answered.
+// Objects that a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and
+// events, by the driver's handles. Each session has its own worker. The workers of a node send requests to each other
+// at sockets that only they can reach; the secret of the claim authenticates the requests.
 #pragma once
 
 #include <array>
@@ -25,7 +25,8 @@ namespace millpond::worker {
 
 class Sharing {
  public:
-  /// What programs hand to each other. It says whose it is and which, and proves that a session of the claim made it.
+  /// The handle that programs pass to each other. It names the owner and the object, and proves that a session of the
+  /// claim created it.
   using Handle = std::array<std::byte, 64>;
   /// Known to the sessions of one claim alone.
   using Secret = std::array<std::byte, 32>;
@@ -39,42 +40,42 @@ class Sharing {
       uint64_t offset = 0;               ///< of these within the file
       uint64_t fileBytes = 0;
       uint64_t run = 0;     ///< number of the file's memory
-      uint64_t charge = 0;  ///< under which number the memory counts once in the claim; 0: it counts for each session
-      uint64_t pool = 0;    ///< number of the pool, or of the one that the memory is of, in the session that made it
+      uint64_t charge = 0;  ///< number under which the memory counts once in the claim; 0: it counts for each session
+      uint64_t pool = 0;    ///< number of the pool, or of the pool of the memory, in the session that created it
       std::array<std::byte, 64> event{};  ///< the driver's handle
     };
     Facts facts;
     std::shared_ptr<const UniqueFd> file;  ///< of memory
-    std::string worker;                    ///< of something opened: who shares it
+    std::string worker;                    ///< of an opened object: the sharing session
   };
   /// Why nothing was opened.
   enum class Refusal {
     kNotOfClaim,  ///< or no handle at all
-    kOwn,         ///< this very session made it, and may not open it
-    kGone,        ///< whoever made it has ended it, or has ended
+    kOwn,         ///< this session itself created it, and may not open it
+    kGone,        ///< its owner has ended it, or has ended
   };
 
-  /// `path`: of the own socket, `…/<id>/<name>`; those of the others lie beside it, in folders of their ids.
+  /// `path`: of this worker's socket, `…/<id>/<name>`; those of the others are beside it, in folders of their ids.
   Sharing(std::string path, std::string id, const Secret& secret);
   ~Sharing();
   Sharing(const Sharing&) = delete;
   Sharing& operator=(const Sharing&) = delete;
 
   Status listen();
-  /// The sockets at which `serve` has something to do when one is readable.
+  /// The sockets to poll for `serve`.
   void collect(std::vector<int>& sockets) const;
-  /// Answers the questions that have arrived, and waits for none. Called by one thread, the others by any.
+  /// Answers the requests that have arrived, without waiting. Called by one thread; the other members by any.
   void serve();
 
-  /// The file of a device's memory of that number, something of which is shared already.
+  /// The file of a device's memory of that number, part of which is shared already.
   std::shared_ptr<const UniqueFd> fileOf(const std::array<std::byte, 16>& uuid, uint64_t run) const;
-  /// The handle of something that is shared already.
+  /// The handle of an object that is shared already.
   std::optional<Handle> find(Kind kind, uint64_t object) const;
-  /// Sharing it, under its number in the session.
+  /// Shares it, under its number in the session.
   Handle add(Kind kind, uint64_t object, Item item);
-  /// It has ended. What is open elsewhere stays so.
+  /// It has ended. It stays open in other sessions.
   void remove(Kind kind, uint64_t object);
-  /// Asks for what another session shares.
+  /// Requests an object that another session shares.
   std::optional<Refusal> open(Kind kind, const Handle& handle, Item& item) const;
 
  private:
@@ -92,7 +93,7 @@ class Sharing {
     UniqueFd socket;
     std::vector<std::byte> received;
   };
-  /// Whether the connection is over: its question was answered, or is none.
+  /// Whether the connection is over: its request was answered, or is malformed.
   bool progress(Caller& caller);
   void answer(int socket, std::span<const std::byte> received);
 

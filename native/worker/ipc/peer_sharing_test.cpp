@@ -116,7 +116,7 @@ TEST("nothing is opened of one's own, of another kind, of what has ended, or of 
     CHECK(b.sharing.open(Sharing::Kind::kPages, handle, item) == Sharing::Refusal::kNotOfClaim);
     a.sharing.remove(Sharing::Kind::kMemory, 1);
     CHECK(b.sharing.open(Sharing::Kind::kMemory, handle, item) == Sharing::Refusal::kGone);
-    // The number of another thing is another one.
+    // The number of another object is different.
     const Sharing::Handle next = a.sharing.add(Sharing::Kind::kMemory, 1, fileWith("y"));
     CHECK(next != handle);
     CHECK(b.sharing.open(Sharing::Kind::kMemory, handle, item) == Sharing::Refusal::kGone);

@@ -50,7 +50,7 @@ CUresult AddressGate::isDriversDevice(uint64_t address, uint64_t bytes) const {
                                             CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
   std::array<void*, 4> told{&type, &begin, &size, &isManaged};
   if (CUresult rc = driver_.cuPointerGetAttributes(wanted.size(), wanted.data(), told.data(), address)) {
-    // It says so of an address that it does not know, and a driver that cannot be asked knows of none.
+    // The driver reports this for an address that it does not know; a driver without the query knows none.
     return rc == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_INVALID_VALUE : rc;
   }
   const bool isDevice = type == CU_MEMORYTYPE_DEVICE || isManaged != 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way from an address of a client to one that the driver is given. To the driver every address that it does not
-// know is memory of the process that calls it, and so of the worker: none reaches it that is not the session's.
+// The only conversion from a client's address to an address for the driver. A driver treats every unknown address as
+// memory of the calling process, which is the worker: only addresses of the session reach it.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@
 
 namespace millpond::worker {
 
-/// Memory of the session. Only AddressGate makes one that is not empty.
+/// Memory of the session. Only AddressGate creates a non-empty one.
 class SessionRange {
  public:
-  /// At null, of no bytes.
+  /// Empty, at null.
   SessionRange() = default;
 
   /// Pinned memory of the host, at the same address in the client.
@@ -42,7 +42,7 @@ class SessionRange {
   bool isHost_ = false;
 };
 
-/// One end of a copy in up to three dimensions. `address`: where its offsets count from; `rows`: of a slice.
+/// One end of a copy in up to three dimensions. `address`: the base of its offsets; `rows`: of a slice.
 struct Box {
   wire::Address address;
   uint64_t pitch = 0;
@@ -54,8 +54,8 @@ struct Box {
   uint64_t height = 1;
   uint64_t depth = 1;
 
-  /// From the first byte that is copied to the last: how far behind the address it begins, and how long it is. Nothing
-  /// where that is no number, or where there is no byte.
+  /// The range from the first copied byte to the last: its offset from the address, and its length. Nothing on
+  /// overflow, or if there is no byte.
   struct Extent {
     uint64_t offset = 0;
     uint64_t bytes = 0;
@@ -70,8 +70,8 @@ class AddressGate {
   using Arenas = std::vector<std::unique_ptr<MemoryArena>>;
   using GraphMemory = std::map<CUdeviceptr, std::weak_ptr<GraphAllocation>>;
 
-  /// All belong to the session and outlive the gate. `isCapturing`: whether a capture is open, so that whatever is given
-  /// out may become part of a graph.
+  /// All arguments belong to the session and outlive the gate. `isCapturing`: whether a capture is open, so that any
+  /// range may become part of a graph.
   AddressGate(const Driver& driver, const Arenas& arenas, const VirtualMemory& virtualMemory,
               const GraphMemory& graphMemory, HostRuns& hostRuns, std::function<bool()> isCapturing)
       : driver_(driver),
@@ -83,29 +83,29 @@ class AddressGate {
   AddressGate(const AddressGate&) = delete;
   AddressGate& operator=(const AddressGate&) = delete;
 
-  // CUDA_ERROR_INVALID_VALUE where not all of it is the session's. A context that has failed may answer with its failure. A
-  // range without bytes touches nothing, and nothing lies at null in any process: then the range is empty, at null, and the
-  // driver decides about it.
+  // CUDA_ERROR_INVALID_VALUE if a part of it does not belong to the session. A failed context may return its failure. A
+  // range without bytes touches nothing, and nothing is mapped at null in any process: it becomes the empty range at
+  // null, which the driver accepts or refuses.
 
   /// Device memory.
   CUresult device(wire::Address address, uint64_t bytes, SessionRange& out) const;
-  /// Pinned memory of the host that the session has. `isRecorded`: for a graph, which may come to it later.
+  /// Pinned host memory of the session. `isRecorded`: for a graph, which may use it later.
   CUresult host(wire::Address address, uint64_t bytes, SessionRange& out, bool isRecorded = false);
-  /// What kernels of the session reach: either of the two.
+  /// Memory that kernels of the session can reach: either of the two.
   CUresult reach(wire::Address address, uint64_t bytes, SessionRange& out, bool isRecorded = false);
-  /// All of an end of a copy. The range begins at its first byte.
+  /// The whole end of a copy. The range begins at its first byte.
   CUresult reach(const Box& box, SessionRange& out, bool isRecorded = false);
 
-  /// For a question to books that hold nothing but what is the session's. Never for the driver.
+  /// For lookups in tables that hold only objects of the session. Never for the driver.
   static uint64_t key(wire::Address address) { return address.value_; }
-  /// Where the session would like to have addresses of its own. It gets them only where nothing lies.
+  /// An address hint of the session; it is used only if nothing is mapped there.
   static uint64_t wish(wire::Address address) { return address.value_; }
-  /// For what goes back to the client, whose address it is. Never for the driver.
+  /// For values that are returned to the client, which owns the address. Never for the driver.
   static uint64_t echo(wire::Address address) { return address.value_; }
 
  private:
   bool isKnownDevice(uint64_t address, uint64_t bytes) const;
-  /// Memory that the driver itself has made: variables of modules, memory of graphs that a launch has left.
+  /// Memory that the driver itself allocated: variables of modules, memory of graphs that a launch has left.
   CUresult isDriversDevice(uint64_t address, uint64_t bytes) const;
 
   const Driver& driver_;

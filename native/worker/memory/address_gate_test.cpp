@@ -115,7 +115,7 @@ TEST("what is the session's reaches the driver as it is, and nothing beside it")
   // A range without bytes touches nothing, whatever the address.
   CHECK_EQ(f.gate.reach(wire::Address(reinterpret_cast<uint64_t>(own.data())), 0, out), CUDA_SUCCESS);
   CHECK(out.device() == 0 && out.bytes() == 0);
-  // An offset leads out of it as a length does.
+  // An offset can leave the range just as a length can.
   CHECK(f.gate.reach(Box{.address = address, .x = reinterpret_cast<uint64_t>(own.data()) - address, .width = 1}, out) !=
         CUDA_SUCCESS);
 }
@@ -169,7 +169,7 @@ TEST("pinned memory is host memory, to its last byte, and stays where a graph wa
   CHECK(!f.reaches(0x20000, 1));
   CHECK_EQ(f.hostRuns.takeForgotten().size(), 2u);
   CHECK(!f.hostRuns.hasForgotten());
-  // Addresses that only ended graphs had are as if there had been none.
+  // Addresses that only ended graphs held are treated as unused.
   f.hostRuns.add(0x20000, {.bytes = 4096});
   CHECK_EQ(f.gate.host(wire::Address(0x20000), 8, out, true), CUDA_SUCCESS);
   f.hostRuns.forgetGraphs();

@@ -19,13 +19,13 @@ constexpr unsigned long kAsk = 0xffff'ffff;
 }  // namespace
 
 void leaveTopToPrograms(char** argv) {
-  // A program that gains rights by being started loses the layout by it.
+  // A program that gains rights on exec loses the layout.
   if (kHasPlacesOfItsOwn || ::getauxval(AT_SECURE) != 0) return;
   const int now = ::personality(kAsk);
   if (now < 0 || now & ADDR_COMPAT_LAYOUT) return;
   if (::personality(static_cast<unsigned long>(now) | ADDR_COMPAT_LAYOUT) < 0) return;
   ::execv("/proc/self/exe", argv);
-  // Without /proc it goes on as it is.
+  // Without /proc it continues with the default layout.
 }
 
 }  // namespace millpond::worker

@@ -19,7 +19,7 @@ ArrayTiles::Part ArrayTiles::partOf(const CUarrayMapInfo& entry) {
     part.isTail = true;
     part.layer = tail.layer;
     part.from[0] = tail.offset;
-    // A sum that is too large is none that the driver takes.
+    // The driver accepts no sum that overflows.
     part.to[0] = tail.offset > UINT64_MAX - tail.size ? UINT64_MAX : tail.offset + tail.size;
     return part;
   }

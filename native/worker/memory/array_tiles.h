@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory is mapped to which parts of sparse arrays. Memory counts for as long as a part of an array may have it.
+// The mapping of memory to parts of sparse arrays. Memory counts while a part of an array may use it.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace millpond::worker {
 
 class ArrayTiles {
  public:
-  /// The number of parts of an array that are tracked; more mappings are refused.
+  /// Maximum number of tracked parts of an array; more mappings are refused.
   static constexpr size_t kMostParts = size_t{1} << 16;
 
   /// A box of elements in a level and layer, or a run of bytes in the tail of a layer's levels.
@@ -28,11 +28,11 @@ class ArrayTiles {
   };
   static Part partOf(const CUarrayMapInfo& entry);
 
-  /// Whether an array may have that many parts more.
+  /// Whether an array may have that many more parts.
   bool hasRoom(uint64_t array, size_t more) const;
-  /// Notes what is mapped. `replaced` gets the memories of parts that lie in it, which it takes the place of; null: they stay.
+  /// Records a mapping. `replaced` receives the memories of the parts that it replaces; null: they stay.
   void add(uint64_t array, const Part& part, uint64_t memory, std::vector<uint64_t>* replaced);
-  /// Frees the parts that lie in it; a part that lies in it only partly stays until its array ends.
+  /// Frees the parts within it; a part that is only partly within it stays until its array ends.
   void remove(uint64_t array, const Part& part, std::vector<uint64_t>& memories);
   /// The array is gone.
   void drop(uint64_t array, std::vector<uint64_t>& memories);

@@ -70,7 +70,7 @@ void ClientPages::end(const View& view) {
       ++run;
       continue;
     }
-    // Where it cannot be given back, it stays until the worker ends.
+    // If it cannot be returned to the system, it stays until the worker ends.
     ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(run->second.offset),
                 static_cast<off_t>(run->second.end - run->first));
     run = runs_.erase(run);

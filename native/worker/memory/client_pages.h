@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of this worker that stands for pages of the client: every reader of such a page sees the same bytes, wherever it is
-// mapped here. So a copy of a graph reads the bytes that another one has written for the client.
+// Memory of this worker that represents pages of the client: every reader of such a page sees the same bytes, wherever
+// it is mapped here. So one copy of a graph can read the bytes that another one has written for the client.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ class ClientPages {
     std::byte* at(uint64_t clientAddress) const { return memory + (clientAddress - address); }
   };
 
-  /// Bytes of the view that `view` would make; 0 where there can be none.
+  /// Bytes of the view that `view` would create; 0 if it cannot.
   static uint64_t sizeOf(uint64_t address, uint64_t bytes);
-  /// The pages that [address, address + bytes) lies in: zeros where nothing has looked at them so far. Nothing where the
-  /// system gives no memory.
+  /// The pages of [address, address + bytes): zeros if they were not used before. Nothing if the system is out of
+  /// memory.
   std::optional<View> view(uint64_t address, uint64_t bytes);
-  /// Pages that nothing looks at any more are forgotten.
+  /// Unused pages are forgotten.
   void end(const View& view);
 
  private:
@@ -43,8 +43,8 @@ class ClientPages {
   bool map(const View& view) const;
 
   UniqueFd file_;
-  uint64_t fileEnd_ = 0;          ///< no place in the file is used twice
-  std::map<uint64_t, Run> runs_;  ///< by the client's address, apart from each other
+  uint64_t fileEnd_ = 0;          ///< offsets in the file are never reused
+  std::map<uint64_t, Run> runs_;  ///< by the client's address, disjoint
 };
 
 }  // namespace millpond::worker

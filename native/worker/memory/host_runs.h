@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of a session's pinned host memory: which runs of it there are, and which of them a graph may still come to
-// although the program has freed them. Knows nothing of the driver.
+// The table of a session's pinned host memory: its runs, and the freed runs that a graph may still use. Makes no driver
+// calls.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class HostRuns {
   void add(uint64_t address, Run run) { runs_.emplace(address, run); }
   /// The client has the file of the run that begins there.
   void keep(uint64_t address) { runs_.at(address).isKept = true; }
-  /// The run that begins there; null where none does.
+  /// The run that begins there; null if none does.
   const Run* at(uint64_t address) const {
     const auto found = runs_.find(address);
     return found == runs_.end() ? nullptr : &found->second;
   }
   const Runs& all() const { return runs_; }
-  /// Whether all of that lies in one run. `isRecorded`: a graph comes to know the address.
+  /// Whether all of that is in one run. `isRecorded`: a graph gets the address.
   bool contains(uint64_t address, uint64_t bytes, bool isRecorded) {
     const auto behind = runs_.upper_bound(address);
     if (behind == runs_.begin()) return false;
@@ -40,8 +40,8 @@ class HostRuns {
     run.isRecorded = run.isRecorded || isRecorded;
     return true;
   }
-  /// The program has freed it: no address in it is the session's any more. True: it can be unmapped. False: a graph may
-  /// still come to it, so it has to stay where it is until `takeForgotten`.
+  /// The program has freed it: its addresses no longer belong to the session. True: it can be unmapped. False: a graph
+  /// may still use it, so it must stay until `takeForgotten`.
   bool remove(uint64_t address) {
     const auto found = runs_.find(address);
     const bool isRecorded = found->second.isRecorded;
@@ -52,7 +52,7 @@ class HostRuns {
   bool hasForgotten() const { return !forgotten_.empty(); }
   /// Addresses and bytes of freed memory that is kept until there is no graph any more.
   std::vector<std::pair<uint64_t, uint64_t>> takeForgotten() { return std::exchange(forgotten_, {}); }
-  /// There is no graph any more that could have been given an address.
+  /// No graph that could hold an address is left.
   void forgetGraphs() {
     for (auto& [address, run] : runs_) run.isRecorded = false;
   }

@@ -16,8 +16,8 @@ constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 /// The driver's granularity is no finer on any device, and this is a multiple of it on all known ones.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
-/// Reserved addresses per byte of the device, so that fragments of addresses never make an allocation fail, whatever the
-/// limit becomes.
+/// Reserved addresses per byte of the device, so that fragmentation of addresses never fails an allocation, whatever
+/// the limit is.
 constexpr uint64_t kAddressFactor = 8;
 constexpr uint64_t kMinimumReservation = uint64_t{64} << 30;
 
@@ -102,10 +102,10 @@ CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAll
   CUresult rc = isNew ? driver_.cuMemCreate(&memory, bytes, &prop, 0) : CUDA_SUCCESS;
   if (rc == CUDA_SUCCESS) {
     rc = driver_.cuMemMap(start, bytes, 0, memory, 0);
-    // The mapping keeps the memory alive from here on.
+    // The mapping keeps the memory alive from now on.
     if (isNew) driver_.cuMemRelease(memory);
     if (rc == CUDA_SUCCESS) {
-      // Mapped memory does not follow what contexts say of their peers, so these have access from the beginning.
+      // Peer access of contexts does not apply to mapped memory, so these have access from the beginning.
       std::vector<CUmemAccessDesc> access(1 + peers_.size());
       for (size_t i = 0; i < access.size(); ++i) {
         access[i].location = prop.location;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory of one vGPU: addresses reserved once, physical memory mapped and unmapped under them, never more of
-// it than the vGPU's limit. What is left goes with the process, and so does this object.
+// The device memory of one vGPU: addresses reserved once, with physical memory mapped and unmapped under them, never
+// more than the vGPU's limit. Remaining memory is freed with the process, like this object.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@ class MemoryArena {
   MemoryArena(const MemoryArena&) = delete;
   MemoryArena& operator=(const MemoryArena&) = delete;
 
-  /// CUDA_ERROR_OUT_OF_MEMORY when the limit or the device has no room.
+  /// CUDA_ERROR_OUT_OF_MEMORY if the limit or the device has no room.
   CUresult allocate(uint64_t bytes, CUdeviceptr& address);
-  /// What an allocation of that many bytes takes of the arena, but for the granule in which small ones lie. Less than
-  /// `bytes` when that is no number.
+  /// The arena memory that an allocation of that many bytes takes, excluding the granule of small ones. Less than
+  /// `bytes` on overflow.
   static uint64_t roundedBytes(uint64_t bytes);
   /// Whether `address` is the start of an allocation.
   bool owns(CUdeviceptr address) const { return allocations_.contains(address); }
   size_t allocations() const { return allocations_.size(); }
-  /// Where its addresses begin, and how many there are; none before the first allocation.
+  /// Its address range; none before the first allocation.
   CUdeviceptr base() const { return base_; }
   uint64_t reserved() const { return base_ ? reserved_ : 0; }
-  /// Gives an allocation back. Nothing on the device may use it any more.
+  /// Frees an allocation. Nothing on the device may use it any more.
   CUresult free(CUdeviceptr address);
 
-  /// Where an allocation lies in physical memory of its own, or with small ones.
+  /// The position of an allocation in physical memory, its own or shared by small ones.
   struct Place {
     CUdeviceptr run = 0;  ///< where that is mapped
     uint64_t runBytes = 0;
-    uint64_t number = 0;  ///< of that memory; no other has had it, or will
+    uint64_t number = 0;  ///< of that memory; never reused
   };
   Place placeOf(CUdeviceptr address) const;
-  /// The physical memory of an allocation can be opened by other sessions from here on: under which number it counts once.
+  /// Allows other sessions to open the physical memory of an allocation; returns the number under which it counts once.
   uint64_t share(CUdeviceptr address);
-  /// Maps memory of `runBytes` that the driver has made elsewhere; what is at `offset` in it becomes an allocation. It
-  /// counts as any other, or once for all that have it, by the number under which it is shared; 0: none.
+  /// Maps memory of `runBytes` that the driver allocated elsewhere; the part at `offset` becomes an allocation. It
+  /// counts like any other, or once for all sharers by the number under which it is shared; 0: none.
   CUresult adopt(CUmemGenericAllocationHandle memory, uint64_t shared, uint64_t runBytes, uint64_t offset,
                  CUdeviceptr& address);
 
@@ -72,7 +72,7 @@ class MemoryArena {
 
   CUresult reserve();
   CUmemAllocationProp properties() const;
-  /// `memory`: there is already; 0: new memory.
+  /// `memory`: exists already; 0: new memory.
   CUresult mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAllocationHandle memory = 0, uint64_t shared = 0);
   CUresult unmapRun(CUdeviceptr start, uint64_t bytes);
 
@@ -89,7 +89,7 @@ class MemoryArena {
     uint64_t number;
     ClaimBudget::Charge charge;
   };
-  std::map<CUdeviceptr, Run> runs_;  ///< what is mapped, by where it is
+  std::map<CUdeviceptr, Run> runs_;  ///< mappings, by address
   uint64_t lastRun_ = 0;
   std::map<CUdeviceptr, Slab> slabs_;
   std::map<CUdeviceptr, Allocation> allocations_;

@@ -83,7 +83,7 @@ TEST("memory that was made elsewhere lies among the others, counts as they do, a
   CHECK_EQ(f.arena.placeOf(own).runBytes, kGranule);
   CHECK(f.arena.placeOf(own).number != f.arena.placeOf(address).number);
   CHECK_EQ(f.budget.usedBytes(), 3 * kGranule);
-  // There twice, it counts twice; what does not fit is not there at all.
+  // Mapped twice, it counts twice; memory that does not fit is not mapped at all.
   CUdeviceptr again = 0;
   CHECK_EQ(f.arena.adopt(memory, 0, 2 * kGranule, 1024, again), CUDA_SUCCESS);
   CUdeviceptr none = 0;
@@ -142,7 +142,7 @@ TEST("what was never allocated, or is freed already, cannot be freed") {
 
 TEST("a failure of the driver at any step leaves everything as it was") {
   ArenaFixture f(100 * kMi);
-  // Where it would like to be, and anywhere.
+  // At the hinted address, and anywhere.
   f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY, 2);
   CHECK_EQ(f.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
   f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY);
@@ -170,7 +170,7 @@ TEST("out of memory, then a free, then success") {
   CHECK_EQ(f.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_EQ(f.arena.free(held[3]), CUDA_SUCCESS);
   held[3] = f.take(kGranule);
-  // Memory in two places is one allocation, since addresses are not what is scarce.
+  // Memory in two places is one allocation, since addresses are not scarce.
   CHECK_EQ(f.arena.free(held[1]), CUDA_SUCCESS);
   CHECK_EQ(f.arena.free(held[5]), CUDA_SUCCESS);
   const CUdeviceptr both = f.take(2 * kGranule);

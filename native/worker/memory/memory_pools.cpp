@@ -6,7 +6,7 @@
 namespace millpond::worker {
 namespace {
 
-/// A block serves what needs most of it.
+/// A block is reused for a request that needs most of it.
 bool fits(uint64_t block, uint64_t bytes) { return block >= bytes && block <= bytes + bytes / 4 + 512; }
 
 }  // namespace
@@ -96,7 +96,7 @@ void MemoryPools::use(Pool& pool, const Block& block, uint64_t wanted) {
 std::optional<uint64_t> MemoryPools::reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted) {
   Pool* live = find(pool);
   if (!live) return std::nullopt;
-  // The block that was freed last is the one that caches still know.
+  // The block freed last is the most likely to be in caches.
   const auto own = std::find_if(freed_.rbegin(), freed_.rend(), [&](const Freed& each) {
     return each.stream == stream && each.block.pool == pool && fits(each.block.bytes, bytes);
   });

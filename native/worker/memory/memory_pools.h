@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of stream-ordered memory: which blocks of a device's arena belong to which pool, which are in use, which may
-// be used again in their stream only, and which by anybody. Knows nothing of the driver.
+// The table of stream-ordered memory: the blocks of a device's arena by pool, and whether each is in use, reusable in
+// its stream only, or reusable everywhere. Makes no driver calls.
 #pragma once
 
 #include <cstdint>
@@ -29,30 +29,30 @@ class MemoryPools {
     uint64_t reserved = 0, reservedHigh = 0, used = 0, usedHigh = 0;
   };
 
-  /// What an allocation counts in its pool's usage: as with the driver, not the block that it lies in.
+  /// Bytes of an allocation in its pool's usage: as with the driver, the requested bytes, not the block.
   static constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-  /// Adds a pool of at most `maxBytes`, 0 for any. False when there is a pool of this number already.
+  /// Adds a pool of at most `maxBytes`, 0 for unlimited. Returns false if a pool of this number exists already.
   bool create(uint64_t pool, size_t device, uint64_t maxBytes);
   /// Its blocks in use stay until they are freed. Unused ones are appended to `released`.
   bool destroy(uint64_t pool, std::vector<Block>& released);
-  /// The pools that there are.
+  /// All pools.
   std::vector<uint64_t> all() const;
   /// The number of a device's blocks that are unused, or may not be used yet.
   size_t idleBlocks(size_t device) const;
-  /// The device that a pool is of; nothing for a pool that is not there.
+  /// The device of a pool; nothing for an unknown pool.
   std::optional<size_t> device(uint64_t pool) const;
   /// Bytes that the pool keeps at a synchronisation.
   bool setThreshold(uint64_t pool, uint64_t bytes);
-  /// Forgets the highest use so far.
+  /// Resets the highest use.
   bool resetHigh(uint64_t pool, bool ofReserved);
   std::optional<Usage> usage(uint64_t pool) const;
-  /// There was more before. False for a pool that is not there.
+  /// Resets the high-water mark. Returns false for an unknown pool.
   bool raiseHigh(uint64_t pool, uint64_t reserved, uint64_t used);
 
   /// A block for `bytes` that the stream may use now, taken into use. `wanted`: bytes of it that count as used.
   std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted);
-  /// Whether the pool may have that many bytes more, once it has given back unused blocks, if need be.
+  /// Whether the pool may have that many more bytes, if necessary after releasing unused blocks.
   bool makeRoom(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
   /// A new block, in use, of which `wanted` bytes count.
   void add(const Block& block, uint64_t wanted);
@@ -61,18 +61,18 @@ class MemoryPools {
   std::optional<uint64_t> poolOf(uint64_t address) const;
   /// Whether a block that is unused, or may not be used yet, begins there.
   bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
-  /// Takes a block in use out of the books altogether.
+  /// Removes a block in use from the table.
   std::optional<Block> take(uint64_t address);
-  /// The block is free in the order of the stream, and for everybody when `number` has happened. False when it is not in
-  /// use.
+  /// Frees the block in stream order: other streams may use it when `number` has happened. Returns false if it is not
+  /// in use.
   bool free(uint64_t address, StreamKey stream, uint64_t number);
   /// The free with that number is done; appends the blocks that its pool does not keep to `released`.
   void happened(uint64_t number, std::vector<Block>& released);
-  /// The program synchronises: what was freed up to `number` is kept up to the pools' thresholds only.
+  /// The program synchronises: memory freed up to `number` is kept only up to the pools' thresholds.
   void synchronise(uint64_t number, std::vector<Block>& released);
-  /// Gives back unused blocks until the pool has at most `bytes`.
+  /// Releases unused blocks until the pool has at most `bytes`.
   bool trim(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
-  /// Gives back all unused blocks of a device.
+  /// Releases all unused blocks of a device.
   void trimDevice(size_t device, std::vector<Block>& released);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session reserved, made and mapped with the driver's virtual-memory calls. Everything the client says is checked
-// against it, so that no session reaches the addresses of its worker's own arenas.
+// The reservations, allocations and mappings of a session's virtual-memory calls. All values from the client are
+// checked against it, so no session reaches the addresses of its worker's own arenas.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ class VirtualMemory {
   VirtualMemory& operator=(const VirtualMemory&) = delete;
 
   CUresult reserve(uint64_t bytes, uint64_t alignment, CUdeviceptr hint, CUdeviceptr& address);
-  /// Takes a reservation out of the books; `freeAddresses` gives it back to the driver.
+  /// Removes a reservation from the table; `freeAddresses` returns it to the driver.
   CUresult unreserve(CUdeviceptr address, uint64_t bytes);
   void freeAddresses(CUdeviceptr address, uint64_t bytes);
 
-  /// `device`: ordinal in the session. CUDA_ERROR_OUT_OF_MEMORY when the limit or the device has no room. False in
-  /// `isNew` when there is memory of that number already.
+  /// `device`: ordinal in the session. CUDA_ERROR_OUT_OF_MEMORY if the limit or the device has no room. `isNew` is
+  /// false if memory of that number exists already.
   CUresult create(uint64_t memory, size_t device, uint64_t bytes, const CUmemAllocationProp& prop, bool& isNew);
-  /// Takes up memory that another session has made, as for MemoryArena::adopt.
+  /// Adopts memory that another session created, as MemoryArena::adopt does.
   CUresult adopt(uint64_t memory, size_t device, uint64_t bytes, CUmemGenericAllocationHandle handle, uint64_t shared);
-  /// As for MemoryArena::share.
+  /// As MemoryArena::share.
   uint64_t share(uint64_t memory);
   bool empty() const { return reservations_.empty() && memories_.empty() && mappings_.empty(); }
   bool has(uint64_t memory) const { return memories_.contains(memory); }
@@ -44,16 +44,17 @@ class VirtualMemory {
     uint64_t bytes = 0;
   };
   std::optional<View> find(uint64_t memory) const;
-  /// Whether all of that lies in addresses that the session has reserved, be it in several runs one behind the other.
+  /// Whether all of that is in reserved addresses of the session, possibly in several consecutive ranges.
   bool isReserved(CUdeviceptr address, uint64_t bytes) const;
 
   CUresult map(CUdeviceptr address, uint64_t bytes, uint64_t offset, uint64_t memory);
-  /// The memories of the mappings that make up the range, taken out of the books; `unmapPages` and `forget` do the rest.
+  /// Removes the mappings that make up the range from the table and returns their memories; `unmapPages` and `forget`
+  /// do the rest.
   CUresult unmap(CUdeviceptr address, uint64_t bytes, std::vector<uint64_t>& memories);
   void unmapPages(CUdeviceptr address, uint64_t bytes);
-  /// It is mapped once more, to an array. Nothing where there is no such memory that is not released.
+  /// Counts one more mapping, to an array. Nothing if there is no such memory, or it was released.
   std::optional<CUmemGenericAllocationHandle> hold(uint64_t memory);
-  /// These are mapped once less.
+  /// Counts one mapping less.
   void forget(const std::vector<uint64_t>& memories);
   CUresult setAccess(CUdeviceptr address, uint64_t bytes, std::span<const CUmemAccessDesc> access);
 

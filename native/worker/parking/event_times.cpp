@@ -50,7 +50,7 @@ bool EventTimes::note(HandleMap& handles, uint16_t context) {
   bool isKnown = driver_.cuEventCreate(&now, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  driver_.cuEventRecord(now, nullptr) == CUDA_SUCCESS && driver_.cuEventSynchronize(now) == CUDA_SUCCESS;
   uint64_t parkedNs = unixNs();
-  // By the clock of the times from before this session.
+  // By the clock used before this session.
   if (const auto anchor = anchors_.find(context); anchor != anchors_.end()) {
     float ms = 0;
     isKnown = isKnown && driver_.cuEventElapsedTime(&ms, anchor->second.event, now) == CUDA_SUCCESS;
@@ -60,7 +60,7 @@ bool EventTimes::note(HandleMap& handles, uint16_t context) {
     isKnown = isKnown && driver_.cuEventElapsedTime(&each.beforeMs, each.event, now) == CUDA_SUCCESS;
   std::sort(recorded.begin(), recorded.end(),
             [](const Recorded& a, const Recorded& b) { return a.beforeMs < b.beforeMs; });
-  // From each to the next, as exact as the driver tells it: from events of long ago it tells times that are rounded.
+  // From each to the next, as precisely as possible: the driver rounds times from old events.
   CUevent next = now;
   double beforeMs = 0;
   for (const Recorded& each : recorded) {
@@ -93,7 +93,7 @@ CUresult EventTimes::between(const HandleMap::Entry& start, const HandleMap::Ent
   Moment from, to;
   if (const CUresult rc = find(start, from)) return rc;
   if (const CUresult rc = find(end, to)) return rc;
-  // Between different sessions it is by the clocks of their hosts, of which one may be behind the other.
+  // Between different sessions the hosts' clocks are used, which may differ.
   const double between = static_cast<double>(static_cast<int64_t>(to.unixNs - from.unixNs)) / 1e6;
   ms = static_cast<float>(to.ms - from.ms + between);
   return CUDA_SUCCESS;

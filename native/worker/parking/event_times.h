@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the events of a session happened that went on for a parked one. Times between an event of before and one of now are
-// by the time of day.
+// Timestamps of events recorded before the session was parked, so that elapsed times stay valid after the replay. Times
+// between an old and a new event use the time of day.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ class EventTimes {
 
   explicit EventTimes(const Driver& driver) : driver_(driver) {}
 
-  /// Whether there is an event of before.
+  /// Whether there is an event from before parking.
   bool any() const { return !happened_.empty(); }
-  /// An event that is made again had happened then. Its context, of that number, is current.
+  /// A restored event had happened at that time. Its context, of that number, is current.
   CUresult happened(uint64_t event, uint16_t context, Moment at);
   void forget(uint64_t event) { happened_.erase(event); }
   void forgetContext(uint16_t context) { anchors_.erase(context); }
-  /// Notes when all events of the current context, which has that number, have happened. False: the time of one is unknown.
+  /// Records the times of all events of the current context, which has that number. Returns false if one is unknown.
   bool note(HandleMap& handles, uint16_t context);
   template <typename Visit>
   void each(Visit&& visit) const {
     for (const auto& [event, at] : happened_) visit(event, at);
   }
-  /// The time between two events, of which one at least is of before.
+  /// The time between two events, at least one of which is from before parking.
   CUresult between(const HandleMap::Entry& start, const HandleMap::Entry& end, float& ms) const;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands by which another session becomes like this one: those that made what there is, and set what is set. A
-// client's handles are its own invention, so the same commands make the same things under the same handles anywhere.
+// The commands that restore this session in another worker: those that created the existing objects, and set the
+// present attributes. The client chooses its handles, so the same commands create the same objects under the same
+// handles anywhere.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +20,18 @@ class Journal {
  public:
   using IsThere = std::function<bool(const Subject&)>;
 
-  /// A command that was done in that context; one that cannot be repeated is left out.
+  /// Adds a command executed in that context; a command that cannot be repeated is ignored.
   void note(cmd::Op op, uint16_t context, std::span<const std::byte> body);
-  /// The settings of a context are as they were at first.
+  /// The settings of a context have been reset.
   void forgetSettings(uint16_t context);
-  /// Leaves out what is not there any more. Called now and then, so that it stays as long as what there is.
+  /// Removes commands of objects that no longer exist. Called regularly, so that the journal stays proportional to the
+  /// objects.
   void prune(const IsThere& isThere);
   /// Whether it has grown much since it was last pruned.
   bool isLong() const { return entries_.size() > 2 * pruned_ + 1024; }
 
   bool contains(const Subject& subject) const { return made_.contains(subject); }
-  /// The commands as frames, in an order in which they can be done.
+  /// The commands as frames, in an executable order.
   std::vector<std::byte> frames() const;
 
  private:
@@ -37,7 +39,7 @@ class Journal {
     cmd::Op op;
     uint16_t context;
     Subject subject;
-    std::vector<std::byte> key;  ///< of a setting: by which a later one takes its place
+    std::vector<std::byte> key;  ///< of a setting: key by which a later one replaces it
     std::vector<std::byte> body;
   };
   void erase(uint64_t number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drops the rights of a worker before it accepts a client: a tenant's kernels, module images and commands reach a
-// closed driver and our own parsers in this process, so an attacker who takes it over must gain little.
+// closed driver and our own parsers in this process, so a compromised worker must be of little use.
 #pragma once
 
 #include <cstdint>

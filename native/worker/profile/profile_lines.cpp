@@ -14,12 +14,12 @@
 namespace millpond::worker {
 namespace {
 
-/// Longer names are cut: those of templates can have megabytes.
+/// Longer names are truncated: those of templates can have megabytes.
 constexpr size_t kMostName = 4096;
-/// The demangler is called on names of this length at most, for it goes as deep as they do.
+/// The demangler is called only on names up to this length, because its recursion grows with them.
 constexpr size_t kMostMangled = 16384;
 
-/// Fields behind tabs, in a buffer on the stack.
+/// Tab-separated fields, in a buffer on the stack.
 class Line {
  public:
   explicit Line(char kind) { buffer_[length_++] = kind; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device did for a session, as lines of text (docs/reference/profile.md).
+// The activity of the device for a session, as lines of text (docs/reference/profile.md).
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace millpond::worker {
 /// Filled by a thread of CUPTI, and emptied by the one that issues the session's commands.
 class ProfileLines {
  public:
-  /// What is kept for a client that does not come for it.
+  /// Limit of the lines kept for a client that does not fetch them.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
   void add(const cupti::KernelRecord& kernel);
   void add(const cupti::CopyRecord& copy);
   void add(const cupti::PeerCopyRecord& copy);
   void add(const cupti::FillRecord& fill);
-  /// Records that were made and are not here.
+  /// Lost records.
   void lose(uint64_t records);
 
   struct Page {

@@ -13,7 +13,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-/// More than CUPTI has under way at a time; beyond it drops records, and says how many.
+/// More than CUPTI uses at a time; beyond it CUPTI drops records and reports how many.
 constexpr int kMostBuffers = 64;
 constexpr auto kFlushInterval = std::chrono::milliseconds(100);
 
@@ -63,7 +63,7 @@ Result<Profiler*> Profiler::start(const std::string& driver, const std::string& 
   std::unique_ptr<Profiler> made(new Profiler());
   instance_ = made.get();
   if (auto loaded = made->load(*opened); !loaded) {
-    // It may have been given the functions already: they find nothing to write to.
+    // CUPTI may have the functions already: they find no destination.
     instance_ = nullptr;
     return loaded.error();
   }
@@ -134,7 +134,7 @@ void Profiler::read(uint8_t* buffer, size_t validBytes) {
     std::memcpy(&kind, record, sizeof kind);
     const auto add = [&]<typename R>(R each) {
       std::memcpy(static_cast<void*>(&each), record, sizeof each);
-      // A record of work that has not ended has no times.
+      // A record of unfinished work has no times.
       if (each.start != 0 && each.end >= each.start) lines_.add(each);
     };
     switch (kind) {

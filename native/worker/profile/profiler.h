@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has CUPTI note the work that the devices do for this process: that of its session, and of no other.
+// Records, with CUPTI, the work of the devices for this process: only that of its own session.
 #pragma once
 
 #include <condition_variable>
@@ -15,12 +15,12 @@ namespace millpond::worker {
 
 class Profiler {
  public:
-  /// Starts to note. There is one in a process, and it stays until the process ends, for CUPTI keeps its functions.
-  /// `driver`: the driver library, which is asked first: the software GPU is its own CUPTI. `library`: a path; empty: where
-  /// CUDA toolkits put it.
+  /// Starts recording. There is one profiler in a process, and it stays until the process ends, because CUPTI keeps its
+  /// functions. `driver`: the driver library, which is tried first: the software GPU is its own CUPTI. `library`: a
+  /// path; empty: the default place of CUDA toolkits.
   static Result<Profiler*> start(const std::string& driver, const std::string& library);
 
-  /// Takes in the records that are complete by now.
+  /// Processes the records that are complete by now.
   void flush();
   ProfileLines::Page take(size_t mostBytes) { return lines_.take(mostBytes); }
 

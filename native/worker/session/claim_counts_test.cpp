@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that sessions of a claim have together beside the memory that they ask for, and refusals beyond the limits.
+// Counts of objects, beside requested memory, of all sessions of a claim, and refusals beyond the limits.
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -29,7 +29,7 @@ struct ClaimSession : ExecutorFixture {
   explicit ClaimSession(ClaimPlace place, bool countsDriverMemory = false)
       : ExecutorFixture(Carrier::kSharedMemory, 1, "", nullptr, nullptr, {}, std::move(place), countsDriverMemory) {}
 
-  /// 0, or why the stream or event was not made.
+  /// 0, or the reason why the stream or event was not created.
   int32_t tryStream(uint32_t n) {
     makeStream(n);
     marker();
@@ -97,7 +97,7 @@ TEST("streams and events are limited for all sessions of a claim together, and c
   CHECK_EQ(one.tryStream(2), 0);
   CHECK_EQ(one.tryStream(3), kOutOfMemory);
   CHECK_EQ(one.tryEvent(1), kOutOfMemory);
-  // A stream that was not made is one that fails, and the session goes on.
+  // A stream that was not created has failed, and the session continues.
   CHECK(one.syncStream(ExecutorFixture::stream(3)) != 0);
   CHECK(!other->things.hold(Thing::kStream, 3));
   cmd::StreamDestroyV2 end{};
@@ -178,7 +178,7 @@ TEST("variables of modules count of the claim's memory before the driver loads t
   CHECK(!other.budget.take(25 * kMi));
   one.unload(2);
   CHECK_EQ(one.left(), 64 * kMi);
-  // One that the driver refuses gives back what was taken for it.
+  // One that the driver refuses returns its charge.
   one.fake().fail(CUDA_ERROR_UNKNOWN);
   CHECK(one.load(3, large) != 0);
   one.fake().fail(CUDA_SUCCESS);
@@ -208,7 +208,7 @@ TEST("contexts, streams and stacks count what the driver takes for them") {
   CHECK_EQ(one.left(), 64 * kMi - kStream);
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, 200 * 1024), kOutOfMemory);
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, UINT64_MAX), kOutOfMemory);
-  // Memory for a limit that the driver refuses is given back.
+  // The charge for a limit that the driver refuses is returned.
   CHECK_EQ(one.setLimit(CU_LIMIT_STACK_SIZE, 64 * 1024), CUDA_ERROR_NOT_SUPPORTED);
   CHECK_EQ(one.left(), 64 * kMi - kStream);
   CHECK(one.finish().ok);

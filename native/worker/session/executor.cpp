@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop: take commands, execute them, see what has finished meanwhile.
+// The loop: takes commands, executes them, and checks for completed work.
 #include "worker/session/executor.h"
 
 #include <sys/prctl.h>
@@ -14,11 +14,11 @@
 namespace millpond::worker {
 namespace {
 
-/// Commands taken in a row before finished work is looked at.
+/// Maximum number of consecutive commands before completed work is checked.
 constexpr int kBurst = 64;
-/// Sleep of a worker with nothing to do; whatever it waits for wakes it.
+/// Sleep of an idle worker; every event that it waits for wakes it.
 constexpr int64_t kIdleSleepNs = 200'000'000;
-/// A worker that waits for its turn looks at least this often.
+/// A worker that waits for its time slice checks at least this often.
 constexpr int64_t kGateNapNs = 5'000'000;
 /// More than the threads of a program that can wait at once.
 constexpr size_t kMaxWaiting = 8192;
@@ -32,8 +32,8 @@ constexpr int64_t kSpareNs = 2'000'000'000;
 /// While device work is awaited, polling it as the driver itself does is quickest, but only where cores are spare.
 int64_t pollBudgetNs() { return usableCpus() >= 4 ? 20'000'000 : 30'000; }
 
-/// Whether the driver may wait for the device inside of this command, and so for functions of the client, whose end only
-/// the issuing thread hears of. A thread that such a function waits for may make any other call. Measured on an H200:
+/// Whether the driver may wait for the device in this command, and so for functions of the client, whose return only
+/// the issuing thread receives. A thread that such a function waits for may make any other call. Measured on an H200:
 /// docs/decisions/0030.
 bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
   const auto handleOf = [head](size_t offset) {
@@ -42,7 +42,7 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
     return handle::kind(wire);
   };
   switch (op) {
-    // A library and its kernels are put on the device at their first use: with GetFunction, see loadKernels.
+    // A library and its kernels are loaded onto the device at their first use: with GetFunction, see loadKernels.
     case cmd::Op::kModuleLoad: return handleOf(offsetof(cmd::ModuleLoad, handle)) == HandleKind::kModule;
     case cmd::Op::kGetFunction: return handleOf(offsetof(cmd::GetFunction, handle)) == HandleKind::kKernel;
     case cmd::Op::kContextCreate:
@@ -91,7 +91,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
   });
   objects_.onStreamEnd([this](uint64_t wire, CUstream stream) {
     if (const auto* capture = captures_.find(wire)) {
-      // The driver gives the graph up with the stream.
+      // The driver drops the graph with the stream.
       if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
       captures_.end(wire);
     }
@@ -102,7 +102,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
 Executor::End Executor::run() {
   ::prctl(PR_SET_NAME, "millpond-issue");
   ::prctl(PR_SET_TIMERSLACK, 1UL);
-  // Captures forbid other calls to the program's threads, which the client sees to, not to this one.
+  // Captures forbid other calls to the program's threads, which the client enforces, not to this one.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode) driver_.cuThreadExchangeStreamCaptureMode(&mode);
   if (!contexts_.use(1) || !registerTransfers()) return {"the driver refused to set the session up", false};
@@ -119,7 +119,7 @@ Executor::End Executor::run() {
   int64_t lastProgress = monotonicNs();
   ServerLink::Frame frame;
   while (!session_.hasEnded()) {
-    // After a client has gone nothing more is sent.
+    // After a client has gone, nothing more is sent.
     const bool isLast = stopRequested_.load(std::memory_order_acquire);
     bool hasReadAll = false;
     bool busy = progressGates();
@@ -174,7 +174,7 @@ Executor::End Executor::run() {
     else
       link_.sleep(std::clamp<int64_t>(waited / 64, 20'000, 1'000'000));
   }
-  // Whatever could not be sent for it said so in its own words.
+  // A failure to send has already been reported.
   if (link_.isBroken()) session_.end({"protocol violation: " + link_.problem(), false});
   callbacks_->close();
   hostCopies_.close();
@@ -208,7 +208,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return violation("there is no command " + std::to_string(frame.header.op));
   }
   if (session_.current().context != 0 && !contexts_.isThere(session_.current().context)) {
-    // Another thread of the program may just have destroyed it, or done so before the session was another one.
+    // Another thread of the program may just have destroyed it, or did so before the session was resumed.
     if (session_.isResumed() ||
         (session_.current().context <= contexts_.size() && contexts_.at(session_.current().context).used))
       session_.answer(session_.current(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -221,9 +221,9 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
       kMaxWaiting) {
     return violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
   }
-  // A command that needs no context runs in whichever is bound.
+  // A command that needs no context runs in the bound one.
   if (session_.current().context == 0) session_.current().context = contexts_.bound();
-  // Memory that was freed before comes back without it, and an allocation in the meantime need not wait for it.
+  // Freed memory becomes available without it, and an allocation in the meantime need not wait for it.
   if (holdsStreams(static_cast<cmd::Op>(frame.header.op))) frees_.retire();
   if (!contexts_.use(session_.current().context)) {
     session_.answer(session_.current(), CUDA_ERROR_INVALID_CONTEXT);
@@ -233,7 +233,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   if (trace_ == cmd::Op{} && leavesTrace(op)) [[unlikely]]
     trace_ = op;
   if (order_.expected() > 0 && session_.current().request != 0 && mayWaitInside(op, frame.head())) {
-    // One thread of the program waits for it; the others, and the functions themselves, go on meanwhile.
+    // One thread of the program waits for it; the others, and the functions themselves, continue meanwhile.
     const uint64_t bytes = frame.body().size();
     if (bytes > kMaxWaitingBytes - std::min(kMaxWaitingBytes, afterCallbackBytes_))
       return violation("over " + std::to_string(kMaxWaitingBytes) +
@@ -266,7 +266,7 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
 
 // Handles
 
-// What has finished meanwhile
+// Completed work
 
 bool Executor::progress() {
   bool some = progressLent();

@@ -82,13 +82,13 @@ namespace millpond::worker {
 /// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
 inline constexpr size_t kLentBytes = size_t{128} << 10;
 
-/// Whether a session is given up when it is idle, and goes on for one that was.
+/// Whether an idle session is parked, and whether this session resumes a parked one.
 struct Parking {
-  int64_t afterNs = 0;     ///< idle for so long; 0: never
+  int64_t afterNs = 0;     ///< idle time; 0: never
   bool isResumed = false;  ///< its client had another one before
 };
 
-/// Makes the session before the parts that work with it.
+/// Creates the session before the parts that use it.
 class SessionOwner {
  protected:
   template <typename... Arguments>
@@ -103,42 +103,43 @@ class Executor : private SessionOwner, private SessionPart {
   using Counters = SessionCore::Counters;
   using End = SessionCore::End;
 
-  /// `imageCache`: store of images. `output`: takes what kernels print. `gates`: of the node's devices; none: shares of compute do
-  /// not count. `sharing`: memory and events shared by the claim's sessions. `claim`: their common counts. Null: none.
+  /// `imageCache`: store of images. `output`: receives the output of kernels. `gates`: of the node's devices; none:
+  /// compute shares are not enforced. `sharing`: memory and events shared by the claim's sessions. `claim`: their
+  /// common counts. Null: none.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
            DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr, Parking parking = {},
            ClaimPlace claim = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   End run();
-  /// Ends `run` soon, from any thread; the client gets `reason`.
+  /// Ends `run` soon; the client gets `reason`. May be called on any thread.
   void stop(const std::string& reason, bool ok);
-  /// Ends `run` soon, from any thread: the client is gone. Where programs are checked, the commands that it had sent are
-  /// executed first: memory that it freed last is not leaked.
+  /// Ends `run` soon, because the client is gone; may be called on any thread. If programs are checked, the commands
+  /// that it had sent are executed first, so that memory that it freed last is not reported as leaked.
   void clientGone();
   const Counters& counters() const { return owned_.counters(); }
-  /// Why the session, which is idle, is not parked; empty while there is nothing to say. From any thread.
+  /// The reason why the idle session is not parked; empty if there is none. May be called on any thread.
   std::string whyNotParked() {
     const std::lock_guard lock(keptMutex_);
     return kept_;
   }
-  /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
-  /// in use by all sessions of the claim. `revision` grows with every change. From any thread.
+  /// Changes the memory limit of each device, in the session's order: of all, or of none if all sessions of the claim
+  /// together use more on one of them. `revision` grows with every change. May be called on any thread.
   Status setMemoryLimits(std::span<const uint64_t> bytes, uint64_t revision) {
     return budgets_.setLimits(bytes, revision);
   }
-  /// Other shares of the devices' compute, in the session's order. From any thread.
+  /// Changes the compute shares of the devices, in the session's order. May be called on any thread.
   void setShares(std::vector<Share> shares);
-  /// Where CUPTI is looked for when the client asks for a profile, as for Profiler::start. Before `run`.
+  /// Path of CUPTI for profiles requested by the client, as for Profiler::start. Call it before `run`.
   void setProfilerLibraries(std::string driver, std::string cupti) {
     driverLibrary_ = std::move(driver);
     cuptiLibrary_ = std::move(cupti);
   }
   int socket() const { return link_.socket(); }
-  /// Another connection of the client, as for ServerLink::offer; from any thread.
+  /// Another connection of the client, as for ServerLink::offer; may be called on any thread.
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
-  // Commands, as dispatch calls them
+  // Commands, as called by dispatch
 
   CUresult onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& in);
   CUresult onCallbackNext(const cmd::Decoded<cmd::CallbackNext>& in);
@@ -225,7 +226,7 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onVmShare(const cmd::Decoded<cmd::VmShare>& in);
 
  private:
-  /// A copy to client memory under way, a staging chunk at a time.
+  /// A copy to client memory in progress, a staging chunk at a time.
   struct Download {
     Request request;
     Stream stream;
@@ -240,19 +241,19 @@ class Executor : private SessionOwner, private SessionPart {
     std::deque<Piece> pieces;
     CUresult failure = CUDA_SUCCESS;
   };
-  /// Bytes for client memory that arrive without anybody waiting for them: of a copy, or of a graph's launch.
+  /// Bytes for client memory for which no thread waits: of a copy, or of a graph's launch.
   struct Landing {
-    uint64_t number = 0;  ///< the client's; 0: it does not ask for the end of it
+    uint64_t number = 0;  ///< the client's number; 0: the client does not wait for its end
     CUstream stream = nullptr;
     Mark mark;
-    uint64_t order = 0;            ///< among all, as they were issued
-    std::vector<uint64_t> behind;  ///< those of other streams, by their order, whose bytes these may come over
+    uint64_t order = 0;            ///< order of issue among all landings
+    std::vector<uint64_t> behind;  ///< landings of other streams, by order, that these bytes may overwrite
     uint64_t hostAddress = 0;
     uint64_t bytes = 0;
     std::shared_ptr<const HostBuffer> staging;     ///< of a copy
     std::shared_ptr<const ExecContents> contents;  ///< of a launch
     std::set<const GraphStage*> landed;            ///< of these, before the end
-    std::map<const void*, size_t> calls;           ///< host functions that the launch has come to, and how often
+    std::map<const void*, size_t> calls;           ///< host functions that the launch has reached, and how often
   };
   /// A landing that commands may still name.
   struct NamedLanding {
@@ -269,9 +270,9 @@ class Executor : private SessionOwner, private SessionPart {
     Mark mark;
     std::shared_ptr<const void> keeper;
   };
-  /// Memory of replies that may have to be sent again: a staging chunk, or a buffer.
+  /// Memory of replies that may have to be resent: a staging chunk, or a buffer.
   struct LentReply {
-    uint64_t end;  ///< offset in the stream of replies behind it
+    uint64_t end;  ///< offset in the stream of replies after it
     std::optional<uint32_t> chunk;
     std::shared_ptr<const HostBuffer> buffer;
   };
@@ -287,37 +288,37 @@ class Executor : private SessionOwner, private SessionPart {
 
   // Parking (executor_parking.cpp)
 
-  /// Gives an idle session up, if all that is left of it can be made again and the client need not notice. True: it is over.
+  /// Parks an idle session, if everything left of it can be restored without the client's notice. True: it is over.
   bool parks(int64_t idleNs);
-  /// Keeps a command that was executed, for the objects and settings that it made.
+  /// Records an executed command in the journal, for the objects and settings that it created.
   void note(cmd::Op op, std::span<const std::byte> body);
-  /// Why what there is cannot be made again; empty when it can.
+  /// The reason why the present objects cannot be restored; empty if they can.
   std::string whyKept();
-  /// The same, or why it cannot be done now. Afterwards, when it is empty, the journal is written.
+  /// The same, or the reason why not now. If it is empty, the journal is written.
   std::string whyNotNow();
   std::string whyHandlesKept() const;
   std::string whyHostRunsKept() const;
-  /// What `whyNotParked` says from now on.
+  /// Sets the result of `whyNotParked`.
   void keepsIdle(std::string why);
   std::string whyContextsKept() const;
   bool isThere(const Subject& subject) const;
-  /// Whether the client has taken what lies in shared memory for it.
+  /// Whether the client has taken all data in shared memory.
   bool hasRead();
   bool isQuiet();
-  /// Gives back what pools keep. False: there is still memory of a device.
+  /// Releases unused memory of pools. Returns false if device memory is still in use.
   bool emptyPools();
   /// Adds a command to the journal that is being written.
   void write(cmd::Op op, uint16_t context, std::span<const std::byte> body);
-  /// Writes the journal, once for each position. False: there is something that it cannot tell.
+  /// Writes the journal, once for each position. Returns false if it cannot describe an object.
   bool writeJournal();
-  /// The time between two events of which one at least was recorded before the session was parked.
+  /// The time between two events, at least one of which was recorded before the session was parked.
   CUresult elapsed(cmd::Op op, std::span<const std::byte> body);
-  /// What the driver said, or what stood in the way of asking it.
+  /// The driver's result, or the reason why it was not called.
   CUresult execute(const ServerLink::Frame& frame);
-  /// A command whose turn it is; `head` is what may be looked at before the rest is copied.
+  /// The next command; `head` is the part that may be inspected before the rest is copied.
   CUresult perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
-  /// A command that a GPU works at.
+  /// A command that takes GPU time.
   struct GatedWork {
     gate::Work work;
     Stream stream;
@@ -325,25 +326,25 @@ class Executor : private SessionOwner, private SessionPart {
   };
   Status openGates();
   void closeGates();
-  /// Whether one of its ends lies in memory of the host: it goes over the bus, and needs no share of what computes.
+  /// Whether one of its ends is host memory: such a copy uses the bus, and no compute share.
   bool isHostCopy(const cmd::CopyBox& box);
   std::optional<GatedWork> gatedWork(const ServerLink::Frame& frame);
-  /// Executes the command, unless it has to wait at the gate of its device: then it returns false.
+  /// Executes the command, unless it must wait at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame);
   bool takeGated(const ServerLink::Frame& frame);
   bool progressHeld();
-  /// Executes what a thread of the client that runs callbacks says of them, which need not wait behind what others have
-  /// sent: its stream goes on only then. False: it is another command.
+  /// Executes reports of the client's callback threads, which need not wait behind commands of others: the stream of a
+  /// callback continues only then. Returns false for other commands.
   bool overtakes(const ServerLink::Frame& frame);
   bool progressGates();
   bool awaitsGates() const;
-  /// For how long nothing that is held can go on. 0: for as long as it takes what is in flight.
+  /// How long no held command can continue. 0: as long as the work in flight takes.
   int64_t gateNapNs() const;
-  /// Lets go of all that lives in a context, whose work is done or given up.
+  /// Drops all objects of a context, whose work is done or abandoned.
   void forgetContext(uint16_t number);
   /// Ends the streams of a green context, which the driver leaves.
   void endStreamsOf(uint16_t number);
-  /// Success when that number is free for a context that the program makes.
+  /// Success if that number is free for a new context of the program.
   CUresult admitContext(uint32_t number);
   CUresult resetPrimary(uint16_t number);
 
@@ -352,10 +353,9 @@ class Executor : private SessionOwner, private SessionPart {
   bool advance(Download& download);
   /// A staging chunk that this download may use now.
   std::optional<uint32_t> freeChunk(const Download& download);
-  /// Lets go of a stream that is about to end.
+  /// Releases a stream that is about to end.
   void detachDownloads(CUstream stream);
-  /// A graph would come to memory of this worker again when there is something else: what is captured crosses as
-  /// CaptureCopy.
+  /// A graph would use memory of this worker again after it was reused: captured copies are transferred as CaptureCopy.
   CUresult refuseRecording(const Stream& stream);
 
   // Landings (executor_landings.cpp)
@@ -363,28 +363,29 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult startLanding(const Stream& stream, const cmd::LandFromDevice& copy);
   /// Issued, with its mark.
   void addLanding(Landing landing);
-  /// Calls `each(address, bytes)` for the memory of the client that it writes.
+  /// Calls `each(address, bytes)` for the client memory that it writes.
   template <typename Each>
   static void eachTarget(const Landing& landing, Each&& each);
   bool isUnderWay(uint64_t order) const;
   /// The client need not wait for a landing of that number.
   void endLanding(uint64_t number);
-  /// The client has all of lower numbers.
+  /// The client has received all lower numbers.
   void forgetLandings(uint64_t below);
-  /// Sends what a landing brings, and that it is over.
+  /// Sends the data of a landing, and its end.
   void finishLanding(const Landing& landing, CUresult state);
   bool sendLanding(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends);
   bool progressLandings();
   bool progressReadMemory();
-  /// Sends what the graph has copied to the client before that function; returns the client's memory that it reads later.
+  /// Sends the graph's copies to the client that precede that function; returns the client memory that the graph reads
+  /// later.
   std::vector<graph::Source> landBefore(const HostCall* call);
   static void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources);
-  /// Takes back the memory of replies that the client has.
+  /// Releases the memory of replies that the client has received.
   bool progressLent();
   bool registerTransfers();
-  /// Puts the kernels that the program has asked for on the device, before a function of it can be pending: their first
-  /// launch would wait for that function, whose end is announced to the thread that launches. Later kernels follow as
-  /// soon as they are asked for.
+  /// Loads the kernels that the program has looked up onto the device before a function of the client can be pending:
+  /// their first launch would wait for that function, whose return only the launching thread receives. Later kernels
+  /// are loaded when looked up.
   void loadKernels();
   void loadKernel(uint64_t wire);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
@@ -395,12 +396,12 @@ class Executor : private SessionOwner, private SessionPart {
   bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
                     std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data);
   CUresult captureHostFunction(const Stream& stream, const Callback& callback);
-  /// Adds a node to the capture that the stream takes part in, as the next of the stream.
+  /// Adds a node to the stream's capture, as the next of the stream.
   CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
   CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
   CUresult captureFree(const Stream& stream, CUdeviceptr address);
   const HostCall* graphCall(const Callback& callback);
-  /// For an end of a copy that is memory of the client alone. `original`: the copy as the client gave it.
+  /// For an end of a copy in memory of the client alone. `original`: the copy as given by the client.
   CUresult makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original, std::shared_ptr<GraphStage>& stage);
 
   /// A node's parameters for the driver, and the memory to which they point.
@@ -416,7 +417,7 @@ class Executor : private SessionOwner, private SessionPart {
     std::vector<CUgraph> bodies;
   };
   CUresult readNode(std::span<const std::byte> record, NodeParams& out);
-  /// Adopts the memory of an allocation node that the driver has made.
+  /// Adopts the memory of an allocation node that the driver has created.
   void adoptAllocation(uint64_t node, const NodeParams& params);
   CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
@@ -425,46 +426,46 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
   uint64_t wireFunction(CUfunction function, CUkernel kernel);
   uint64_t wireEvent(CUevent event);
-  /// Takes over what the worker keeps of the nodes of a graph for its copy.
+  /// Copies the worker's state of a graph's nodes for its clone.
   void copySpecials(uint64_t from, uint64_t to);
   void adoptChild(uint64_t node, CUgraph graph);
   std::shared_ptr<const ExecContents> contentsOf(uint64_t graph);
-  /// Nodes that are done when another begins: copies to the client, and functions of the client.
+  /// Nodes that are done before another begins: copies to the client, and functions of the client.
   struct Before {
     std::vector<uint64_t> landings;
     std::vector<uint64_t> calls;
   };
   void collect(uint64_t graph, const Before& before, ExecContents& contents);
   void addUnder(uint64_t graph, Before& before);
-  /// A page of what launches read and write of the client's memory; `count`: how many there are in all.
+  /// A page of the client memory that launches read and write; `count`: total number.
   std::vector<graph::Source> sourcesOf(const ExecContents& contents, uint32_t first, uint32_t& count);
   CUresult launchGraph(const cmd::GraphLaunch& launch);
   void land(const GraphStage& stage);
   CUresult memoryInfo(uint16_t context);
   void releaseRing();
-  /// Memory that becomes a node of a graph is not made here.
+  /// Memory that becomes a node of a graph is not allocated here.
   CUresult refuseCapture(const Stream& s) const;
   CUresult exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file);
   CUresult uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const;
-  /// Which device of the session that is.
+  /// The session's ordinal of that device.
   bool ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const;
   CUresult shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle);
   /// The handle of an allocation that lies in a device's arena; `pool` 0: of none.
   CUresult shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
                            Sharing::Handle& handle);
-  /// What another session shares that lies on a device of this one.
+  /// An object of another session on a device of this one.
   CUresult openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal);
   CUresult importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
                         CUmemGenericAllocationHandle& memory);
   CUresult importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory);
-  /// Opens memory of an opened pool, in a run that is mapped already or is from then on.
+  /// Opens memory of an opened pool, in a run that is mapped already or newly mapped.
   CUresult openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened);
-  /// One use less of memory of an opened pool, when its stream has come to that place.
+  /// Ends one use of memory of an opened pool, when its stream has reached that position.
   void closeOpened(CUdeviceptr address, std::vector<Mark> place);
-  /// A block of a pool is free in the order of the stream, and for all when that has come to the place.
+  /// Frees a block of a pool in stream order, and for all streams when that position is reached.
   void freeBlock(CUdeviceptr address, MemoryPools::StreamKey stream, const std::vector<Mark>& place);
   CUresult openEvent(const Sharing::Handle& handle, CUevent& event);
-  /// Whether the driver has made that resource for this session.
+  /// Whether the driver has created that resource for this session.
   bool isKnown(const CUdevResource& resource) const;
   CUresult know(const CUdevResource& resource);
 
@@ -530,7 +531,7 @@ class Executor : private SessionOwner, private SessionPart {
   std::unordered_map<uint64_t, CUuserObject> userObjects_;
   std::unordered_map<CUgraphConditionalHandle, uint64_t> conditions_;  ///< handle → graph that it was made for
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
-  std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
+  std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may use them until the end
   std::string dot_;
 
   std::vector<CUdevResource> resources_;
@@ -539,17 +540,17 @@ class Executor : private SessionOwner, private SessionPart {
   gate::Gates nodeGates_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
   bool isGated_ = false;                                   ///< the gate of one of them is on
-  std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; they stay in the ring
+  std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; all stay in the ring
   const gate::ComputeGate* heldAt_ = nullptr;
   int64_t lastWorkAt_ = 0;
   std::mutex sharesMutex_;
-  std::vector<Share> shares_;  ///< as they were set last; empty: as the session began
+  std::vector<Share> shares_;  ///< last setting; empty: as at the start of the session
   bool areGatesOpen_ = false;
 
-  cmd::Op trace_ = cmd::Op{};  ///< the first command of which something may be left that is not in the books; 0: none
+  cmd::Op trace_ = cmd::Op{};  ///< the first command whose effects may not be recorded yet; 0: none
   Journal journal_;
   EventTimes eventTimes_;
-  std::optional<uint64_t> restoredAt_;  ///< position at which all was made again
+  std::optional<uint64_t> restoredAt_;  ///< position at which everything was restored
   std::vector<std::byte> written_;      ///< the journal, as it was at that position
   std::optional<uint64_t> writtenAt_;
   std::pair<uint64_t, std::string> modulesKept_;  ///< why, as it was at that position
@@ -559,9 +560,9 @@ class Executor : private SessionOwner, private SessionPart {
   std::string kept_;
 
   std::string driverLibrary_, cuptiLibrary_;
-  Profiler* profiler_ = nullptr;  ///< null: nothing is noted
+  Profiler* profiler_ = nullptr;  ///< null: no profile
   std::atomic<bool> stopRequested_{false};
-  std::atomic<bool> readsOut_{false};  ///< what was sent is executed before the end
+  std::atomic<bool> readsOut_{false};  ///< received commands are executed before the end
   std::mutex stopMutex_;
   End stopEnd_{"", true};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the client in the order of streams. The driver comes to one on a thread of its own, which waits until the
-// client has run it; the issuing thread carries the word to and fro.
+// Functions of the client, in stream order. The driver reaches one on a thread of its own, which waits until the client
+// has run it; the issuing thread passes the messages.
 #include <algorithm>
 
 #include "worker/session/executor.h"
@@ -17,7 +17,7 @@ CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction ? captureHostFunction(s, callback)
                                                                                : issueHostFunction(s, callback);
-  // The client counts on hearing of it.
+  // The client relies on this message.
   if (rc || captured) callbacks_->announce({CallbackKind::kNothing, contexts_.primaryOf(s.context), 0, 0, 0});
   return rc;
 }
@@ -65,7 +65,7 @@ CUresult Executor::onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& command
 
 bool Executor::progressCallbacks() {
   bool some = false;
-  // A context that has failed comes to no function any more, but waits for those that it has come to.
+  // A failed context reaches no further function, but waits for those that it has reached.
   if (order_.expected() > 0 && order_.waiting() != 0 && contexts_.use(order_.nextContext())) {
     const CUresult state = driver_.cuStreamQuery(nullptr);
     if (state == CUDA_ERROR_UNKNOWN || (state >= CUDA_ERROR_ILLEGAL_ADDRESS && state <= CUDA_ERROR_LAUNCH_FAILED))
@@ -95,7 +95,7 @@ bool Executor::progressCallbacks() {
                                  .status = static_cast<int32_t>(due->status),
                                  .sourceCount = count},
           std::as_bytes(std::span<const graph::Source>(page)));
-    // Bytes that the stream has copied to the client earlier land before it: answers come behind landings.
+    // Bytes that the stream has copied to the client earlier land before it: replies follow landings.
     session_.answer(waiter, CUDA_SUCCESS);
   }
   return some;

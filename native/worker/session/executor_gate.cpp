@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands at the gates of the devices: commands that GPUs work at are held until it is the session's turn, and with
-// them all that come behind. Everything else goes on meanwhile: what was issued before finishes, and is answered.
+// Commands at the gates of the devices: commands that take GPU time are held until the session has a time slice, and
+// all later commands with them. Issued work continues, and its replies are sent.
 #include <algorithm>
 #include <cstring>
 
@@ -12,15 +12,15 @@ namespace {
 
 /// An open batch is ended after this time without further work.
 constexpr int64_t kQuietNs = 20'000;
-/// What moves memory about, at first sight: 0.5 TB/s.
+/// Initial estimate for commands that move memory: 0.5 TB/s.
 constexpr int64_t kBytesPerNs = 500;
 constexpr int64_t kLeastGuessNs = 3'000;
 
 /// The kind of a command's work, for the gate.
 enum class Passage {
-  kWork,     ///< the GPU works at it
-  kNothing,  ///< nothing of it goes into a stream that would make it wait
-  kWait,     ///< as that, and the program waits for what came before
+  kWork,     ///< takes GPU time
+  kNothing,  ///< puts nothing into a stream that would make it wait
+  kWait,     ///< same, and the program waits for preceding work
   kOther,
 };
 
@@ -56,7 +56,7 @@ Passage passageOf(cmd::Op op) {
   }
 }
 
-/// The fixed part of a command, which the client may be changing: for guesses alone.
+/// The fixed part of a command, which the client may be changing: only for estimates.
 template <typename C>
 C fixedOf(std::span<const std::byte> body) {
   C out{};
@@ -175,7 +175,7 @@ void Executor::closeGates() {
     areGatesOpen_ = false;
   }
   for (const auto& gate : gates_) {
-    // Finished work is measured, and the rest is charged as far as it went.
+    // Finished work is measured, and the rest is charged for its progress.
     gate->progress(monotonicNs(), false);
     gate->abandon(monotonicNs());
   }
@@ -206,7 +206,7 @@ std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& 
     if (!entry || !entry->object || !contexts_.isThere(entry->context)) return std::nullopt;
     place = {static_cast<CUstream>(entry->object), entry->context};
   }
-  // Commands that are captured into a graph are no work yet, and nothing may be recorded there.
+  // Captured commands are no work yet, and no event may be recorded there.
   if (captures_.status(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
   return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
 }
@@ -230,7 +230,7 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
   if (!work) {
     for (const auto& gate : gates_) {
       if (passage == Passage::kOther) gate->endSpans();
-      // A session that waits may have no more work for a long time.
+      // A waiting session may have no more work for a long time.
       if (passage == Passage::kWait || frame.header.request != 0) gate->close(now);
     }
     restore();
@@ -263,7 +263,7 @@ bool Executor::overtakes(const ServerLink::Frame& frame) {
       return false;
     default: return false;
   }
-  // Behind what the thread itself has sent, such as what the function wrote to mirrored memory.
+  // After the thread's own commands, such as the function's writes to mirrored memory.
   const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
   if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
   const uint16_t before = contexts_.bound();
@@ -282,7 +282,7 @@ bool Executor::progressHeld() {
 }
 
 bool Executor::progressGates() {
-  // A session that has its devices for itself pays a look at a few words.
+  // A session that has its devices to itself only pays for checking a few words.
   if (std::all_of(gates_.begin(), gates_.end(), [](const auto& gate) { return gate->isAtRest(); })) {
     isGated_ = false;
     return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that wait at a gate, and what goes on meanwhile.
+// Commands that wait at a gate, and progress meanwhile.
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -24,7 +24,7 @@ struct Gates {
     CHECK(bool(file));
     return std::move(*file);
   }
-  /// The session, which is the only one, has used the device for so long that it may not for a minute.
+  /// The only session has a debt for which it is blocked for a minute.
   void putIntoDebt(unsigned device) const {
     const auto file = open(device);
     gate::GateFile::Locked locked(*file);
@@ -34,8 +34,8 @@ struct Gates {
   }
 };
 
-/// The order that an answer guarantees is through memory that is mapped twice, which the thread sanitizer takes for
-/// two.
+/// The order that a reply guarantees goes through memory that is mapped twice, which the thread sanitizer does not
+/// recognize.
 __attribute__((no_sanitize("thread"))) uint8_t byteAt(CUdeviceptr address) {
   return *reinterpret_cast<volatile uint8_t*>(address);
 }
@@ -97,7 +97,7 @@ TEST("work that waits for its turn holds up no function of the program") {
 
     gates.putIntoDebt(0);
     CHECK(f.fill(memory, 1, 4096));
-    // As the thread does that runs the program's functions, of which there are two.
+    // As a thread does that runs the program's functions; there are two.
     constexpr Session::Caller kCallbacks{1, 77};
     for (unsigned round = 1; round <= 2; ++round) {
       cmd::CallbackNextReply next{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes for client memory for which no thread waits: from asynchronous copies to memory that is not shared, and from launches
-// of graphs. They are collected in memory of this worker, and sent when the device has written them, in the order of the work.
+// Bytes for client memory for which no thread waits: from asynchronous copies to memory that is not shared, and from
+// launches of graphs. They are collected in memory of this worker, and sent when the device has written them, in work
+// order.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 constexpr size_t kMaxLandings = size_t{1} << 16;
 constexpr size_t kMaxNamedLandings = 2 * kMaxLandings;
 constexpr uint64_t kLeastBuffer = 4096;
-/// Buffers of more than this are as long as what they are for, in whole ones of these, and no power of two.
+/// Buffers larger than this are sized to a multiple of it instead of a power of two.
 constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
 
 std::vector<uint64_t> nodesAt(const std::map<uint64_t, std::vector<uint64_t>>& nodes, uint64_t node) {
@@ -128,7 +129,7 @@ void Executor::finishLanding(const Landing& landing, CUresult state) {
 
 bool Executor::progressLandings() {
   bool some = false;
-  std::vector<CUstream> busy;  // what comes later in these has not happened either
+  std::vector<CUstream> busy;  // later work in these streams has not happened either
   std::vector<uint64_t> over;
   for (auto l = landings_.begin(); l != landings_.end() && !session_.hasEnded();) {
     const bool waits = std::find(busy.begin(), busy.end(), l->stream) != busy.end();

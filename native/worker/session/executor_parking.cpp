@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a session that is idle can be given up until it is needed again, without its program's noticing: when all that is
-// left of it here can be made again elsewhere.
+// Parking: whether an idle session can be ended until it is needed again, without its program's notice, because
+// everything left of it can be restored elsewhere.
 #include <algorithm>
 #include <cstring>
 
@@ -41,7 +41,7 @@ bool Executor::isThere(const Subject& subject) const {
          !contexts_.at(subject.number).ending;
 }
 
-// What stands in the way
+// Obstacles
 
 std::string Executor::whyContextsKept() const {
   for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
@@ -78,7 +78,7 @@ std::string Executor::whyKept() {
   if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
   for (size_t device = 0; device < memory_.devices(); ++device)
-    // What its pools keep can be given back.
+    // Unused memory of its pools can be released.
     if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device);
         used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
       return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
@@ -103,7 +103,7 @@ bool Executor::hasRead() {
 }
 
 bool Executor::isQuiet() {
-  // Work of streams that are gone shows in the default one. A context that has failed stays with its program.
+  // Work of destroyed streams is visible in the default one. A failed context stays with its program.
   bool quiet = true;
   for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
     if (!contexts_.at(context).handle) continue;
@@ -192,7 +192,7 @@ bool Executor::parks(int64_t idleNs) {
   return true;
 }
 
-// In the session that goes on
+// In the resumed session
 
 CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
   CUevent event = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session's commands do, and that none of them holds up the others.
+// The effects of a session's commands, and that none of them blocks the others.
 #include "worker/session/executor.h"
 
 #include <thread>
@@ -51,7 +51,7 @@ TEST("a download that waits for its stream does not hold up one of another strea
         CHECK(std::equal(to.begin(), to.end(), data.begin()));
       });
     waitUntil("some are stuck", [&] {
-      size_t waiting = 0;  // the fills, and what came after them
+      size_t waiting = 0;  // the fills, and later work
       for (uint32_t n = 1; n <= kStuck; ++n) waiting += f.fake().waiting(n);
       return waiting > kStuck + 3;
     });
@@ -190,7 +190,7 @@ TEST("the ring keeps what a copy to the device has not read yet") {
   CHECK(f.upload(memory, data, ExecutorFixture::stream(1)));
   std::atomic<bool> through{false};
   std::thread writer([&] {
-    // Several times round the ring.
+    // Several times around the ring.
     for (uint64_t round = 0; round < 6; ++round)
       CHECK(f.upload(other, pattern(round, 3 * kMi), ExecutorFixture::stream(2)));
     through = true;
@@ -229,7 +229,7 @@ TEST("a stream that is destroyed while copies and waits use it ends none of them
     f.fake().release(1);
     reader.join();
     waiter.join();
-    // In the order of the stream: what was set before the copy is in it.
+    // In stream order: the copy contains values set before it.
     CHECK(to[kMi - 1] == std::byte{3});
     CHECK(std::equal(to.begin() + kMi, to.end(), data.begin() + kMi));
     CHECK_EQ(f.session().failure(), 0);
@@ -252,7 +252,7 @@ TEST("an event that is destroyed while a thread waits for it lets that thread go
     cmd::EventSync sync{};
     sync.event = ExecutorFixture::event(1);
     const int32_t result = f.wait(sync);
-    // Whether the wait or the end came first.
+    // Independent of whether the wait or the end came first.
     CHECK(result == 0 || result == CUDA_ERROR_INVALID_HANDLE);
   });
   f.marker();
@@ -278,7 +278,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
       [&](uint64_t address, uint64_t) { return address - reinterpret_cast<uint64_t>(to.data()) < to.size(); });
   for (int round = 0; round < 100; ++round) {
     std::fill(to.begin(), to.end(), std::byte{0});
-    // Whether the device is slow, or quicker than the next command.
+    // Independent of whether the device is slower or faster than the next command.
     const bool slow = round % 4 == 0;
     if (slow) f.fake().hold(1);
     cmd::LandFromDevice copy{};
@@ -313,7 +313,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
     CHECK(to == data);
     opener.join();
   }
-  // The same memory serves all: some that came, and some that may have to be sent again.
+  // All use the same memory: some replies have arrived, others may have to be resent.
   CHECK(f.fake().registeredRuns() <= registered + 4);
 }
 
@@ -388,7 +388,7 @@ TEST("a failure that nobody waited for is latched once, with its command") {
     CHECK(!f.failures().empty());
     CHECK(f.failures()[0] ==
           (std::pair<int32_t, uint16_t>{CUDA_ERROR_INVALID_VALUE, static_cast<uint16_t>(cmd::Op::kMemsetD8Async)}));
-    // A failure of a command that is waited for is its answer and no more.
+    // The failure of a command with a waiting thread is its reply, and is not latched.
     CUdeviceptr address = 0;
     CHECK_EQ(f.allocate(~uint64_t{0}, address), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQ(f.session().failure(), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every frame that a session may not send, by the table of all commands: refused, for a reason that names the command, and
-// told to the client that sent it.
+// Every frame that a session must not send, generated from the table of all commands: the worker refuses it, names the
+// command in the reason, and tells the client.
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -18,12 +18,12 @@ void set(Body& body, const cmd::FieldLayout& field, uint64_t value) {
   std::memcpy(body.data() + field.offset, &value, std::min<size_t>(field.bytes, sizeof(value)));
 }
 
-/// Over TCP the same code runs: a sample is enough. The thread sanitizer is not after the content.
+/// Over TCP the same code runs: a sample suffices. The thread sanitizer does not check contents.
 bool isLeftOut(Carrier carrier, size_t number) {
   return (carrier == Carrier::kTcp && number % 8 != 0) || (kForThreads && number % 16 != 0);
 }
 
-/// Sends one frame in a session of its own, which must end, with this reason.
+/// Sends one frame in its own session, which must end, with this reason.
 void refused(Carrier carrier, cmd::Op op, const Body& body, const std::string& reason) {
   Victim victim(carrier);
   // A command for which no thread waits is refused the same way.
@@ -118,10 +118,10 @@ TEST("every handle of a generated command that the session has already is not ma
     }
 }
 
-/// Fields of the commands that are run by hand which name something that the session must have.
+/// Fields of manually handled commands that name an object that the session must have.
 constexpr std::string_view kNaming[] = {"stream", "event",     "function", "owner",  "library", "graph", "node",
                                         "exec",   "mipmapped", "pool",     "memory", "object",  "clone", "source"};
-/// Numbers in these that are not looked at when the rest of the body is zero, that are the client's own, or that are new.
+/// Numbers in these that are not checked when the rest of the body is zero, that belong to the client, or that are new.
 const std::set<std::pair<cmd::Op, std::string_view>> kNotNaming = {
     {cmd::Op::kHostFunction, "function"},
     {cmd::Op::kPoolCreate, "pool"},
@@ -141,7 +141,7 @@ TEST("what a command run by hand names and the session does not have is refused"
       Victim victim(Carrier::kSharedMemory);
       Body body(layout.fixedBytes);
       set(body, field, 0xdead'beef'0000);
-      // An answer that is an error, or the end of the session.
+      // An error reply, or the end of the session.
       const int32_t result = victim.outcome(static_cast<uint16_t>(layout.op), 1, body, layout.hasReply);
       if (result == 0) taken += std::string(" ") + cmd::opName(layout.op) + "." + field.name;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that send anything: the session ends with a reason, or goes on, and nothing else ever happens.
+// Clients that send random data: the session ends with a reason or continues, and nothing else happens.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ TEST("every command, cut and lengthened, with every kind of content, harms nobod
     std::minstd_rand random(77);
     for (uint16_t op = 1; op < cmd::kOpLimit; ++op) {
       for (size_t bytes = 0; bytes <= 96; bytes += 8) {
-        // Over TCP the same code runs, and the thread sanitizer is not after the content: a sample is enough.
+        // Over TCP the same code runs, and the thread sanitizer does not check contents: a sample suffices.
         if ((carrier == Carrier::kTcp || kForThreads) && (op + bytes / 8) % (kForThreads ? 12 : 4)) continue;
         const std::vector<std::byte> zeros(bytes);
         attack.send(op, 1, zeros, bytes % 16 == 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole of a worker behind the greeting, given any bytes as the command stream of a session: the real link and the
+// A whole worker after the handshake, given arbitrary bytes as the command stream of a session: the real link and the
 // real executor, on the software GPU.
 //
-// An input is one byte, which says how the stream travels, and the stream as a client would send it.
+// An input is one byte, which selects the transport, and the stream as a client would send it.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -31,9 +31,9 @@ namespace {
 /// Bits of the first byte.
 constexpr uint8_t kOverTcp = 1;
 constexpr uint8_t kWithGrace = 2;  ///< the link's own frames are understood
-/// More than the socket takes at once, and far more than it takes to say something.
+/// More than the socket accepts at once, and far more than any message.
 constexpr size_t kMostBytes = size_t{1} << 20;
-/// For how long the answer to the last command is waited for. What never ends is ended then.
+/// Timeout of the last command's reply. Work that never ends is ended then.
 constexpr int64_t kPatienceNs = 500'000'000;
 constexpr uint32_t kLastRequest = 0xffff'ffff;
 
@@ -63,7 +63,7 @@ class Replies {
       frame_.insert(frame_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(some));
       bytes = bytes.subspan(some);
       if (frame_.size() < sizeof(wire::ReplyHeader)) return;
-      // The worker's own framing is never wrong, whatever it was sent.
+      // The worker's own framing must always be valid, whatever it received.
       CHECK(header().bytes >= sizeof(wire::ReplyHeader) && header().bytes % 8 == 0);
       if (frame_.size() == header().bytes) look();
     }
@@ -95,7 +95,7 @@ class Replies {
 /// The client: sends what it has, takes whatever comes back, and leaves.
 class Client {
  public:
-  /// `memory`: where both sides write, null over TCP.
+  /// `memory`: shared memory, null over TCP.
   Client(UniqueFd socket, SessionMemory* memory, std::span<const std::byte> stream)
       : socket_(std::move(socket)),
         memory_(memory),
@@ -109,12 +109,12 @@ class Client {
       commands.publish();
     }
   }
-  /// Until the last answer has come, until `isOver`, or until nothing is to be hoped for.
+  /// Until the last reply has arrived, until `isOver`, or until none can be expected.
   void talk(const std::atomic<bool>& isOver) {
     const int64_t deadline = monotonicNs() + kPatienceNs;
     while (!isOver.load() && !isEnded_ && !replies_.sawLast() && monotonicNs() < deadline) step();
   }
-  /// Takes what still comes until the worker has left.
+  /// Reads the remaining data until the worker has left.
   void listen(const std::atomic<bool>& isOver) {
     while (!isOver.load() && !isEnded_) step();
     socket_.reset();
@@ -198,7 +198,7 @@ void runSession(bool overTcp, uint32_t graceSeconds, std::span<const std::byte> 
     });
     const Executor::End end = executor.run();
     CHECK(!end.reason.empty());
-    // No address of a client that is not the session's has reached the driver.
+    // No address of a client outside the session has reached the driver.
     for (const std::string& each : DriverGuard::takeViolations()) testing::fail(__FILE__, __LINE__, each);
     isOver.store(true);
     talking.join();
@@ -213,7 +213,7 @@ void runSession(bool overTcp, uint32_t graceSeconds, std::span<const std::byte> 
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millpond::worker;
-  // Refusals are not news here.
+  // Refusals are expected here.
   millpond::setLogLevel(millpond::LogLevel::Off);
   if (size == 0 || size > kMostBytes) return 0;
   const bool overTcp = data[0] & kOverTcp;

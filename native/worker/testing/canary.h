@@ -38,14 +38,14 @@ class Canary {
       if (std::memcmp(bytes_ + at, &kWord, sizeof(kWord)) != 0) return false;
     return true;
   }
-  /// Whether any of it has come there.
+  /// Whether any of it has been copied there.
   static bool isIn(std::span<const std::byte> bytes) {
     const auto word = std::as_bytes(std::span(&kWord, 1));
     return std::search(bytes.begin(), bytes.end(), word.begin(), word.end()) != bytes.end();
   }
 
  private:
-  /// As no other memory has it.
+  /// A pattern that no other memory has.
   static constexpr uint64_t kWord = 0xc0'ffee'ca'4a'12'99'5d;
 
   std::byte* bytes_;

@@ -40,7 +40,7 @@ bool isDevice(uint64_t address) {
   std::array<CUpointer_attribute, 2> wanted{CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
   std::array<void*, 2> told{&type, &isManaged};
   const CUresult rc = state().plain.cuPointerGetAttributes(wanted.size(), wanted.data(), told.data(), address);
-  // One that is gone or has failed answers nothing.
+  // A destroyed or failed context returns no result.
   return rc != CUDA_SUCCESS || type == CU_MEMORYTYPE_DEVICE || isManaged != 0;
 }
 
@@ -121,7 +121,7 @@ void DriverGuard::Call::see(const CUDA_MEMCPY3D* copy) {
       std::lock_guard lock(state().mutex);
       report(symbol_, "an address to find out about", device);
     }
-    // Of copies that the worker makes itself all memory of the host is registered.
+    // For copies of the worker itself, all host memory is registered.
     see(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device);
   };
   end(copy->srcMemoryType, copy->srcHost, copy->srcDevice);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver that stands between a worker and its real one and looks at every address of every call: it must be device
-// memory, or memory of the host that the worker has registered. What is neither is memory of the worker, which no client
-// may come to: it is written down, and the driver is given it all the same, so that tests see what would have come of it.
+// A driver between a worker and its real driver that checks every address of every call: it must be device memory, or
+// host memory that the worker has registered. Any other address is memory of the worker, which no client may reach: it
+// is recorded, and still passed on, so that tests see the consequences.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace millpond::worker {
 
 class DriverGuard {
  public:
-  /// `plain`, with the guard before it. There is one guard in a process.
+  /// `plain` behind the guard. There is one guard in a process.
   static Driver before(const Driver& plain);
   static const Driver& plain();
-  /// What has reached the driver that must not, since this was asked last.
+  /// Forbidden addresses that have reached the driver since the last call.
   static std::vector<std::string> takeViolations();
 
   /// One call: its parameters, one after the other.
@@ -32,7 +32,7 @@ class DriverGuard {
     void see(const CUgraphNodeParams* node);
     void see(const CUlaunchConfig* config);
     void see(const CUlaunchAttributeValue* value, CUlaunchAttributeID id);
-    /// Memory of the host. The worker's own may be there, as far as it is no client that names it.
+    /// Host memory. The worker may pass its own, unless a client named it.
     void host(const void* address);
 
    private:

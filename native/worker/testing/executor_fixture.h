@@ -83,13 +83,13 @@ class ExecutorFixture {
     std::lock_guard lock(mutex_);
     if (Executor* executor = executor_.load()) executor->setShares(std::move(shares));
   }
-  /// Commands that the worker has come to.
+  /// Number of commands that the worker has reached.
   uint64_t commands() {
     std::lock_guard lock(mutex_);
     const Executor* executor = executor_.load();
     return executor ? executor->counters().commands.load() : 0;
   }
-  /// Ends the session, if need be by the client's going away, and tells how it ended.
+  /// Ends the session, if necessary by disconnecting the client, and returns how it ended.
   Executor::End finish() {
     if (server_) {
       session_.reset();
@@ -103,7 +103,7 @@ class ExecutorFixture {
     server_.reset();
     return end_;
   }
-  /// Why the session was lost, if it was. Over TCP another thread may be about to tell.
+  /// The reason why the session was lost, if it was. Over TCP another thread may still be about to report it.
   const std::string& lostReason() const {
     while (session_ && session_->lost() && !isTold_.load()) std::this_thread::yield();
     return lostReason_;
@@ -127,7 +127,7 @@ class ExecutorFixture {
     return wait(fixed, context, answer, tails...);
   }
 
-  // What programs do
+  // Operations of programs
 
   int32_t allocate(uint64_t bytes, CUdeviceptr& address, uint16_t context = 1) {
     cmd::MemAlloc command{};
@@ -235,7 +235,7 @@ class ExecutorFixture {
 inline uint64_t module(uint32_t n) { return handle::make(HandleKind::kModule, 2000 + n, 1); }
 inline uint64_t function(uint32_t n) { return handle::make(HandleKind::kFunction, 3000 + n, 1); }
 
-/// Bytes that tell where they belong.
+/// Bytes that identify their position.
 inline std::vector<std::byte> pattern(uint64_t seed, size_t bytes) {
   std::vector<std::byte> out(bytes);
   for (size_t i = 0; i < bytes; ++i) out[i] = testByte(seed, i);

@@ -119,7 +119,7 @@ struct FakeCalls {
     dropPhysical(memory);
     return CUDA_SUCCESS;
   }
-  /// A file that says which memory it is of.
+  /// A file that names its memory.
   static CUresult exportFile(void* out, CUmemGenericAllocationHandle memory, CUmemAllocationHandleType,
                              unsigned long long) {
     const int file = ::memfd_create("fake-memory", MFD_CLOEXEC);
@@ -277,7 +277,7 @@ struct FakeCalls {
     Lock lock(d().mutex_);
     if (!d().isDevice(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     auto& s = d().stream(stream);
-    // A real device reads registered memory when it comes to it; other memory is taken at once.
+    // A real device reads registered memory when it reaches the copy; other memory is read immediately.
     if (d().isRegistered(from, bytes)) {
       d().issue(s, {{}, [=] { std::copy_n(static_cast<const std::byte*>(from), bytes, host(to)); }});
     } else {
@@ -588,7 +588,7 @@ void FakeDriver::pump() {
 }
 
 bool FakeDriver::isDevice(CUdeviceptr address, uint64_t bytes) const {
-  // Runs that lie side by side are one to a copy.
+  // Adjacent runs count as one for a copy.
   while (bytes) {
     auto mapping = mappings_.upper_bound(address);
     if (mapping == mappings_.begin()) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver for tests of the worker: memory is ordinary memory, work runs when it is issued, unless the test holds its
-// stream, and whatever a real driver answers with a crash (a stream, event or file that is gone) fails the test.
+// A driver for tests of the worker: memory is ordinary memory, work runs when it is issued unless the test holds its
+// stream, and an error on which a real driver would crash (a stream, event or file that is gone) fails the test.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 namespace millpond::worker {
 
 inline constexpr uint64_t kMi = uint64_t{1} << 20;
-/// What the fake driver's physical memory comes in.
+/// Granularity of the fake driver's physical memory.
 inline constexpr uint64_t kGranule = 2 * kMi;
 
 class FakeDriver {
@@ -34,14 +34,14 @@ class FakeDriver {
     unsigned attributes;
   };
 
-  /// The one of this process, as new.
+  /// The driver of this process, reset.
   explicit FakeDriver(unsigned devices = 2, uint64_t memoryBytes = uint64_t{256} << 20);
   ~FakeDriver();
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   Driver table() const;
-  /// From now on it is one that checks programs, and tells `table` of their memory.
+  /// From now on it checks programs, and reports their memory to `table`.
   void check(const SanitizerTable& table) { checks_ = &table; }
   /// Its kernels can address pageable memory of the process, as on hosts with HMM or ATS.
   void reachPageableMemory() { reachesPageableMemory_ = true; }
@@ -49,9 +49,9 @@ class FakeDriver {
 
   // Streams are numbered from 1 in the order of their creation; 0 is the default stream of the first context.
 
-  /// What is issued to the stream from now on waits.
+  /// Work issued to the stream from now on waits.
   void hold(uint64_t stream);
-  /// Runs what waits, and what is issued from then on at once.
+  /// Runs the waiting work, and later work immediately.
   void release(uint64_t stream);
   /// Runs the next `n` operations of a held stream.
   void step(uint64_t stream, size_t n);
@@ -119,7 +119,7 @@ class FakeDriver {
   Stream& stream(CUstream handle);
   void issue(Stream& stream, Op op);
   void pump();
-  /// Whether all of it is device memory that may be used.
+  /// Whether all of it is usable device memory.
   bool isDevice(CUdeviceptr address, uint64_t bytes) const;
   bool isRegistered(const void* host, uint64_t bytes) const;
   CUresult failure(const char* call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A management library of a host with three devices, of which the first two are joined by NVLink. Tests say what befalls
-// them: fakeNvmlReport, fakeNvmlAnswer, fakeNvmlFailRows, fakeNvmlRecover.
+// A management library of a host with three devices, of which the first two are joined by NVLink. Tests inject events:
+// fakeNvmlReport, fakeNvmlAnswer, fakeNvmlFailRows, fakeNvmlRecover.
 #include <array>
 #include <cstring>
 #include <deque>
@@ -25,7 +25,7 @@ std::deque<EventData> reports;
 std::array<bool, 3> areRegistered{};
 std::array<int, 3> answers{};
 std::array<bool, 3> haveFailedRows{};
-std::array<int, 3> recoveries{-1, -1, -1};  // negative: the driver does not say
+std::array<int, 3> recoveries{-1, -1, -1};  // negative: the driver does not report it
 
 size_t indexOf(const void* device) {
   return static_cast<size_t>(static_cast<const char* const*>(device) - kDevices.data());
@@ -115,15 +115,15 @@ struct FieldValue {
   return 0;
 }
 
-/// The driver wants this done with a device; negative: it does not say any more.
+/// The recovery action that the driver requires for a device; negative: it reports none any more.
 [[gnu::visibility("default")]] void fakeNvmlRecover(unsigned index, int action) { recoveries[index] = action; }
 
-/// The driver reports something of a device, if it was asked to.
+/// The driver reports an event of a device, if it is monitored.
 [[gnu::visibility("default")]] void fakeNvmlReport(unsigned index, unsigned long long type, unsigned long long data) {
   if (areRegistered[index]) reports.push_back({&kDevices[index], type, data, 0, 0});
 }
 
-/// A device answers so from now on.
+/// A device returns this from now on.
 [[gnu::visibility("default")]] void fakeNvmlAnswer(unsigned index, int answer) { answers[index] = answer; }
 
 [[gnu::visibility("default")]] void fakeNvmlFailRows(unsigned index) { haveFailedRows[index] = true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of a test's own for the tables that workers share; it ends with the test.
+// A test's own folder for the tables that workers share; deleted with the test.
 #pragma once
 
 #include <stdlib.h>

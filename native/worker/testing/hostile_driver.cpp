@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver that was taken over: the software GPU, whose first launch tries what an attacker inside of a worker would, and
-// writes down how each attempt went. It finds its victims in the arguments of its process and in MILLPOND_SOFTGPU_SECRET, the
-// path of a file that is none of its business. What it may write is a file in the worker's own folder.
+// A compromised driver: the software GPU, whose first launch tries attacks from inside a worker, and records the result
+// of each. It finds its targets in the arguments of its process and in MILLPOND_SOFTGPU_SECRET, the path of a file that
+// it must not read. It may only write a file in the worker's own folder.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -51,7 +51,8 @@ std::string option(const std::string& name) {
   return at == std::string::npos ? "" : all.substr(at + key.size(), all.find('\0', at + key.size()) - at - key.size());
 }
 
-/// Fills what this process has mapped of a file, which it shares with the other workers of the device: how many bytes.
+/// Overwrites the mappings of a file that this process shares with the other workers of the device; returns the number
+/// of bytes.
 size_t overwrite(const std::string& path) {
   std::ifstream maps("/proc/self/maps");
   size_t bytes = 0;

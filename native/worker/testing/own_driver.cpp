@@ -17,12 +17,12 @@
 namespace millpond::worker {
 namespace {
 
-/// Where address ranges begin that may lie anywhere, in the order in which they are asked for: between the arenas of the
-/// first two devices, where nothing else is.
+/// Start of address ranges without a fixed address, in the order of requests: between the arenas of the first two
+/// devices, where nothing else is.
 constexpr uint64_t kFirstRange = 0x2020'0000'0000;
 constexpr uint64_t kRangeStep = uint64_t{128} << 30;
 
-/// What the session has of the driver that no context takes along when it ends.
+/// Driver objects of the session that do not end with a context.
 struct Left {
   std::mutex mutex;
   std::map<CUdeviceptr, size_t> reservations;
@@ -36,7 +36,7 @@ Left& left() {
   return all;
 }
 
-/// The calls that are kept account of, as the driver has them.
+/// The tracked calls, as provided by the driver.
 const Driver* plain = nullptr;
 
 CUresult reserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags) {
@@ -100,13 +100,13 @@ void clear(Table& table) {
 }  // namespace
 
 OwnDriver::OwnDriver() {
-  // As small as it can be, and no other process's.
+  // As small as possible, and for this process only.
   static std::array<char, 40> state{"/tmp/millpond-own-XXXXXX"};
   CHECK(::mkdtemp(state.data()) != nullptr);
   ::setenv("MILLPOND_SOFTGPU_STATE", state.data(), 1);
   ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
   ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
-  // What goes wrong in it is no news.
+  // Its failures are expected.
   ::setenv("MILLPOND_LOG", "off", 1);
   table_.load(::dlopen(nullptr, RTLD_NOW));
   CHECK(table_.cuInit != nullptr && table_.cuInit(0) == CUDA_SUCCESS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The software GPU inside of this very process, for tests that have more sessions than processes: its addresses are the
-// same in each session, and what a session leaves behind, as workers do that end with their process, is taken away.
+// The software GPU inside this process, for tests that have more sessions than processes: its addresses are the same in
+// each session, and objects that a session leaves behind (as workers do, which end with their process) are removed.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace millpond::worker {
 
 class OwnDriver {
  public:
-  /// Of each device, for one session.
+  /// For each device, for one session.
   static constexpr uint64_t kLimit = uint64_t{16} << 20;
 
-  /// The one of this process; the program must have been linked with the software GPU.
+  /// The instance of this process; the program must be linked with the software GPU.
   static OwnDriver& instance();
 
   const Driver& table() const { return table_; }
   /// Every device of the software GPU.
   static std::vector<DeviceShare> shares(const Driver& table);
-  /// Ends what still runs, also what would never end by itself. From any thread.
+  /// Ends running work, even if it would never end by itself. May be called on any thread.
   void cancel();
-  /// Ends all contexts: from here on nothing runs on the devices.
+  /// Ends all contexts: nothing runs on the devices from now on.
   void quieten();
-  /// Makes the driver as new, behind `quieten`. Host memory that is registered still is unmapped, but for `others`.
+  /// Resets the driver, after `quieten`. Host memory that is still registered is unmapped, except for `others`.
   void reset(std::span<const void* const> others);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session whose worker's end runs in a thread of the test, on the software GPU of this process, with a guard before it.
+// A session whose worker's end runs in a thread of the test, on the software GPU of this process, behind a guard.
 #pragma once
 
 #include <fcntl.h>
@@ -53,10 +53,10 @@ class OwnSession {
 
   Session& session() { return *session_; }
   bool isLost() { return session_->lost(); }
-  /// What both sides see of the rings, over shared memory.
+  /// The rings, as seen by both sides, over shared memory.
   SharedControl& control() { return seen_.control(); }
   std::byte* submitBytes() { return seen_.submit(); }
-  /// Ends it, and tells how it ended.
+  /// Ends it, and returns how it ended.
   Executor::End finish() {
     if (!server_) return end_;
     session_.reset();
@@ -70,7 +70,7 @@ class OwnSession {
     return end_;
   }
 
-  /// Sends a command as it is; what was answered, 0 for one that nobody waits for.
+  /// Sends a command unchanged; returns the reply, or 0 for a command without one.
   int32_t send(cmd::Op op, std::span<const std::byte> body, bool waits, std::vector<std::byte>* whole = nullptr) {
     const auto fill = [&](std::byte* place) {
       if (!body.empty()) std::memcpy(place, body.data(), body.size());
@@ -81,7 +81,7 @@ class OwnSession {
     answer.data = room_;
     return session_->wait(static_cast<uint16_t>(op), {1, 1}, body.size(), fill, answer);
   }
-  /// A command, waited for where there is an answer.
+  /// A command; waits if there is a reply.
   template <typename C, typename... Tails>
   int32_t run(const C& fixed, const Tails&... tails) {
     return runWith(nullptr, fixed, tails...);
@@ -99,12 +99,12 @@ class OwnSession {
     cmd::encode(body.data(), fixed, tails...);
     return send(C::kOp, body, C::kHasReply, whole);
   }
-  /// Returns when everything before has been issued. What failed of it is forgotten.
+  /// Returns when everything before has been issued. Failures are ignored.
   void settle() {
     run(cmd::Marker{});
     session_->takeFailure();
   }
-  /// As `settle`, when the device is done, too.
+  /// As `settle`, and when the device is done, too.
   void synchronise() {
     run(cmd::ContextSync{});
     settle();

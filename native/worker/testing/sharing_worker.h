@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers of a node as far as they share: each answers the others.
+// The sharing part of a node's workers: each answers the others.
 #pragma once
 
 #include <poll.h>

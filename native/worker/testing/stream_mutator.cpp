@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How libFuzzer changes a command stream: frame by frame, so that most of what comes of it is framed well, with values
-// that are likely to mean something. The input is as session_fuzz.cpp reads it.
+// Mutates a command stream for libFuzzer: frame by frame, so that most results are well framed, with values that are
+// likely to be meaningful. The input format is that of session_fuzz.cpp.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -92,7 +92,7 @@ class StreamMutator {
   }
 
   uint64_t likelyHandle() { return handle::make(static_cast<HandleKind>(below(kHandleKinds)), 1 + below(12), 1); }
-  /// Where the session's memory is: see OwnDriver.
+  /// Address of the session's memory: see OwnDriver.
   uint64_t likelyAddress() {
     const uint64_t range = 0x2000'0000'0000 + below(4) * (uint64_t{128} << 30);
     const uint64_t inside[] = {0, 512u * below(16), 0x20'0000u * below(4), below(1 << 16)};
@@ -110,7 +110,7 @@ class StreamMutator {
       case 7: return 4096u * below(64);
       case 8: return (uint64_t{random_()} << 32) | random_();
       case 9:
-        // Where the client's own memory may be.
+        // Possible address of the client's own memory.
         return 0x3000'0000'0000 + 4096u * below(64);
       case 10: return below(1 << 16);
       default: return below(8);
@@ -230,7 +230,7 @@ class StreamMutator {
 }  // namespace millpond::worker
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t maxSize, unsigned seed) {
-  // Now and then anything at all.
+  // Occasionally an arbitrary value.
   if (seed % 16 == 0) return LLVMFuzzerMutate(data, size, maxSize);
   millpond::worker::StreamMutator mutator({data, size}, seed);
   for (unsigned i = 0; i <= seed % 3; ++i) mutator.change();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions whose client sends anything, and how they end.
+// Sessions whose client sends random data, and how they end.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ class Victim {
   uint64_t memory() const { return memory_; }
   bool alive() { return !fixture_.session().lost(); }
 
-  /// Sends a command as it is. False when the session is lost.
+  /// Sends a command unchanged. Returns false if the session is lost.
   bool send(uint16_t op, uint16_t context, std::span<const std::byte> body, bool waits) {
     Session& session = fixture_.session();
     const auto fill = [&](std::byte* place) {
@@ -55,7 +55,7 @@ class Victim {
     session.wait(op, {context, 1}, body.size(), fill, answer);
     return alive();
   }
-  /// As `send`: what came of it. 0: it was done. A session that ended counts as a failure.
+  /// As `send`; returns the result. 0: success. The end of the session counts as a failure.
   int32_t outcome(uint16_t op, uint16_t context, std::span<const std::byte> body, bool waits) {
     Session& session = fixture_.session();
     Session::Answer answer;
@@ -68,7 +68,7 @@ class Victim {
     else
       session.post(op, {context, 1}, body.size(), fill);
     if (result != 0) return result;
-    // What nobody waited for is told with what comes next.
+    // Latched failures are reported with the next reply.
     if (fixture_.wait(cmd::Marker{}) != 0) return kSessionLost;
     return session.takeFailure();
   }
@@ -95,20 +95,20 @@ inline constexpr bool kForThreads = true;
 inline constexpr bool kForThreads = false;
 #endif
 
-/// Goes on with new victims when one is lost, and checks how it was lost.
+/// Continues with a new victim when one is lost, and checks how it was lost.
 class Attack {
  public:
   explicit Attack(Carrier carrier) : carrier_(carrier) { renew(); }
   Victim& victim() { return *victim_; }
   void send(uint16_t op, uint16_t context, std::span<const std::byte> body, bool waits) {
     ++sent_;
-    // Answered when there is a callback to run, which nobody has asked for here.
+    // Answered when there is a callback to run, which this test never requests.
     if (op == static_cast<uint16_t>(cmd::Op::kCallbackNext)) waits = false;
     if (victim_->send(op, context, body, waits) && victim_->check()) return;
     ++lost_;
     const std::string told = victim_->lostReason();
     const Executor::End end = victim_->ended();
-    // Either the worker ended it and said why, or the client was given more than it had asked for and left.
+    // Either the worker ended it with a reason, or the client received more than it had requested and left.
     if (!end.ok) {
       CHECK(end.reason.starts_with("protocol violation in command "));
       CHECK_EQ(told, end.reason);

@@ -10,12 +10,12 @@
 namespace millpond::worker {
 namespace {
 
-/// Without memory of its own: what is mapped to it counts by itself.
+/// The array has no memory of its own: mapped memory is counted separately.
 bool isBare(const cmd::ArrayCreate& wanted) {
   return (wanted.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
 }
 
-/// An estimate from below of what an array takes; what it really takes is known when it is there.
+/// A lower bound of the memory of an array; its real size is known only after its creation.
 uint64_t leastBytes(const cmd::ArrayCreate& wanted) {
   if (isBare(wanted)) return 0;
   uint64_t bytes = wanted.elementBytes;
@@ -70,7 +70,7 @@ CUresult Arrays::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t
     const CUresult told = isBare(wanted)  ? CUDA_ERROR_INVALID_VALUE
                           : wanted.levels ? d.cuMipmappedArrayGetMemoryRequirements(&real, mipmapped, device)
                                           : d.cuArrayGetMemoryRequirements(&real, array, device);
-    // Some drivers tell it of arrays only whose memory comes later: then the estimate stands.
+    // Some drivers report it only for deferred arrays: then the estimate stands.
     if (told == CUDA_SUCCESS && real.size > bytes) {
       if (budget.take(real.size - bytes)) {
         bytes = real.size;
@@ -94,14 +94,14 @@ CUresult Arrays::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command) 
   const auto owned = arrayBytes_.find(wire);
   if (owned == arrayBytes_.end()) {
     objects_.drop(kind, wire);
-    return CUDA_SUCCESS;  // a level or plane, which its array ends
+    return CUDA_SUCCESS;  // a level or plane, which ends with its array
   }
   std::vector<uint64_t> tiles;
   tiles_.drop(wire, tiles);
   const ArrayMemory memory = owned->second;
   arrayBytes_.erase(owned);
   objects_.drop(kind, wire);
-  if (!object) {  // its context has ended, and took it along
+  if (!object) {  // its context has ended, and the array with it
     virtualMemory_.forget(tiles);
     budgets_.at(memory.device).give({memory.bytes});
     budgets_.publish();
@@ -109,7 +109,7 @@ CUresult Arrays::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command) 
   }
   const auto finish = [this, object, isMipmapped, memory, tiles](uint16_t context) {
     const uint16_t before = contexts_.bound();
-    // A context that has ended took its arrays along.
+    // Arrays end with their context.
     if (context && contexts_.use(context)) {
       if (isMipmapped)
         driver_.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(object));
@@ -220,7 +220,7 @@ CUresult Arrays::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
     if (CUresult rc = readTile(sent, entries[i], changes[i])) return rc;
     if (changes[i].memory && !tiles_.hasRoom(changes[i].array, entries.size())) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // From here on the memory counts, whatever becomes of its other uses.
+  // From now on the memory counts, independently of its other uses.
   std::vector<uint64_t> held;
   CUresult rc = CUDA_SUCCESS;
   for (size_t i = 0; i < entries.size() && !rc; ++i) {
@@ -241,7 +241,7 @@ CUresult Arrays::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   rc = driver_.cuMemMapArrayAsync(entries.data(), static_cast<unsigned>(entries.size()), s.handle);
   std::vector<uint64_t> gone;
   for (const TileChange& change : changes) {
-    // Any part of a list that failed may have been mapped, and none is known to be unmapped.
+    // After a failure any part of the list may have been mapped, and none is known to be unmapped.
     if (change.memory) tiles_.add(change.array, change.part, *change.memory, rc ? nullptr : &gone);
     if (!change.memory && !rc) tiles_.remove(change.array, change.part, gone);
   }

@@ -41,7 +41,7 @@ class Arrays : private SessionPart {
     uint64_t bytes = 0;
     bool isDeferred = false;  ///< mapped as a whole
   };
-  /// What an entry of ArrayMap does.
+  /// The effect of an entry of ArrayMap.
   struct TileChange {
     uint64_t array = 0;
     ArrayTiles::Part part;

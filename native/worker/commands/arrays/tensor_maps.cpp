@@ -21,7 +21,7 @@ CUresult TensorMaps::onTensorMapEncode(const cmd::Decoded<cmd::TensorMapEncode>&
   if (in.rank == 0 || in.rank > kMaxRank || (in.form != 0 && in.rank < 3))
     return violation("a tensor map of rank " + std::to_string(in.rank));
   const auto type = static_cast<CUtensorMapDataType>(in.dataType);
-  // Only the device reads there; that the tensor ends where its memory does is for the device, too.
+  // Only the device reads there; it also checks that the tensor ends within its memory.
   SessionRange first;
   if (CUresult rc = addresses_.reach(in.address, 1, first)) return rc;
   void* address = reinterpret_cast<void*>(first.device());

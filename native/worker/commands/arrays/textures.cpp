@@ -45,7 +45,7 @@ CUresult Textures::onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& comma
     case CU_RESOURCE_TYPE_PITCH2D: {
       SessionRange range;
       auto& image = resource.res.pitch2D;
-      // An element has one byte at least; what lies between the last row's end and its pitch need not be there.
+      // An element has at least one byte; the padding of the last row need not exist.
       if (CUresult rc = addresses_.reach(Box{.address = sent.address<offsetof(Resource, res.pitch2D.devPtr)>(),
                                              .pitch = image.pitchInBytes,
                                              .width = image.width,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. The driver keeps the captures; all of them are begun and ended here, in relaxed mode: which calls the
-// program's threads may make meanwhile is the client's affair.
+// Stream capture. The driver keeps the captures; all of them begin and end here, in relaxed mode: the client decides
+// which calls the program's threads may make meanwhile.
 #include <cstring>
 
 #include "worker/session/executor.h"
@@ -29,7 +29,7 @@ bool Executor::dependencies(uint64_t graph, std::span<const std::byte> nodes, st
     uint64_t number = 0;
     std::memcpy(&number, nodes.data() + i * sizeof(number), sizeof(number));
     const GraphTable::Node* node = graphs_.node(number);
-    // A node of another graph is for the driver to refuse; one that there is not must not reach it.
+    // The driver refuses a node of another graph; a node that does not exist must not reach it.
     if (!node || (graph && node->graph != graph)) return false;
     out.push_back(node->handle);
   }
@@ -74,7 +74,7 @@ CUresult Executor::onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& command) {
   CUgraph graph = nullptr;
   const CUresult rc = driver_.cuStreamEndCapture(s.handle, &graph);
   const auto* capture = captures_.find(command.fixed.stream);
-  // These leave the capture as it is.
+  // These do not affect the capture.
   const bool goesOn = rc == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED || rc == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
                       rc == CUDA_ERROR_ILLEGAL_STATE;
   if (capture && !goesOn) {
@@ -131,7 +131,7 @@ CUresult Executor::onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& comma
 CUresult Executor::onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  // Asking about a stream that is being captured ends its capture.
+  // A query of a captured stream ends its capture.
   if (captures_.status(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE) driver_.cuStreamQuery(s.handle);
   return CUDA_SUCCESS;
 }

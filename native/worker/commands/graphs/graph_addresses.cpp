@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of graphs that have addresses in them, and batches of memory operations: what of them is the session's.
+// Graph nodes that hold addresses, and batches of memory operations: checks that these belong to the session.
 #include <cstddef>
 #include <string>
 
@@ -43,8 +43,8 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
                 .height = copy.Height,
                 .depth = copy.Depth};
   if (!src.extent() || !dst.extent()) return CUDA_ERROR_INVALID_VALUE;
-  // Memory given as the host's is the client's unless both sides map it: the worker has a stage for it. All other memory is the
-  // session's, or invalid: the driver is never asked to find out what lies at an address.
+  // Memory of type "host" belongs to the client unless both sides map it: the worker has a stage for it. All other
+  // memory belongs to the session, or is invalid: the driver never has to classify an address.
   SessionRange from, to;
   const CUresult fromRc = addresses_.reach(src, from, true);
   const CUresult toRc = addresses_.reach(dst, to, true);
@@ -58,7 +58,7 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
     copy.srcHost = out.stage->memory;
     copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
   } else {
-    // The driver counts from where the client's offsets count from.
+    // The driver's offsets have the same base as the client's.
     const uint64_t begin = from.device() - src.extent()->offset;
     copy.srcMemoryType = from.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     if (from.isHost())

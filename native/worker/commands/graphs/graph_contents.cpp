@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launches of a graph need beside the driver: memory and functions of the client that its nodes come to.
+// Data that launches of a graph need beside the driver: memory and functions of the client that its nodes use.
 #include <algorithm>
 #include <cstring>
 
@@ -55,7 +55,7 @@ CUresult Executor::onGraphSource(const cmd::Decoded<cmd::GraphSource>& command) 
 
 void Executor::land(const GraphStage& stage) {
   const std::span<const std::byte> all(stage.memory, stage.bytes);
-  // Rows one behind the other go as one.
+  // Contiguous rows are sent as one.
   if (!stage.hasGaps()) return void(sendLanding(stage.address, all, 0, false));
   for (uint64_t slice = 0; slice < stage.depth; ++slice)
     for (uint64_t row = 0; row < stage.height; ++row) {
@@ -87,7 +87,7 @@ void Executor::collect(uint64_t number, const Before& outside, ExecContents& con
   const GraphTable::Graph* graph = graphs_.graph(number);
   if (!graph || graph->special.empty()) return;
   const std::vector<uint64_t> special(graph->special.begin(), graph->special.end());
-  std::map<uint64_t, std::vector<uint64_t>> after;  // node → those that it waits for
+  std::map<uint64_t, std::vector<uint64_t>> after;  // node → its dependencies
   const bool asks = std::any_of(special.begin(), special.end(), [&](uint64_t each) {
     return graphs_.node(each)->call || !graphs_.node(each)->children.empty();
   });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs: their making, their updates and their launches.
+// Executable graphs: instantiation, updates and launches.
 #include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
 
-/// What an executable graph may take of a device beside what its nodes take.
+/// Upper bound of the device memory of an executable graph beside that of its nodes.
 constexpr uint64_t kLeastExec = uint64_t{4} << 20;
 
 }  // namespace
@@ -111,7 +111,7 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
   if (!contents->calls.empty()) functions_.load();
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
-  // Its kernels may be of any.
+  // Its kernels may belong to any context.
   for (Context& each : contexts_.all()) each.hasLaunched = each.hasLaunched || each.handle;
   if (rc || captured) {
     for (size_t i = 0; i < contents->calls.size(); ++i)

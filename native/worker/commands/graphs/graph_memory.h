@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that nodes of graphs make: what of it is the session's, and what launches have left of it.
+// Memory allocated by graph nodes: the part that belongs to the session, and the memory that launches have left
+// allocated.
 #pragma once
 
 #include <map>
@@ -14,14 +15,14 @@ class GraphMemory : private SessionPart {
  public:
   explicit GraphMemory(SessionCore& session) : SessionPart(session) {}
 
-  /// By address; what has ended is in it too.
+  /// By address; ended allocations included.
   const std::map<CUdeviceptr, std::weak_ptr<GraphAllocation>>& all() const { return all_; }
-  /// Whether nodes of graphs make memory at that address.
+  /// Whether graph nodes allocate memory at that address.
   bool contains(CUdeviceptr address) const {
     const auto found = all_.find(address);
     return found != all_.end() && !found->second.expired();
   }
-  /// The driver has made the node of that allocation: its memory is known from here on.
+  /// The driver has created the node of that allocation: its memory is known from now on.
   void add(const std::shared_ptr<GraphAllocation>& allocation) {
     std::erase_if(all_, [](const auto& each) { return each.second.expired(); });
     all_[allocation->address] = allocation;
@@ -32,13 +33,13 @@ class GraphMemory : private SessionPart {
     if (found == all_.end()) return;
     if (const auto allocation = found->second.lock()) allocation->isFreedByGraph = true;
   }
-  /// A launch leaves that memory, which so counts although its node may be gone.
+  /// A launch leaves that memory allocated, so it counts although its node may be gone.
   void leave(const std::shared_ptr<GraphAllocation>& allocation) { left_[allocation->address] = allocation; }
-  /// Frees what a launch left, if it did, in the order of a stream or at once.
+  /// Frees memory that a launch left, if it did, in the order of a stream or immediately.
   CUresult free(CUdeviceptr address, const Stream* stream) {
     CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
     if (stream) rc = driver_.cuMemFreeAsync(address, stream->handle);
-    // A driver without pools frees in no stream's order.
+    // A driver without pools has no stream-ordered free.
     if (rc == CUDA_ERROR_NOT_SUPPORTED) rc = driver_.cuMemFree_v2(address);
     if (!rc) left_.erase(address);
     return rc;

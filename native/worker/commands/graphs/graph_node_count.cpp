@@ -6,7 +6,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Owners of nodes that belong to no graph yet: those that the driver is about to make, and those of open captures.
+/// Owners of nodes that belong to no graph yet: nodes that the driver is about to create, and nodes of open captures.
 constexpr uint64_t kNodesInTheMaking = 0;
 constexpr uint64_t kNodesCaptured = 1;
 
@@ -70,7 +70,7 @@ void GraphNodeCount::move(uint64_t from, uint64_t to) {
 bool GraphNodeCount::admitCaptured(cmd::Op op, std::span<const std::byte> body) {
   if (!becomesNode(op)) return true;
   uint64_t nodes = 1;
-  // A graph that is launched becomes a child, with all that is in it.
+  // A launched graph becomes a child, with all of its nodes.
   if (op == cmd::Op::kGraphLaunch && body.size() >= sizeof(cmd::GraphLaunch)) {
     cmd::GraphLaunch launch{};
     std::memcpy(&launch, body.data(), sizeof launch);

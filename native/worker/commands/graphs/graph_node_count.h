@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many nodes the graphs of a session have, which count for its claim.
+// The number of graph nodes of a session, which counts for its claim.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ class GraphNodeCount {
  public:
   GraphNodeCount(ClaimCounts& counts, const GraphTable& graphs) : counts_(counts), graphs_(graphs) {}
 
-  /// Nodes that were counted for an executable graph, or for the graph that this one ends with, with all graphs in it.
+  /// Nodes counted for an executable graph, or for a root graph with all graphs in it.
   uint64_t of(uint64_t graph) const;
-  /// Before the driver makes that many. False where the claim would have too many. Afterwards `keep` names their graph, or
-  /// `drop` says that they were not made.
+  /// Called before the driver creates that many. Returns false if the claim would exceed its limit. Afterwards call
+  /// `keep` with their graph, or `drop` if they were not created.
   bool take(uint64_t nodes);
   void keep(uint64_t owner);
   void drop();
@@ -29,10 +29,10 @@ class GraphNodeCount {
   /// Attributes the nodes of one graph to another.
   void move(uint64_t from, uint64_t to);
 
-  /// Counts the nodes that a command adds to the open captures, as far as they are known; `body`: of the command. False where
-  /// the claim would have too many.
+  /// Counts the nodes that a command adds to the open captures, as far as known; `body`: of the command. Returns false
+  /// if the claim would exceed its limit.
   bool admitCaptured(cmd::Op op, std::span<const std::byte> body);
-  /// No capture is open: what is left was of captures that ended with their streams.
+  /// No capture is open: remaining nodes belonged to captures that ended with their streams.
   void dropCaptured();
   /// The captured nodes are in that graph.
   void keepCaptured(uint64_t graph);

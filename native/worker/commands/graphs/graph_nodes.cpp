@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of graphs: their parameters from the wire to the driver and back.
+// Graph nodes: converts their parameters between the wire and the driver.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMaxAccess = 64;
 
-/// Whether the node takes a graph over, instead of having a clone of it.
+/// Whether the node takes ownership of a graph instead of a clone.
 bool movesGraph(const CUgraphNodeParams& node) {
   return node.type == CU_GRAPH_NODE_TYPE_GRAPH && node.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
 }
@@ -67,7 +67,7 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   allocation.accessDescCount = out.access.size();
   const uint64_t bytes = record.allocation.bytes;
   allocation.bytesize = bytes;
-  // The driver takes it from a pool of its own: it counts as long as a graph has the node, or a launch has left it.
+  // The driver allocates it from its own pool: it counts while a graph has the node, or a launch has left it.
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   budgets_.publish();
   out.allocation = std::shared_ptr<GraphAllocation>(std::make_unique<GraphAllocation>().release(),
@@ -103,7 +103,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       switch (record.child.ownership) {
         case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE: break;
         case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE:
-          // One that is part of another graph cannot be moved out of it.
+          // A graph that is part of another one cannot be moved out of it.
           if (child->root != record.child.graph) return CUDA_ERROR_INVALID_VALUE;
           break;
         default: return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +124,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return readAllocation(record, rest, out);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      // Found in books that have nothing but memory of this session's graphs.
+      // Found in a table that has only memory of this session's graphs.
       if (!graphMemory_.contains(AddressGate::key(record.address))) return CUDA_ERROR_INVALID_VALUE;
       out.params.free.dptr = AddressGate::key(record.address);
       return CUDA_SUCCESS;
@@ -138,7 +138,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       if (record.conditional.bodies > graph::kMaxBodies) return CUDA_ERROR_NOT_SUPPORTED;
-      // One that the driver has made for this session, and whose graph there still is.
+      // A graph that the driver created for this session and that still exists.
       if (const auto known = conditions_.find(record.conditional.handle);
           known == conditions_.end() || !graphs_.graph(known->second))
         return CUDA_ERROR_INVALID_VALUE;
@@ -176,7 +176,7 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   const bool isMoved = movesGraph(node.params);
   // A graph does not become part of itself.
   if (isMoved && graph->root == childNumber) return CUDA_ERROR_INVALID_VALUE;
-  // A clone has all that is in the child; a graph that is moved has been counted.
+  // A clone has all nodes of the child; a moved graph is already counted.
   if (!nodeCount_.take(1 + (childNumber && !isMoved ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode made = nullptr;
   if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(),
@@ -222,7 +222,7 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   const std::vector<std::byte> record(command.tail[0].begin(), command.tail[0].end());
   NodeParams node;
   if (CUresult rc = readNode(record, node)) return rc;
-  // The graph that is there would have to end, and executable graphs refer to it.
+  // The present graph would have to end, and executable graphs refer to it.
   if (movesGraph(node.params)) return CUDA_ERROR_NOT_SUPPORTED;
   const CUgraphNode handle = graphs_.node(in.node)->handle;
   const CUresult rc = in.exec ? driver_.cuGraphExecNodeSetParams(exec->second.handle, handle, &node.params)
@@ -241,7 +241,7 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   if (node.stage) contents->stages[in.node] = node.stage;
   if (node.call) contents->calls[in.node] = node.call;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-    // The functions and copies of the graph that was there before stay on the books beside those of the new one.
+    // The functions and copies of the previous graph stay registered beside those of the new one.
     collect(graphs_.numberOf(node.params.graph.graph), {}, *contents);
   }
   cmd::GraphSetNodeReply answer{};
@@ -336,7 +336,7 @@ CUresult Executor::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& command
         CUDA_MEMCPY3D copy{};
         rc = driver_.cuGraphMemcpyNodeGetParams(node->handle, &copy);
         copy.reserved0 = copy.reserved1 = nullptr;
-        // A buffer of this worker is nothing that its client knows.
+        // The client does not know buffers of this worker.
         if (copy.srcMemoryType == CU_MEMORYTYPE_HOST && !isPinned(copy.srcHost)) copy.srcHost = nullptr;
         if (copy.dstMemoryType == CU_MEMORYTYPE_HOST && !isPinned(copy.dstHost)) copy.dstHost = nullptr;
         record.copy = copy;
@@ -439,7 +439,7 @@ CUresult Executor::onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNodeAttribu
   CUlaunchAttributeValue value{};
   static_assert(sizeof(value) == sizeof(in.value));
   CUresult rc;
-  // Values that hold the driver's own handles do not cross, in neither direction.
+  // Values that hold the driver's own handles are not transferred in either direction.
   const LaunchAttributeKind kind = kindOf(attribute);
   if (in.what <= 1 && kind != LaunchAttributeKind::kPlain && kind != LaunchAttributeKind::kWindow)
     return CUDA_ERROR_NOT_SUPPORTED;

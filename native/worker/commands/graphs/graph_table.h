@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of graphs and their nodes, and the state that the worker keeps with a node beside the driver.
+// The numbers of graphs and their nodes, and the worker's own state of nodes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace millpond::worker {
 
-/// Pinned memory of this worker that stands for memory of the client in a copy of a graph.
+/// Pinned memory of this worker that represents memory of the client in a copy of a graph (a stage).
 struct GraphStage {
   uint64_t number = 0;
   bool toDevice = false;
@@ -26,11 +26,11 @@ struct GraphStage {
   uint64_t depth = 1;
   uint64_t rowStride = 0;
   uint64_t sliceStride = 0;
-  uint64_t bytes = 0;           ///< from the first to the last
+  uint64_t bytes = 0;           ///< from the first to the last byte
   std::byte* memory = nullptr;  ///< that many
-  CUDA_MEMCPY3D original{};     ///< as the client gave it: only for the client
+  CUDA_MEMCPY3D original{};     ///< as given by the client: returned to it only
 
-  /// Whether not all of its bytes are copied.
+  /// Whether only a part of its bytes is copied.
   bool hasGaps() const { return rowStride != width || (depth != 1 && sliceStride != width * height); }
 };
 
@@ -47,12 +47,12 @@ class GraphTable {
   };
   struct Graph {
     CUgraph handle = nullptr;
-    uint64_t root = 0;  ///< the graph that it ends with, itself mostly
+    uint64_t root = 0;  ///< the graph with which it ends, usually itself
     std::map<CUgraphNode, uint64_t> numbers;
     std::set<uint64_t> special;  ///< nodes that are not plain
   };
 
-  /// The number of a graph; a new one when it has none yet. `root` 0: it ends by itself.
+  /// The number of a graph; a new one if it has none yet. `root` 0: it ends by itself.
   uint64_t adopt(CUgraph handle, uint64_t root = 0) {
     const auto known = graphNumbers_.find(handle);
     if (known != graphNumbers_.end()) return known->second;
@@ -92,7 +92,7 @@ class GraphTable {
     const Node& entry = nodes_.at(node);
     graphs_.at(entry.graph).special.insert(node);
   }
-  /// Makes a graph that ends by itself, with all graphs in it, part of a node of another one.
+  /// Makes a root graph, with all graphs in it, part of a node of another one.
   void move(uint64_t graph, uint64_t node) {
     Node& owner = nodes_.at(node);
     const uint64_t root = graphs_.at(owner.graph).root;
@@ -137,13 +137,14 @@ class GraphTable {
   std::unordered_map<uint64_t, Node> nodes_;
 };
 
-/// What the launches of an executable graph need beside the driver, by node of the graph that it was made from.
+/// Data that launches of an executable graph need beside the driver, by node of the graph from which it was
+/// instantiated.
 struct ExecContents {
   std::map<uint64_t, std::shared_ptr<GraphStage>> stages;
   std::map<uint64_t, const HostCall*> calls;
-  /// Node of a call, or of a copy from the client → copies to the client that are done before it.
+  /// Node of a call, or of a copy from the client → copies to the client that complete before it.
   std::map<uint64_t, std::vector<uint64_t>> before;
-  std::map<uint64_t, std::vector<uint64_t>> after;  ///< node of a call → copies from the client that come behind it
+  std::map<uint64_t, std::vector<uint64_t>> after;  ///< node of a call → later copies from the client
   std::vector<std::shared_ptr<GraphAllocation>> allocations;
 
   /// Allocations that outlive a launch: the program frees them, or another launch does.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as a whole: their making, the order in them, and objects that they keep.
+// Whole graphs: creation, dependencies, and objects that they retain.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,7 +14,8 @@
 namespace millpond::worker {
 namespace {
 
-/// Not told of a graph: handles and functions, which are addresses of this process, and all that the verbose flag adds.
+/// Never disclosed in the picture of a graph: handles and functions, which are addresses of this process, and
+/// everything that the verbose flag adds.
 constexpr unsigned kHiddenDotFlags =
     CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES | CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS;
 
@@ -199,7 +200,7 @@ CUresult Executor::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGraphDebugDotPrint) return CUDA_ERROR_NOT_SUPPORTED;
   if (in.offset == 0) {
-    // The driver only writes files: one in memory, which needs no folder that this process could write to.
+    // The driver can only write files: this one is in memory, so no folder need be writable.
     const UniqueFd file(::memfd_create("millpond-graph", MFD_CLOEXEC));
     if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
     const std::string path = "/proc/self/fd/" + std::to_string(file.get());

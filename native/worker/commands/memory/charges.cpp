@@ -118,7 +118,7 @@ CUresult Charges::measured(Of what, uint64_t number, uint16_t context, uint64_t 
   if (CUresult rc = driver_.cuMemGetInfo_v2(&before, &total)) return rc;
   if (CUresult rc = make()) return rc;
   if (CUresult rc = driver_.cuMemGetInfo_v2(&after, &total)) return rc;
-  // Others use the device too: what is not possible is not theirs.
+  // Other sessions use the device too: an impossible difference is theirs.
   const uint64_t less = before > after ? std::min<uint64_t>(before - after, most) : 0;
   if (charge(what, number, context, less, "objects of the driver")) return CUDA_SUCCESS;
   unmake();
@@ -133,7 +133,7 @@ CUresult Charges::module(uint64_t wire, uint64_t bytes) {
   bool fits = true;
   for (uint16_t primary = 1; fits && primary <= devices_.all().size(); ++primary) {
     if (!isLibrary && primary != contexts_.primaryOf(contexts_.bound())) continue;
-    // A library is loaded into every context that comes to use it.
+    // A library is loaded into every context that uses it.
     const auto contexts =
         static_cast<uint64_t>(std::count_if(contexts_.all().begin(), contexts_.all().end(), [&](const Context& each) {
           return each.handle && !each.green && each.device + 1 == primary;

@@ -35,17 +35,17 @@ class Charges : private SessionPart {
   /// The variables of a module, or of a library in each context.
   CUresult module(uint64_t wire, uint64_t bytes);
   void dropModule(uint64_t wire);
-  /// Charges what the device has less of afterwards, `most` at most; ends what was made where it does not fit.
+  /// Charges the decrease of the device's free memory, at most `most`; destroys the object if that does not fit.
   CUresult measured(Of what, uint64_t number, uint16_t context, uint64_t most, const std::function<CUresult()>& make,
                     const std::function<void()>& unmake);
   void drop(Of what, uint64_t number);
-  /// All that ends with a context, but for its modules.
+  /// Drops everything that ends with a context, except for its modules.
   void dropContext(uint64_t number) { charged_.dropContext(number); }
 
  private:
-  /// Device memory that the driver makes is that much from here on. False, with a line in the log, where it does not fit.
+  /// Sets the device memory that the driver has allocated. Returns false, and logs a line, if it does not fit.
   bool charge(Of what, uint64_t number, uint16_t context, uint64_t bytes, const char* why);
-  /// Every thread that the device can have has that much.
+  /// Every thread that the device can run has that much.
   CUresult stacks(uint16_t number, uint64_t bytesOfEach, const char* why);
 
   Budgets& budgets_;

@@ -19,7 +19,7 @@ namespace millpond::worker {
 
 class DeviceMemory : private SessionPart {
  public:
-  /// `sharing`: what sessions of the claim share, null where there are no others.
+  /// `sharing`: objects shared by sessions of the claim; null if there are no others.
   DeviceMemory(SessionCore& session, Budgets& budgets, const Sharing* sharing);
 
   size_t devices() const { return arenas_.size(); }
@@ -29,17 +29,17 @@ class DeviceMemory : private SessionPart {
   MemoryPools& pools() { return pools_; }
   const MemoryPools& pools() const { return pools_; }
   OpenedPools& opened() { return opened_; }
-  /// The device whose arena has an allocation there.
+  /// The device whose arena has an allocation at that address.
   std::optional<size_t> deviceOf(CUdeviceptr address) const;
   /// Whether memory of a device can be shared with other sessions.
   bool canShare(size_t device) const;
 
-  /// Takes memory from a device's arena, if need be after giving back what its pools keep.
+  /// Takes memory from a device's arena, if necessary after releasing unused memory of its pools.
   CUresult allocate(size_t device, uint64_t bytes, CUdeviceptr& address);
-  /// Gives back what the pools of a device keep. Whether there was anything.
+  /// Releases unused memory of a device's pools. Returns whether there was any.
   bool trimPools(size_t device);
-  /// Gives back an allocation of an arena, or one use of memory of an opened pool. The primary context of its device is
-  /// the current one.
+  /// Returns an allocation to its arena, or ends one use of memory of an opened pool. The primary context of its device
+  /// must be current.
   void free(size_t device, CUdeviceptr address);
   void giveBack(const std::vector<MemoryPools::Block>& blocks);
 

@@ -133,7 +133,7 @@ void Frees::synchronisePools() {
 
 bool Frees::isPending(size_t device, uint64_t number, Which which) const {
   if (which == Which::kOfPoolsToo && !blocks_.empty() && blocks_.front().number <= number) return true;
-  // Endings are done in their order.
+  // Objects end in their order.
   return (!endings_.empty() && endings_.front().number <= number) ||
          std::any_of(retired_.begin(), retired_.end(),
                      [&](const Retired& r) { return r.device == device && r.number <= number; });
@@ -141,7 +141,7 @@ bool Frees::isPending(size_t device, uint64_t number, Which which) const {
 
 CUresult Frees::after(std::function<CUresult()> command, Which which) {
   const uint16_t context = session_.current().context;
-  if (context == 0) return command();  // which waits for the frees of none
+  if (context == 0) return command();  // which waits for no frees
   const size_t device = contexts_.deviceOf(context);
   retire(device);
   progressRetired();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is freed when no stream can still use it: allocations, blocks of pools, and other things of the devices that end;
-// and commands that wait until it is.
+// Objects that are freed when no stream can still use them: allocations, blocks of pools, and other device objects; and
+// commands that wait for that.
 #pragma once
 
 #include <cstdint>
@@ -14,50 +14,51 @@
 
 namespace millpond::worker {
 
-/// Something that ends when the devices are done with it.
+/// An object that ends when the devices have finished with it.
 struct Ending {
-  /// Ends it. `context`: as below, or 0 when that one has ended since, and its objects with it.
+  /// Ends it. `context`: as below, or 0 if that context, and its objects, have ended since.
   std::function<void(uint16_t context)> finish;
   uint16_t context = 0;     ///< of the object; 0: of none
-  CUdeviceptr address = 0;  ///< of mappings and reservations: nothing new is mapped there before
+  CUdeviceptr address = 0;  ///< for mappings and reservations: they end before anything new is mapped there
   uint64_t bytes = 0;
-  /// the driver waits for the device meanwhile: it ends when no function of the client is expected
+  /// the driver waits for the device during this: it ends when no function of the client is expected
   bool mayWait = false;
 };
 
 class Frees : private SessionPart {
  public:
-  /// Which frees a command waits for.
+  /// The frees for which a command waits.
   enum class Which { kOrdinary, kOfPoolsToo };
 
   Frees(SessionCore& session, Budgets& budgets, DeviceMemory& memory, FunctionOrder& functions);
 
-  /// Gives back an allocation of an arena, or one use of memory of an opened pool, when no stream can still use it.
+  /// Returns an allocation to its arena, or ends one use of memory of an opened pool, when no stream can still use it.
   void later(size_t device, CUdeviceptr address);
-  /// Whether an allocation is about to be given back.
+  /// Whether an allocation is about to be freed.
   bool isFreed(size_t device, CUdeviceptr address) const;
-  /// Begins to wait for the frees so far, of a device or of all.
+  /// Begins to wait for all frees so far, of a device or of all.
   void retire(size_t device);
   void retire();
-  /// Ends something when the devices have done their work so far, all in this order; with a fence of the caller, when they have
-  /// reached that.
+  /// Ends an object when the devices have finished their work so far, in this order; with a fence of the caller, when
+  /// they have reached it.
   void end(Ending ending);
   void end(Ending ending, std::vector<Mark> fence);
-  /// Without waiting for the devices, but behind those before it.
+  /// Same, without waiting for the devices, but after those before it.
   void endAtOnce(Ending ending) { end(std::move(ending), {}); }
-  /// Ends at once what stands in the way of a mapping there, and all before it.
+  /// Immediately ends everything that blocks a mapping there, and all before it.
   void settle(uint64_t address, uint64_t bytes);
 
-  /// The number of a free that is not retired by this: of a block of a pool, which is free when its stream has come to
-  /// the mark. The last number of all.
+  /// The number of a free that this class does not retire: a block of a pool, which is free when its stream has reached
+  /// the mark. The highest number of all.
   uint64_t nextNumber() { return ++last_; }
   uint64_t lastNumber() const { return last_; }
   void freeBlock(uint64_t number, const Mark& mark) { blocks_.push_back({number, mark}); }
 
-  /// The program waits for the device: pools give back what is over their thresholds.
+  /// The program waits for the device: pools release memory beyond their thresholds.
   void synchronisePools();
 
-  /// Runs `command` when everything freed of the current context so far is given back: at once where nothing is.
+  /// Runs `command` when all memory freed in the current context so far is available again: immediately if there is
+  /// none.
   CUresult after(std::function<CUresult()> command, Which which = Which::kOrdinary);
   size_t waiting() const { return after_.size(); }
 
@@ -66,7 +67,7 @@ class Frees : private SessionPart {
   bool progressEndings();
   bool progressBlocks();
   bool progressWaiting();
-  /// Nothing is retired and nothing ends.
+  /// Nothing is being retired, and no object is about to end.
   bool isQuiet() const { return retired_.empty() && endings_.empty() && blocks_.empty(); }
   void forgetContext(uint16_t number);
 
@@ -87,7 +88,7 @@ class Frees : private SessionPart {
     uint64_t number;
     Mark mark;
   };
-  /// A command that can be answered when the memory that was freed before has come back.
+  /// A command whose reply waits until memory freed before it is available again.
   struct After {
     Request request;
     uint64_t number;  ///< of the last free before

@@ -10,7 +10,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr uint64_t kLeastBuffer = 4096;
-/// Buffers of more than this are as long as what they are for, in whole ones of these, and no power of two.
+/// Buffers larger than this are sized to a multiple of it instead of a power of two.
 constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
 
 }  // namespace
@@ -40,7 +40,7 @@ std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
     spare_.erase(spare);
     return owned(buffer);
   }
-  // A hostile client may ask for what cannot be rounded.
+  // A hostile client may request a size that cannot be rounded.
   if (bytes > UINT64_MAX - kLargeBuffer) return nullptr;
   const uint64_t size =
       bytes <= kLargeBuffer ? std::bit_ceil(bytes) : (bytes + kLargeBuffer - 1) / kLargeBuffer * kLargeBuffer;

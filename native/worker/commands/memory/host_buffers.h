@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory of this worker: buffers that copies use again and again, and pages that stand for pages of the client.
+// Pinned memory of this worker: buffers that copies reuse, and pages that represent pages of the client.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace millpond::worker {
 
-/// Kept for the next copies: giving it back to the driver could wait for the device.
+/// Kept for the next copies: freeing it could wait for the device.
 struct HostBuffer {
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
-  uint64_t age = 0;  ///< of a spare one: higher, the later it was given back
+  uint64_t age = 0;  ///< of a spare buffer: higher if it was returned later
 };
 
 class HostBuffers {
@@ -27,21 +27,21 @@ class HostBuffers {
   HostBuffers(ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions)
       : counts_(counts), pinned_(pinned), functions_(functions) {}
 
-  /// A buffer of that many bytes at least, a spare one again when the last owner lets go of it. Null where there is no
-  /// room for it.
+  /// A buffer of at least that many bytes; it becomes a spare again when its last owner releases it. Null if there is
+  /// no room.
   std::shared_ptr<const HostBuffer> take(uint64_t bytes);
-  /// Gives spare ones back to the system, those that were used longest ago first, until there are no more than that.
+  /// Frees spare buffers, the least recently used first, until at most that many bytes are left.
   void trim(uint64_t bytes);
 
-  /// Pinned memory at the place in this worker that stands for those bytes of the client. CUDA_ERROR_OUT_OF_MEMORY where
-  /// there is no room for it.
+  /// Pinned memory of this worker that represents those bytes of the client. CUDA_ERROR_OUT_OF_MEMORY if there is no
+  /// room.
   CUresult view(uint64_t address, uint64_t bytes, ClientPages::View& view);
-  /// Nothing looks at them any more: `endViews` gives them back to the system.
+  /// Nothing uses them any more: `endViews` returns them to the system.
   void leave(const ClientPages::View& view) { ended_.push_back(view); }
   void endViews();
 
  private:
-  /// Takes that much host memory, if need be after giving back what is only kept for later.
+  /// Takes that much host memory, if necessary after freeing spare buffers.
   bool takeHost(uint64_t bytes);
 
   ClaimCounts& counts_;

@@ -9,7 +9,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-/// From that size on the source is read in the order of the stream.
+/// From that size on, the source is read in stream order.
 constexpr uint64_t kLongBytes = uint64_t{64} << 10;
 
 CUdeviceptr addressOf(const uint32_t* word) { return reinterpret_cast<CUdeviceptr>(word); }
@@ -31,8 +31,8 @@ CUresult HostCopies::queryDefault(const Stream& stream) {
 }
 
 bool HostCopies::isDue(const Stream& stream) {
-  // That the default stream has done its work says the same of all that are in step with it. While something is captured
-  // it must not be asked.
+  // When the default stream has finished, so have all streams that are in step with it. It must not be queried during a
+  // capture.
   if (!isBlocking(stream)) return driver_.cuStreamQuery(stream.handle) == CUDA_SUCCESS;
   return captures_.empty() && queryDefault(stream) == CUDA_SUCCESS;
 }
@@ -101,7 +101,7 @@ std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
 }
 
 CUresult HostCopies::keepOrder(const Stream& stream, uint64_t bytes) {
-  // While something is captured the default stream must not be asked.
+  // The default stream must not be queried during a capture.
   if (bytes >= kLongBytes || !captures_.empty() || !isBlocking(stream)) return CUDA_SUCCESS;
   if (queryDefault(stream) != CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
   if (!nothing_) nothing_ = takeWord();
@@ -162,7 +162,7 @@ std::optional<HostCopies::Word> HostCopies::takeWord() {
 
 void HostCopies::set(const Word& word) {
   std::atomic_ref(*word.place).store(word.value, std::memory_order_release);
-  // A stream that has not looked yet goes on with any later value, too.
+  // A stream that has not read the word yet also accepts any later value.
   spare_.push_back({word.place, word.value + 1});
 }
 

@@ -21,7 +21,7 @@ bool holds(int file, uint64_t bytes) {
   return seals >= 0 && (seals & F_SEAL_SHRINK) && ::fstat(file, &is) == 0 && static_cast<uint64_t>(is.st_size) >= bytes;
 }
 
-/// Whether pinned memory can lie there: whole pages, and some.
+/// Whether pinned memory can be there: whole pages, at least one.
 bool isHostRun(uint64_t address, uint64_t bytes) {
   return bytes != 0 && bytes % kPage == 0 && address != 0 && address % kPage == 0 && address + bytes >= address;
 }
@@ -42,7 +42,7 @@ CUresult HostMemory::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
         ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
       return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // Where something lies there, the client tries another address.
+  // If the address is taken, the client tries another one.
   if (CUresult rc = mapHostRun(address, bytes, file.get())) return rc;
   if (isPrivate) return CUDA_SUCCESS;
   if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
@@ -102,7 +102,7 @@ void HostMemory::releaseForgotten() {
     // Not a structured binding, which clang 14 cannot capture.
     const auto address = run.first;
     const auto bytes = run.second;
-    // Launches of graphs that are gone may still run.
+    // Launches of destroyed graphs may still run.
     frees_.end({.finish = [this, address, bytes](uint16_t) {
       const auto release = [this, address, bytes]() -> CUresult {
         releaseHostRun(address, bytes);
@@ -124,7 +124,7 @@ CUresult HostMemory::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
   if (!run) return violation("no pinned memory begins there");
   const uint64_t bytes = run->bytes;
   if (!hostRuns_.remove(address)) {
-    // The memory would belong to something else when the graph reaches the node.
+    // The memory would belong to another object when the graph reaches the node.
     releaseForgotten();
     return CUDA_SUCCESS;
   }

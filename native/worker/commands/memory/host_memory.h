@@ -30,7 +30,7 @@ class HostMemory : private SessionPart {
         waits_(waits),
         areThereGraphs_(std::move(areThereGraphs)) {}
 
-  /// Unmaps what was freed while graphs were given addresses in it, when there is no graph any more.
+  /// Unmaps memory that was freed while graphs held addresses in it, once there is no graph any more.
   void releaseForgotten();
 
   CUresult onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command);
@@ -38,7 +38,7 @@ class HostMemory : private SessionPart {
   CUresult onHostFree(const cmd::Decoded<cmd::HostFree>& command);
 
  private:
-  /// Maps and pins whole pages at exactly that address: of a file, or, where it is none, of this worker alone.
+  /// Maps and pins whole pages at exactly that address: of a file, or, without one, of this worker alone.
   CUresult mapHostRun(uint64_t address, uint64_t bytes, int file);
   void releaseHostRun(uint64_t address, uint64_t bytes);
 

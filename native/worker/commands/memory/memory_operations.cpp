@@ -30,7 +30,7 @@ CUresult MemoryOperations::admit(std::span<const std::byte> bytes, std::vector<C
       case CU_STREAM_MEM_OP_BARRIER: break;
       default: return CUDA_ERROR_INVALID_VALUE;
     }
-    // Waits and writes have their address in the same place.
+    // Waits and writes have their address in the same position.
     static_assert(offsetof(Operation, waitValue.address) == offsetof(Operation, writeValue.address));
     SessionRange word;
     if (width)
@@ -50,7 +50,7 @@ CUresult MemoryOperations::attribute(CUlaunchAttributeID id, const Crossing<CUla
     return CUDA_SUCCESS;
   }
   out = value.numbers();
-  // A hint for the device's cache: that the window ends where its memory does is for the device.
+  // A hint for the device's cache: the device checks that the window ends within its memory.
   SessionRange first;
   if (CUresult rc = addresses_.reach(value.address<offsetof(CUlaunchAttributeValue, accessPolicyWindow.base_ptr)>(),
                                      out.accessPolicyWindow.num_bytes ? 1 : 0, first, isRecorded))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of calls that have addresses in them, as the driver takes them.
+// Converts values that hold addresses to the driver's form.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class MemoryOperations : private SessionPart {
  public:
   MemoryOperations(SessionCore& session, AddressGate& addresses) : SessionPart(session), addresses_(addresses) {}
 
-  /// Memory operations as the driver takes them. `isRecorded`: for a graph.
+  /// Memory operations in the driver's form. `isRecorded`: for a graph.
   CUresult admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded = false);
-  /// Before the driver makes one: CUDA_ERROR_OUT_OF_MEMORY where the claim has as many as it may have.
+  /// Called before the driver creates one: CUDA_ERROR_OUT_OF_MEMORY if the claim has reached its limit.
   CUresult admit(HandleKind kind);
-  /// An attribute's value as the driver takes it.
+  /// An attribute's value in the driver's form.
   CUresult attribute(CUlaunchAttributeID id, const Crossing<CUlaunchAttributeValue>& value, CUlaunchAttributeValue& out,
                      bool isRecorded = false);
 

@@ -13,7 +13,7 @@ class PinnedMemory : private SessionPart {
  public:
   explicit PinnedMemory(SessionCore& session) : SessionPart(session) {}
 
-  /// Registers it, in a context that lives as long as the session: when that one is reset, again.
+  /// Registers it in a context that lives as long as the session; again after that context is reset.
   CUresult pin(void* memory, uint64_t bytes, unsigned flags) {
     const uint16_t before = contexts_.bound();
     const uint16_t home = before ? contexts_.primaryOf(before) : uint16_t{1};

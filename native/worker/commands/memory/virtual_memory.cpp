@@ -18,7 +18,7 @@ CUmemAllocationProp properties(const C& command, CUdevice device, bool isShareab
   prop.allocFlags.compressionType = static_cast<unsigned char>(command.compression);
   prop.allocFlags.gpuDirectRDMACapable = static_cast<unsigned char>(command.rdma);
   prop.allocFlags.usage = static_cast<unsigned short>(command.usage);
-  // A driver has no files for tiles.
+  // A driver cannot export tiles as files.
   if (isShareable && !(command.usage & CU_MEM_CREATE_USAGE_TILE_POOL))
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return prop;

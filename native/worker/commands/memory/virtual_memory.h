@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's virtual-memory calls. What takes memory away waits for the device, and nothing else waits for it.
+// The driver's virtual-memory calls. Only calls that take memory away wait for the device.
 #pragma once
 
 #include "worker/commands/memory/frees.h"

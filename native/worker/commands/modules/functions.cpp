@@ -12,7 +12,7 @@ bool Functions::functionOrKernel(uint64_t wire, CUfunction& out) {
   if (!entry) return session_.missing(wire);
   out = static_cast<CUfunction>(entry->object);
   if (kind == HandleKind::kFunction || !out) return true;
-  // Launches take a kernel in place of a function, but the driver's questions about functions do not.
+  // Launches accept a kernel in place of a function, but the driver's queries of functions do not.
   auto& inContext = all_[wire].inContext;
   const uint16_t bound = contexts_.bound();
   if (inContext.size() <= bound) inContext.resize(bound + size_t{1});
@@ -20,7 +20,7 @@ bool Functions::functionOrKernel(uint64_t wire, CUfunction& out) {
   if (!function) {
     CUfunction found = nullptr;
     if (driver_.cuKernelGetFunction(&found, static_cast<CUkernel>(entry->object)) != CUDA_SUCCESS)
-      return true;  // the call with the kernel says what is wrong
+      return true;  // the call with the kernel reports the error
     if (charges_.localMemory(HandleKind::kFunction, found) != CUDA_SUCCESS) {
       out = nullptr;
       return true;
@@ -57,7 +57,7 @@ void Functions::load() {
 
 void Functions::loadKernel(uint64_t wire) {
   CUfunction loaded = nullptr;
-  // What cannot be loaded fails its launch, which says why.
+  // A kernel that cannot be loaded fails its launch, with the reason.
   if (handle::kind(wire) == HandleKind::kKernel && contexts_.bound()) (void)functionOrKernel(wire, loaded);
 }
 

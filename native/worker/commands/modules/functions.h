@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of modules and the kernels of libraries that the program has asked for.
+// The functions of modules and the kernels of libraries that the program has looked up.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class Functions : private SessionPart {
   void remove(uint64_t wire) { all_.erase(wire); }
   /// The number of the driver's function or kernel; 0: it has none.
   uint64_t wireOf(CUfunction function, CUkernel kernel);
-  /// Puts the kernels that the program has asked for on the device, before a function of it can be pending: their first
-  /// launch would wait for that function, whose end is announced to the thread that launches. Later kernels follow as
-  /// soon as they are asked for.
+  /// Loads the kernels that the program has looked up onto the device before a function of the client can be pending:
+  /// their first launch would wait for that function, whose return only the launching thread receives. Later kernels
+  /// are loaded when looked up.
   void load();
   void forgetContext(uint16_t number);
 

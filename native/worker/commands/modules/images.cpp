@@ -11,7 +11,7 @@
 namespace millpond::worker {
 namespace {
 
-/// The largest image that a session may load, and all images that it may have half sent.
+/// Limit of an image of a session, and of all images in transfer.
 constexpr uint64_t kMaxImageBytes = uint64_t{2} << 30;
 constexpr size_t kMaxImages = 256;
 
@@ -51,15 +51,15 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
     }
   }
   if (image.stored) return violation("pieces of an image that is here already");
-  if (image.noRoom) return CUDA_SUCCESS;  // told when it is loaded
+  if (image.noRoom) return CUDA_SUCCESS;  // reported when it is loaded
   if (image.total != part.total || part.offset != image.bytes.size() || data.size() > part.total - part.offset)
     return violation("a piece of an image lies outside of it");
-  // Copied out of the ring before anything looks at it: the client could still change the ring.
+  // Copied out of the ring before it is parsed: the client could still change the ring.
   image.bytes.insert(image.bytes.end(), data.begin(), data.end());
   return CUDA_SUCCESS;
 }
 
-// A wrapper names its code by addresses, which are another process's: no client of ours sends one.
+// A wrapper holds addresses of another process: no client of ours sends one.
 bool Images::isWrapper(const Image& image) {
   uint32_t magic = 0;
   if (image.total >= sizeof magic) std::memcpy(&magic, image.data(), sizeof magic);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images on their way: offered by their hash, or sent in pieces.
+// Images in transfer: offered by their hash, or sent in pieces.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace millpond::worker {
 
-/// An image on its way.
+/// An image in transfer.
 struct Image {
   std::vector<std::byte> bytes;
   uint64_t total = 0;
-  bool noRoom = false;  ///< this host has not that much memory
+  bool noRoom = false;  ///< this host does not have enough memory
   bool announced = false;
   Sha256 hash{};                      ///< as announced
   std::optional<StoredImage> stored;  ///< in place of the bytes
@@ -35,16 +35,16 @@ class Images : private SessionPart {
   bool empty() const { return images_.empty(); }
 
   static bool isWrapper(const Image& image);
-  /// The whole image that came for a handle.
+  /// The complete image received for a handle.
   bool take(uint64_t handle, Image& image);
-  /// Puts an image that was announced by its hash where the next session finds it.
+  /// Stores an image that was announced by its hash for the next session.
   void keep(Image image);
 
   CUresult onImageOffer(const cmd::Decoded<cmd::ImageOffer>& command);
   CUresult onImagePart(const cmd::Decoded<cmd::ImagePart>& command);
 
  private:
-  /// Its bytes are under way no more.
+  /// Its bytes are not in transfer any more.
   void giveImage(const Image& image);
 
   ClaimCounts& counts_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver's compiler and linker say, as replies.
+// Output of the driver's compiler and linker, as replies.
 #pragma once
 
 #include "worker/core/session_core.h"

@@ -7,7 +7,7 @@
 namespace millpond::worker {
 namespace {
 
-/// What Launch and ClusterOccupancy have in common.
+/// The common part of Launch and ClusterOccupancy.
 template <typename Command>
 CUlaunchConfig configuration(const Command& launch, CUstream stream) {
   CUlaunchConfig config{};
@@ -95,7 +95,7 @@ CUresult Launches::onLaunchLimits(const cmd::Decoded<cmd::LaunchLimits>& command
       {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, &limits.clusterZ}};
   for (const auto& [attribute, value] : cluster) {
     int blocks = 0;
-    // A device without clusters, or an older driver, does not know the question.
+    // A device without clusters, or an older driver, does not support the query.
     if (driver_.cuFuncGetAttribute(&blocks, attribute, function) == CUDA_SUCCESS && blocks > 0)
       *value = static_cast<uint32_t>(blocks);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches, and questions about them.
+// Launches, and queries about them.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is linked from several images.
+// Links of several images.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contents of modules and libraries when they were loaded, so that another session can be given the same.
+// The contents of modules and libraries as loaded, so that another session can restore them.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ class LoadedModules : private SessionPart {
     asked_.erase(wire);
   }
 
-  /// Keeps the variables of a module or library; `image`: empty where they are not known.
+  /// Records the variables of a module or library; `image`: empty if unknown.
   void note(const cmd::ModuleLoad& load, std::span<const std::byte> image);
-  /// Why they cannot be loaded again as they are; empty when they can.
+  /// The reason why they cannot be loaded again with the same contents; empty if they can.
   std::string whyKept();
 
  private:
   /// The contents for comparison.
   enum class Compared { kSame, kOther, kUnknown };
-  /// A module or library, as far as it matters whether another one is the same.
+  /// The properties of a module or library that decide whether another one is the same.
   struct Loaded {
     bool isKept = false;  ///< its client has the image
     std::optional<std::vector<ImageVariable>> variables;

@@ -14,7 +14,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr size_t kMaxSymbolBytes = 4096;
-/// The names of a module's functions that fit into an answer.
+/// Maximum number of function names in a reply.
 constexpr size_t kMaxNamesBytes = size_t{512} << 10;
 /// The longest parameter list of any architecture.
 constexpr size_t kMaxParameterBytes = 32764;
@@ -56,7 +56,7 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   if (!options.read(command.tail[0])) return violation("options that the compiler does not have");
   LinkedFatbins fatbins;
   if (!fatbins.read(command.tail[1], image.data(), image.total)) return violation("fatbins outside of their image");
-  // With the zero behind it, at which text ends.
+  // With the terminating zero of text.
   if (!fatbins.wrapper() && imageExtent(image.data(), image.total + 1) == 0)
     return violation("an image that reaches beyond its bytes");
 
@@ -82,7 +82,7 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
     kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
                                 : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
   };
-  // Code whose declarations of variables are not understood, or that is no code at all.
+  // Code whose declarations of variables cannot be parsed, or that is no code at all.
   const CUresult rc = bytes ? make()
                             : charges_.measured(DriverMemory::Of::kModule, load.handle,
                                                 contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
@@ -119,7 +119,7 @@ CUresult Modules::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command)
   objects_.drop(kind, wire);
   loaded_.forget(wire);
   charges_.dropModule(wire);
-  // What ended with its context, or never was.
+  // An object that ended with its context, or never existed.
   if (!object || borrowed) return CUDA_ERROR_INVALID_HANDLE;
   return order_.run([this, kind, object] {
     return kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
@@ -252,7 +252,7 @@ CUresult Modules::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
   unsigned isManaged = command.fixed.managed;
   CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_IS_MANAGED;
   void* told = &isManaged;
-  // A driver that does not know the address knows of no managed variable there.
+  // If the driver does not know the address, it has no managed variable there.
   if (isManaged == 0 && driver_.cuPointerGetAttributes(1, &wanted, &told, address)) isManaged = 0;
   reply(cmd::GetGlobalReply{.address = address, .bytes = bytes, .managed = isManaged != 0 ? 1u : 0u});
   return CUDA_SUCCESS;

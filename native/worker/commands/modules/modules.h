@@ -41,9 +41,9 @@ class Modules : private SessionPart {
   CUresult onTextureReferenceDestroy(const cmd::Decoded<cmd::TextureReferenceDestroy>& command);
 
  private:
-  /// The bytes of its variables; none where they are not known.
+  /// The bytes of its variables; none if unknown.
   std::optional<uint64_t> memoryOf(const Image& image, const LinkedFatbins& fatbins);
-  /// Lets go of what came from a module or library.
+  /// Drops the objects of a module or library.
   void dropChildren(uint64_t owner);
 
   Images& images_;
@@ -53,7 +53,7 @@ class Modules : private SessionPart {
   SessionObjects& objects_;
   LoadedModules& loaded_;
   std::unordered_map<uint64_t, std::vector<uint64_t>> children_;  ///< module or library → its functions and kernels
-  /// what is not ended by itself: modules that libraries are, references of modules
+  /// objects that do not end on their own: modules of libraries, references of modules
   std::unordered_set<uint64_t> borrowed_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events: what waits for them, and their attributes.
+// Streams and events: waits for them, and their attributes.
 #pragma once
 
 #include "worker/commands/memory/frees.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about devices whose answers have no fixed length: where the multiprocessors lie, and which atomic operations
-// there are.
+// Queries of devices whose results have no fixed length: the layout of multiprocessors, and the supported atomic
+// operations.
 #pragma once
 
 #include "worker/core/session_part.h"
