@@ -26,6 +26,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   logout: () => import("./commands/contexts/logout.ts"),
   context: () => import("./commands/contexts/context.ts"),
   resize: () => import("./commands/claims/resize.ts"),
+  prioritize: () => import("./commands/claims/prioritize.ts"),
   release: () => import("./commands/claims/release.ts"),
   cordon: () => import("./commands/nodes/cordon.ts"),
   uncordon: () => import("./commands/nodes/uncordon.ts"),

@@ -178,6 +178,7 @@ export const reasonArgs = {
 
   // What happened to a claim.
   sizes: { gpus: "count", ...memory, computePercent: "percent", owner: "text?" },
+  priority: { from: "count", to: "count" },
   "program-calls": {},
   "bound-to": { devices: "texts" },
   adopted: { devices: "texts" },

@@ -168,6 +168,7 @@ export const sentences: Sentences = {
     const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
     return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === undefined ? "" : `, for ${owner}`}`;
   },
+  priority: ({ from, to }) => `priority ${to} instead of ${from}`,
   "program-calls": () => "a program of it calls its devices",
   adopted: ({ devices }) =>
     `its programs run on ${devices.join(", ")}, which the restored state did not know: it is bound there again`,

@@ -38,6 +38,27 @@ when there is no room. Options that are not given stay as they are.`,
     },
     group: "Operate",
   },
+  prioritize: {
+    summary: "Change the priority of a claim",
+    description: `It counts from now on: for the order in its queue, for preemption, and for sessions that open later. Sessions that are open
+keep the priority that they began with, and a notice that was given stands. All members of a gang get the same priority.`,
+    examples: [
+      { command: "millpond prioritize train --priority 10", what: "before the claims of its queue below 10" },
+    ],
+    arguments: [
+      { name: "claim", description: "Name of the claim, or a unique beginning of it", names: "claims" },
+    ],
+    options: {
+      priority: {
+        // Not by the environment, which is about claims that are made in it.
+        flags: "--priority <number>",
+        type: "integer",
+        description: "The new priority, -1000 to 1000; higher is served first",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
   release: {
     summary: "End a claim and its sessions",
     examples: [{ command: "millpond release claim-7f3a", what: "gives its vGPUs back at once" }],

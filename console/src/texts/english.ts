@@ -199,7 +199,7 @@ export const english = {
     makeTenant: "New tenant",
     change: "Change",
     delete: "Delete",
-    priority: "Priority",
+    prioritize: "Prioritize",
     revoke: "Revoke",
   },
   makeTokenMeans: "Its secret is shown once, when it has been made.",
@@ -221,6 +221,9 @@ export const english = {
   tenantMeans: "The limit holds for all its claims together, in all queues; none sets no bound.",
   deleteTenantMeans: "A tenant with claims or tokens is not deleted.",
   defaultStays: "The default is always there: it gets its first settings again.",
+  prioritizeMeans:
+    "-1000 to 1000; higher is served first, and preempted last. Sessions that are open compute with the priority that they began with.",
+  prioritizeGang: (gang: string) => `All claims of the gang ${gang} get it.`,
   submitTitle: "Submit a claim",
   submitMeans: "It waits in its queue until there is room. Without a size it gets one whole device.",
   leaseFor: "Lease, renewed by each program that runs",

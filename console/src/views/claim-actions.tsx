@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { type Claim, ClaimState } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
+import { Field } from "../parts/field.tsx";
 import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
 import { claims } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
@@ -16,6 +17,7 @@ export function ClaimActions({ claim, onDone }: { readonly claim: Claim; readonl
   return (
     <div class="buttons">
       <Resize claim={claim} onDone={onDone} />
+      <Prioritize claim={claim} onDone={onDone} />
       <Action
         label={t.actions.release}
         title={`${t.actions.release}: ${name}`}
@@ -29,6 +31,33 @@ export function ClaimActions({ claim, onDone }: { readonly claim: Claim; readonl
         {openSessions > 0 && <p class="trouble">{t.releaseEnds(openSessions)}</p>}
       </Action>
     </div>
+  );
+}
+
+function Prioritize({
+  claim: { name, priority, gang },
+  onDone,
+}: {
+  readonly claim: Claim;
+  readonly onDone: () => void;
+}) {
+  const t = texts();
+  const [text, setText] = useState("");
+  return (
+    <Action
+      label={t.actions.prioritize}
+      title={`${t.actions.prioritize}: ${name}`}
+      command={`millpond prioritize ${name} --priority ${text}`}
+      onOpen={() => setText(String(priority))}
+      onDo={async ({ headers }) => {
+        await claims.prioritizeClaim({ name, priority: Number(text) }, { headers });
+        onDone();
+      }}
+    >
+      <p>{t.prioritizeMeans}</p>
+      {gang !== "" && <p>{t.prioritizeGang(gang)}</p>}
+      <Field label={t.priority} value={text} onChange={setText} required pattern="-?[0-9]{1,4}" />
+    </Action>
   );
 }
 

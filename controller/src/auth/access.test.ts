@@ -3,7 +3,7 @@
 // Authorization of every method, over real sockets.
 
 import type { DescMethod } from "@bufbuild/protobuf";
-import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import { type Client, createClient } from "@connectrpc/connect";
 import {
   AccessService,
   AgentService,
@@ -26,7 +26,8 @@ interface Clients {
   readonly queues: Client<typeof QueueService>;
 }
 
-function clientsOf(transport: Transport): Clients {
+function as(pool: TestPool, token: string): Clients {
+  const transport = makeTransport(pool.controller.url, token);
   return {
     access: createClient(AccessService, transport),
     agents: createClient(AgentService, transport),
@@ -34,10 +35,6 @@ function clientsOf(transport: Transport): Clients {
     pool: createClient(PoolService, transport),
     queues: createClient(QueueService, transport),
   };
-}
-
-function as(pool: TestPool, token: string): Clients {
-  return clientsOf(makeTransport(pool.controller.url, token));
 }
 
 /** Clients of an administrator, and of a user of each of two tenants. */
@@ -88,6 +85,7 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "ClaimService/CreateClaimToken": programs,
   "ClaimService/CreateProgramToken": users,
   "ClaimService/ReleaseClaim": creators,
+  "ClaimService/PrioritizeClaim": users,
   "ClaimService/ResizeClaim": users,
   "ClaimService/GetClaim": programs,
   "ClaimService/ExplainClaim": programs,

@@ -43,6 +43,8 @@ const claimRules: Rules<typeof ClaimService> = {
   createClaimToken: { role: "claim" },
   createProgramToken: { role: "user" },
   releaseClaim: { role: "program", changes: ({ name }) => `claim/${name}` },
+  // As for its creation: users choose among the claims of their tenant.
+  prioritizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   getClaim: { role: "claim", follower: "answers" },
   explainClaim: { role: "claim", follower: "asks", reads: "lists" },

@@ -260,6 +260,32 @@ function keepsItsSize({ name }: ClaimRecord, refused: ResizeRefusal | undefined)
   });
 }
 
+/**
+ * Sets the priority of a claim and of the other members of its gang, which have the same.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED
+ */
+export async function prioritizeClaim(
+  pool: Pool,
+  name: string,
+  priority: number,
+  sees: Sight = seesAll,
+): Promise<ClaimRecord> {
+  await pool.mutate((transaction) => {
+    const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
+    if (!isLive(claim)) {
+      throw hasEnded(claim);
+    }
+    const all = claim.gang === "" ? [claim] : transaction.gangClaims(claim.gang);
+    for (const each of all.filter((member) => member.priority !== priority)) {
+      transaction.putClaim({ ...each, priority });
+      const change = reason("priority", { from: each.priority, to: priority });
+      transaction.addEvent("ClaimPrioritized", `claim/${each.name}`, change);
+    }
+  });
+  return requireClaim(pool, name, sees);
+}
+
 /** @throws MILLPOND_E_NOT_FOUND also for a claim that the caller does not see */
 export function requireClaim(pool: Pool, name: string, sees: Sight = seesAll): ClaimRecord {
   return seen(pool.ledger.claims.get(name), sees) ?? notFound(pool, name);

@@ -16,6 +16,7 @@ import { claimsByArrival, waitingPositions } from "../pool/claim-views.ts";
 import { type ClaimRecord, isLive } from "../domain/records.ts";
 import {
   createClaim,
+  prioritizeClaim,
   releaseClaim,
   requireClaim,
   resizeClaim,
@@ -31,7 +32,14 @@ import { callerOf, mayKnowOf, scopeTenant, sightOf } from "../auth/visibility.ts
 import { toClaim } from "./to-proto.ts";
 import { explainClaim } from "../operations/explain-claim.ts";
 import { type Pool } from "../pool/pool.ts";
-import { checkClaim, checkRange, checkSizes, checkTold, cleanText } from "../domain/validate-claim.ts";
+import {
+  checkClaim,
+  checkRange,
+  checkSizes,
+  checkTold,
+  cleanText,
+  maxPriority,
+} from "../domain/validate-claim.ts";
 
 const maxWaitSeconds = 60;
 
@@ -122,6 +130,12 @@ export function makeClaimService(
       const sees = sightOf(callerOf(context));
       const sizes = checkSizes(asked);
       const record = await resizeClaim(pool, claimName(name), sizes, { wait, signal: context.signal, sees });
+      return { claim: show(record, context) };
+    },
+
+    async prioritizeClaim({ name, priority }, context) {
+      const wanted = checkRange(priority, "priority", -maxPriority, maxPriority);
+      const record = await prioritizeClaim(pool, claimName(name), wanted, sightOf(callerOf(context)));
       return { claim: show(record, context) };
     },
 

@@ -411,6 +411,16 @@ export type ResizeClaimResponse = {
   readonly claim?: Claim;
 };
 
+export type PrioritizeClaimRequest = {
+  readonly name?: string;
+  /** Within the queue, -1000 to 1000; higher is served first. */
+  readonly priority?: number;
+};
+
+export type PrioritizeClaimResponse = {
+  readonly claim?: Claim;
+};
+
 export type CreateClaimTokenRequest = {
   /** Name of the claim. */
   readonly name?: string;
@@ -901,6 +911,8 @@ export interface Services {
     readonly ReleaseClaim: { readonly request: ReleaseClaimRequest; readonly answer: ReleaseClaimResponse };
     /** ResizeClaim changes the request and the allocation of a claim. While a session of it is open, memory and compute change immediately, for the sessions too. Where no session is open, the number of vGPUs can change too: the claim is then placed again, and keeps its allocation when there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed: less memory than a program has in use and another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than the device, the queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer (MILLPOND_E_NODE_NOT_READY). */
     readonly ResizeClaim: { readonly request: ResizeClaimRequest; readonly answer: ResizeClaimResponse };
+    /** PrioritizeClaim sets the priority of a claim, and with it that of all members of its gang. It counts from now on: for the order in its queue, for preemption, and for sessions that open later; open sessions compute with the priority that they began with, and a notice that was given stands. Refused for a claim that has ended (MILLPOND_E_CLAIM_ENDED). */
+    readonly PrioritizeClaim: { readonly request: PrioritizeClaimRequest; readonly answer: PrioritizeClaimResponse };
     /** CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open sessions on it, and nothing else. It is the same each time, is not stored, and is valid until the claim has ended. */
     readonly CreateClaimToken: { readonly request: CreateClaimTokenRequest; readonly answer: CreateClaimTokenResponse };
     /** CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims of one tenant, use and release those that were created with it, and nothing else. It is another each time, is not stored, and is valid as long as the token that created it. */
