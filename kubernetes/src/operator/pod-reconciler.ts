@@ -12,7 +12,7 @@ import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { parseUserClaims, resourceClaimOf } from "../request/user-claims.ts";
 import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
 import { claimNameKey } from "../webhook/mutate-user-claims.ts";
-import { readResize } from "../webhook/validate-pod.ts";
+import { readResize } from "../webhook/resize.ts";
 import { ClaimMaker, type ClaimMakerOptions } from "./claim-maker.ts";
 import { hasEnded } from "./claim-view.ts";
 import { hostLabelOf } from "./cluster-nodes.ts";

@@ -85,3 +85,8 @@ test("parameters for other drivers are theirs", () => {
   const config = [{ source: "FromClaim", opaque: { driver: "other.org", parameters: {} } }];
   expect(toUserClaim("millpond.dev", allocated([part("gpu-0")], config), nodes, owner).gpus).toBe(1);
 });
+
+test("access of administrators, of which Kubernetes keeps no account, is refused", () => {
+  const claim = allocated([{ ...part("gpu-0"), adminAccess: true }]);
+  expect(() => toUserClaim("millpond.dev", claim, nodes, owner)).toThrow(/adminAccess.*MILLPOND_E_INVALID/);
+});

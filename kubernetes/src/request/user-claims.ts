@@ -157,6 +157,12 @@ export function toUserClaim(
     millpondError("MILLPOND_E_INVALID", `the ResourceClaim ${namespace}/${name} ${what}`, { remedy });
   const [first] = results;
   if (first === undefined) throw refuse("has nothing of the pool", "Wait until it is allocated.");
+  if (results.some(({ adminAccess }) => adminAccess === true)) {
+    throw refuse(
+      "asks for adminAccess, and devices of the pool are used only through its vGPUs",
+      "Leave adminAccess out: administrators see the pool by `millpond get nodes`.",
+    );
+  }
   const { config = [] } = claim.status?.allocation?.devices ?? {};
   if (config.some(({ opaque }) => opaque?.driver === domain)) {
     throw refuse(

@@ -372,23 +372,28 @@ test("pods that ask for nothing are not shown what is Millpond's, and may be sho
     "/var/run/millpond/",
     "/var/lib/millpond/client",
     "/var/lib/kubelet/plugins/millpond.dev/dra.sock",
+    "/proc/1/root/run/millpond",
+    "/proc/1/cwd/run/millpond",
+    "/proc/1/task/1/cwd/run/millpond",
+    "/proc/500/cwd/millpond",
+    "/proc/1/fd/12/millpond",
   ]) {
-    expect(refused(path), path).toMatch(/the volume "v" shows .* \[MILLPOND_E_INVALID\]$/);
+    expect(refused(path), path).toMatch(/the volume "v" (?:shows|goes through) .* \[MILLPOND_E_INVALID\]$/);
   }
-  for (const path of ["/", "/run", "/var/lib/kubelet", "/srv/millpond"])
+  for (const path of ["/", "/run", "/var/lib/kubelet", "/srv/millpond", "/proc/1/cwd"])
     expect(refused(path)).toBeUndefined();
 });
 
 test("only the operator says of a ResourceClaim that it is the pool's", () => {
   const claim = (annotations: Record<string, string>) => ({ metadata: { name: "c", annotations } });
   const ours = claim({ "millpond.dev/claim": "pod-1", note: "x" });
-  const say = (before: object | null, after: object | null, username: string) =>
+  const say = (before: object | null, after: object | null, username: string, resource = "resourceclaims") =>
     reviewValidation(policy, {
       apiVersion: "admission.k8s.io/v1",
       request: {
         uid: "u1",
         operation: before === null ? "CREATE" : "UPDATE",
-        resource: { group: "resource.k8s.io", version: "v1", resource: "resourceclaims" },
+        resource: { group: "resource.k8s.io", version: "v1", resource },
         userInfo: { username },
         object: after,
         oldObject: before,
@@ -402,6 +407,17 @@ test("only the operator says of a ResourceClaim that it is the pool's", () => {
   expect(say(ours, claim({ note: "x" }), "ann").allowed).toBe(false);
   expect(say(ours, claim({ "millpond.dev/claim": "pod-2", note: "x" }), "ann").allowed).toBe(false);
   expect(say(ours, claim({ "millpond.dev/claim": "pod-1", note: "y" }), "ann").allowed).toBe(true);
+  // Kubernetes copies the metadata in a template onto the ResourceClaims.
+  const template = (annotations: Record<string, string>) => ({
+    metadata: { name: "t" },
+    spec: { metadata: { annotations }, spec: {} },
+  });
+  const made = (object: object, username: string) =>
+    say(null, object, username, "resourceclaimtemplates").status?.message;
+  expect(made(template({ "millpond.dev/epoch": "1" }), "ann")).toContain("millpond.dev/epoch is Millpond's");
+  expect(made(template({ note: "x" }), "ann")).toBeUndefined();
+  const controller = "system:serviceaccount:kube-system:resource-claim-controller";
+  expect(say(null, claim({ "millpond.dev/epoch": "1" }), controller).status?.code).toBe(403);
 });
 
 test("certificates are renewed before they expire, and the authority before is trusted meanwhile", () => {
@@ -418,6 +434,10 @@ test("certificates are renewed before they expire, and the authority before is t
   expect(third.authority).not.toEqual(first.authority);
   expect(third.bundle).toContain(first.authority.certificate);
   expect(third.bundle).toContain(third.authority.certificate);
+  // The Secret was deleted: replicas that have not noticed yet use what was in it.
+  const fourth = renewFiles(undefined, ["a.svc"], at(0), times, first);
+  expect(fourth.authority).not.toEqual(first.authority);
+  expect(fourth.bundle).toContain(first.authority.certificate);
   expect(
     new X509Certificate(third.server.certificate).verify(
       new X509Certificate(third.authority.certificate).publicKey,

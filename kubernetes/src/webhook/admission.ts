@@ -16,6 +16,7 @@ import {
   validateClaimMetadata,
   validateCreation,
   validateDebugging,
+  validateTemplate,
 } from "./validate-pod.ts";
 
 export interface AdmissionPolicy extends InjectionPolicy {
@@ -122,8 +123,9 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
   const request = parseReview(body);
   return answer(request.uid, () => {
     if (request.resource !== "pods") {
-      if (request.user !== policy.operatorUser)
-        validateClaimMetadata(policy.names, request.oldObject, request.object);
+      if (request.user === policy.operatorUser) return [];
+      validateClaimMetadata(policy.names, request.oldObject, request.object);
+      if (request.resource === "resourceclaimtemplates") validateTemplate(policy.names, request.object);
     } else if (request.subresource === "ephemeralcontainers") {
       validateDebugging(policy.names, request.object);
     } else if (request.operation === "CREATE") {

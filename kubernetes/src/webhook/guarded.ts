@@ -22,6 +22,7 @@ const claimPattern = /^millpond-[0-9a-f]{16}-\d+$/;
 /** @throws MILLPOND_E_INVALID where a volume shows one of the directories, what is in it, or where it is */
 export function refuseGuardedPaths(pod: V1Pod): void {
   for (const { volume, path, normal } of hostPaths(pod)) {
+    if (isThroughProcess(normal)) throw goesThrough(volume, path);
     const guarded = guardedPaths.find(
       (each) => isWithin(normal, each) || each.startsWith(normal === "/" ? "/" : `${normal}/`),
     );
@@ -44,6 +45,7 @@ export function refuseGuardedPaths(pod: V1Pod): void {
 export function refuseOwnPaths(pod: V1Pod, domain: string): void {
   const registered = `/var/lib/kubelet/plugins/${domain}`;
   for (const { volume, path, normal } of hostPaths(pod)) {
+    if (isThroughProcess(normal) && normal.includes("millpond")) throw goesThrough(volume, path);
     const own = [...ownPaths, registered].find((each) => isWithin(normal, each));
     if (own !== undefined)
       throw shows(
@@ -92,6 +94,14 @@ function shows(volume: string, path: string, guarded: string, remedy: string): E
   );
 }
 
+function goesThrough(volume: string, path: string): Error {
+  return millpondError(
+    "MILLPOND_E_INVALID",
+    `the volume ${quote(volume)} goes through ${quote(path)}, which may be any directory of the host`,
+    { remedy: "Name the directory itself, or leave the volume out." },
+  );
+}
+
 function hostPaths({ spec }: V1Pod) {
   return (spec?.volumes ?? []).flatMap(({ name, hostPath }) =>
     hostPath === undefined
@@ -110,6 +120,11 @@ function normalizePath(path: string): string {
     .normalize(`/${path}`)
     .replace(/^(?:\/proc\/[^/]+(?:\/task\/[^/]+)?\/root(?=\/|$))+/, "");
   return normal.replace(/\/$/, "") || "/";
+}
+
+/** Whether a path goes through the working directory or an open file of a process: either may be any directory of the host. */
+function isThroughProcess(normal: string): boolean {
+  return /^\/proc\/[^/]+(?:\/task\/[^/]+)?\/(?:cwd|fd)(?:\/|$)/.test(normal);
 }
 
 function secretsOf({ spec }: V1Pod): string[] {

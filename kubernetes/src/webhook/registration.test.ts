@@ -52,6 +52,28 @@ test("API servers without them call for every pod, and only those with our label
   }
 });
 
+test("a change of a pod is looked at where it may be of what is ours, through the status, too", () => {
+  const { "changes.millpond.dev": changes } = byName(toWebhooks(options).validating);
+  expect(changes?.rules).toMatchObject([{ operations: ["UPDATE"], resources: ["pods", "pods/status"] }]);
+  const conditions = changes?.["matchConditions"] as { expression: string }[] | undefined;
+  for (const path of ["metadata.labels", "metadata.annotations", "spec.schedulingGates"])
+    expect(conditions?.[1]?.expression).toContain(`(has(oldObject.${path}) ? oldObject.${path} : `);
+  // Every kubelet would call for every status.
+  const { "changes.millpond.dev": old } = byName(
+    toWebhooks({ ...options, hasMatchConditions: false, hasResourceClaims: false }).validating,
+  );
+  expect(old?.rules).toMatchObject([{ resources: ["pods"] }]);
+});
+
+test("ResourceClaims that the cluster makes from templates are looked at, as are the templates", () => {
+  const { "claims.millpond.dev": claims } = byName(toWebhooks(options).validating);
+  expect(claims?.rules).toMatchObject([{ resources: ["resourceclaims", "resourceclaimtemplates"] }]);
+  expect(expressionOf(claims)).toMatch(
+    /^\(request\.operation == "CREATE" \? request\.userInfo\.username != "system:serviceaccount:millpond-system:/,
+  );
+  expect(expressionOf(claims)).toContain("object.spec.metadata.annotations.exists(");
+});
+
 test("limits of other classes of our devices lead to the webhook of ResourceClaims", () => {
   const claims = (classLimits: readonly string[]) =>
     expressionOf(byName(toWebhooks({ ...options, classLimits }).mutating)["resource-claims.millpond.dev"]);

@@ -54,10 +54,10 @@ export function toWebhooks(options: RegistrationOptions): {
     matchPolicy: "Equivalent",
   };
   const labelled = { matchExpressions: [{ key: managed, operator: "Exists" }] };
-  const rule = (operations: readonly string[], resource = "pods") => ({
+  const rule = (operations: readonly string[], ...resources: readonly string[]) => ({
     apiGroups: [""],
     apiVersions: ["v1"],
-    resources: [resource],
+    resources: resources.length === 0 ? ["pods"] : resources,
     scope: "Namespaced",
     operations,
   });
@@ -90,10 +90,12 @@ export function toWebhooks(options: RegistrationOptions): {
     `!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`,
   ].join(" && ");
   const touches = `request.namespace != ${JSON.stringify(namespace)} && (${touchesExpression(names.domain)})`;
+  // Keys of ours on a ResourceClaim that the cluster itself creates are from a template that a user has written.
+  const byOthersOrNew = `(request.operation == "CREATE" ? request.userInfo.username != ${JSON.stringify(operatorUser)} : ${byOthers})`;
   const claimRule = {
     apiGroups: ["resource.k8s.io"],
     apiVersions: ["v1"],
-    resources: ["resourceclaims"],
+    resources: ["resourceclaims", "resourceclaimtemplates"],
     scope: "Namespaced",
     operations: ["CREATE", "UPDATE"],
   };
@@ -139,11 +141,19 @@ export function toWebhooks(options: RegistrationOptions): {
       ...(hasMatchConditions ? [] : [{ ...anyPod, clientConfig: clientConfig("/validate") }]),
       {
         ...common,
-        ...(hasMatchConditions ? { matchConditions: [{ name: "by-others", expression: byOthers }] } : {}),
+        ...(hasMatchConditions
+          ? {
+              matchConditions: [
+                { name: "by-others", expression: byOthers },
+                { name: "changes-what-may-be-the-pools", expression: changesExpression },
+              ],
+            }
+          : {}),
         objectSelector: labelled,
         name: `changes.${names.domain}`,
         clientConfig: clientConfig("/validate"),
-        rules: [rule(["UPDATE"])],
+        // A change of the status can change annotations and labels, too. Without match conditions every kubelet would wait.
+        rules: [hasMatchConditions ? rule(["UPDATE"], "pods", "pods/status") : rule(["UPDATE"])],
       },
       // `kubectl debug` adds containers to pods that exist, by a resource of its own.
       {
@@ -161,7 +171,7 @@ export function toWebhooks(options: RegistrationOptions): {
         ? [
             {
               ...common,
-              ...matching("says-that-it-is-the-pools", `${byOthers} && (${claimsExpression(names)})`),
+              ...matching("says-that-it-is-the-pools", `${byOthersOrNew} && (${claimsExpression(names)})`),
               name: `claims.${names.domain}`,
               clientConfig: clientConfig("/validate"),
               rules: [claimRule],
@@ -191,12 +201,22 @@ function asksIn(containers: string, resources: readonly string[]): string {
   return `${containers}.exists(c, has(c.resources) && (${among("limits")} || ${among("requests")}))`;
 }
 
-/** CEL: whether metadata of an object, as it is or as it was, has a key of ours. */
+/** CEL: whether a change of a pod is one of its labels, annotations or gates. All others are none of ours. */
+const changesExpression = ["metadata.labels", "metadata.annotations", "spec.schedulingGates"]
+  .map((path) => {
+    const none = path.startsWith("spec") ? "[]" : "{}";
+    const of = (object: string): string => `(has(${object}.${path}) ? ${object}.${path} : ${none})`;
+    return `${of("object")} != ${of("oldObject")}`;
+  })
+  .join(" || ");
+
+/** CEL: whether metadata of an object, as it is or as it was, or of a template in it, has a key of ours. */
 function claimsExpression({ domain }: ResourceNames): string {
   const has = (object: string, list: string): string =>
     `(has(${object}.metadata.${list}) && ${object}.metadata.${list}.exists(k, k.startsWith(${JSON.stringify(`${domain}/`)})))`;
   const any = (object: string): string => `${has(object, "labels")} || ${has(object, "annotations")}`;
-  return `${any("object")} || (oldObject != null && (${any("oldObject")}))`;
+  const template = `(has(object.spec) && has(object.spec.metadata) && (${any("object.spec")}))`;
+  return `${any("object")} || ${template} || (oldObject != null && (${any("oldObject")}))`;
 }
 
 /** Writes both configurations where they differ. */
@@ -230,14 +250,26 @@ export async function register(cluster: Cluster, options: RegistrationOptions): 
 
 /** Whether the existing configuration equals the wanted one, in the members that depend on options. */
 function describes(
-  there: readonly { readonly matchConditions?: unknown; readonly clientConfig?: unknown }[] | undefined,
+  there:
+    | readonly {
+        readonly matchConditions?: unknown;
+        readonly clientConfig?: unknown;
+        readonly rules?: readonly unknown[];
+      }[]
+    | undefined,
   wanted: readonly Webhook[],
 ): boolean {
   return wanted.every(
-    ({ matchConditions, clientConfig }, index) =>
+    ({ matchConditions, clientConfig, rules }, index) =>
       JSON.stringify(there?.[index]?.matchConditions) === JSON.stringify(matchConditions) &&
-      sameTarget(there?.[index]?.clientConfig, clientConfig),
+      sameTarget(there?.[index]?.clientConfig, clientConfig) &&
+      resourcesOf(there?.[index]?.rules) === resourcesOf(rules),
   );
+}
+
+function resourcesOf(rules: readonly unknown[] | undefined): string {
+  const of = (rule: unknown) => (rule ?? {}) as { operations?: unknown; resources?: unknown };
+  return JSON.stringify(rules?.map(of).map(({ operations, resources }) => [operations, resources]));
 }
 
 function sameTarget(a: unknown, b: unknown): boolean {

@@ -32,12 +32,15 @@ export interface ServingFiles {
 /**
  * The files that are to be used from now on: the same where they are good, new ones where a third of their time, or less,
  * is left, or where they are for other names. A pure function of its arguments but for the keys.
+ *
+ * @param before Those that replicas still use where `files` are lost: their authority remains trusted.
  */
 export function renewFiles(
   files: ServingFiles | undefined,
   names: readonly string[],
   now: Date,
   times: CertificateTimes = defaultTimes,
+  before: ServingFiles | undefined = files,
 ): ServingFiles {
   const from = new Date(now.getTime() - 5 * 60_000);
   const isAuthorityGood =
@@ -50,12 +53,12 @@ export function renewFiles(
     timeLeft(files.server.certificate, now) > times.serverMs / 3 &&
     names.every((name) => isFor(files.server.certificate, name));
   if (isServerGood) return files;
-  const before = isAuthorityGood
+  const bundle = isAuthorityGood
     ? files.bundle
-    : `${authority.certificate}${files?.authority.certificate ?? ""}`;
+    : `${authority.certificate}${before?.authority.certificate ?? ""}`;
   return {
     authority,
-    bundle: before,
+    bundle,
     server: makeServerCertificate(authority, names, {
       from,
       to: new Date(now.getTime() + times.serverMs),
@@ -85,6 +88,8 @@ export interface CertificateStoreOptions {
 /** The certificate in its Secret, which all replicas share. */
 export class CertificateStore {
   readonly #options: CertificateStoreOptions;
+  /** What was read last: a Secret that is deleted is made again, and replicas that use this are not refused meanwhile. */
+  #last: ServingFiles | undefined;
 
   constructor(options: CertificateStoreOptions) {
     this.#options = options;
@@ -96,8 +101,8 @@ export class CertificateStore {
     for (;;) {
       const secret = await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404);
       const files = parseFiles(secret);
-      const renewed = renewFiles(files, serviceNames, now, times);
-      if (renewed === files) return files;
+      const renewed = renewFiles(files, serviceNames, now, times, files ?? this.#last);
+      if (renewed === files) return (this.#last = files);
       const body = {
         metadata: { name, namespace, resourceVersion: secret?.metadata?.resourceVersion },
         type: "Opaque",
@@ -109,7 +114,7 @@ export class CertificateStore {
           : cluster.core.patchNamespacedSecret({ namespace, name, body }, asMergePatch),
         409,
       );
-      if (written !== undefined) return renewed;
+      if (written !== undefined) return (this.#last = renewed);
     }
   }
 }

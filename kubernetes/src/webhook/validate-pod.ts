@@ -2,12 +2,13 @@
 
 // What a pod that uses the pool may be, after all that changed it when it was created, and what of it may change later.
 
-import { millpondError, parseClaimVariables, claimFieldSpecs, quote, type ClaimValues } from "@millpond/api";
+import { millpondError, quote } from "@millpond/api";
 import type { KubernetesObject, V1Pod, V1ResourceRequirements } from "@kubernetes/client-node";
 import { parseSlices } from "../request/pod-request.ts";
 import { extendedClaim, parseUserClaims, type UserClaim } from "../request/user-claims.ts";
 import type { Allocation } from "../allocation.ts";
 import { keysOf, kindOfResource, type ResourceNames } from "../request/resource-names.ts";
+import { checkResizes } from "./resize.ts";
 import { refuseForeignClaims, refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
 
 /**
@@ -55,6 +56,7 @@ export function validateCreation(
       },
     );
   }
+  checkResizes(names, pod, undefined);
   const slices = parseSlices(request);
   const known = new Set(slices.flatMap((slice) => slice.containers));
   for (const { name, resources } of containers) {
@@ -106,6 +108,16 @@ export function validateClaimMetadata(
   }
 }
 
+/**
+ * ResourceClaims that Kubernetes makes from a template get the labels and annotations in it.
+ *
+ * @throws MILLPOND_E_FORBIDDEN
+ */
+export function validateTemplate(names: ResourceNames, template: KubernetesObject): void {
+  const { spec } = template as { readonly spec?: { readonly metadata?: KubernetesObject["metadata"] } };
+  validateClaimMetadata(names, {}, { metadata: spec?.metadata ?? {} });
+}
+
 function isOwnKey({ domain }: ResourceNames, key: string): boolean {
   return key.startsWith(`${domain}/`);
 }
@@ -116,10 +128,7 @@ function isOwnKey({ domain }: ResourceNames, key: string): boolean {
  */
 export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod, isOperator: boolean): void {
   const keys = keysOf(names);
-  const resizes = resizeAnnotations(names, after);
-  for (const [key, text] of resizes) {
-    if (before.metadata?.annotations?.[key] !== text) readResize(key, text);
-  }
+  checkResizes(names, after, before);
   if (isOperator) return;
   // The label queue chooses a queue as the annotation does, which is checked when the pod is created.
   for (const key of [keys.managed, keys.queue]) {
@@ -171,32 +180,4 @@ function fixed(what: string): Error {
   return millpondError("MILLPOND_E_FORBIDDEN", `${what} is Millpond's, and not to be changed`, {
     remedy: "Leave it as it is; a pod's size is changed by the annotation resize.",
   });
-}
-
-/** The annotations that ask for another size: `resize`, or `resize.CONTAINER`. */
-export function resizeAnnotations(names: ResourceNames, pod: V1Pod): [key: string, text: string][] {
-  const { resize } = keysOf(names);
-  return Object.entries(pod.metadata?.annotations ?? {}).filter(
-    ([key]) => key === resize || key.startsWith(`${resize}.`),
-  );
-}
-
-/**
- * Reads `memory=24Gi,compute=40`.
- *
- * @param key The annotation, for the message.
- * @throws MILLPOND_E_INVALID
- */
-export function readResize(key: string, text: string): Pick<ClaimValues, "memory" | "compute"> {
-  const variables: Record<string, string> = {};
-  for (const part of text.split(",")) {
-    const [name = "", value = ""] = part.trim().split("=");
-    if ((name !== "memory" && name !== "compute") || value === "") {
-      throw millpondError("MILLPOND_E_INVALID", `${key}: ${quote(text)} is not a size`, {
-        remedy: "Write memory=24Gi, compute=40, or both with a comma.",
-      });
-    }
-    variables[claimFieldSpecs[name].env] = value;
-  }
-  return parseClaimVariables(variables);
 }
