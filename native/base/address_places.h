@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses where neither the system nor a driver puts anything by itself. Clients mirror managed memory at its address,
-// and kernels reach memory that clients have at theirs: what one process has must not be in the way of the other.
+// Addresses where neither the system nor a driver places mappings by itself. Clients mirror managed memory at its
+// address, and kernels reach client memory at the client's address, so the mappings of one process must not collide
+// with those of the other.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,7 @@ struct AddressPlaces {
 };
 
 #ifdef __SANITIZE_THREAD__
-// It takes no others for the program's.
-/// Of the memory of devices, by their ordinal.
+// The client uses no other addresses for the program's memory. For memory of devices, by their ordinal.
 inline constexpr AddressPlaces kDevicePlaces{0x7e80'0000'0000, uint64_t{1} << 37};
 /// Reserved for pinned memory of processes, each of which begins at a different address.
 inline constexpr AddressPlaces kPinnedPlaces{0x7f80'0000'0000, uint64_t{1} << 30};

@@ -15,7 +15,7 @@
 
 namespace millpond {
 
-/// What a parser may spend on text that it does not trust.
+/// Limits of a parser for untrusted text.
 struct JsonLimits {
   size_t bytes = size_t{1} << 20;  ///< longest text
   int depth = 32;                  ///< deepest nesting of arrays and objects
@@ -47,22 +47,21 @@ class Json {
   bool isNull() const;
   bool isNumber() const;
   std::optional<bool> boolean() const;
-  /// The text of a JSON string; nullptr for anything else.
+  /// The text of a JSON string; nullptr for other values.
   const std::string* string() const;
-  /// An integer, written as a number without fraction or exponent or as a string of one; none when it does
-  /// not fit.
+  /// An integer, written as a number without fraction or exponent or as a string of one; none if it does not fit.
   std::optional<int64_t> int64() const;
   std::optional<uint64_t> uint64() const;
   const Array* array() const;
   const Object* object() const;
-  /// The value of a member; nullptr when this is no object or has no such member.
+  /// The value of a member; nullptr if this is not an object or has no such member.
   const Json* find(std::string_view key) const;
 
   /// Compact text. Bytes of strings that are not UTF-8 become U+FFFD.
   std::string dump() const;
 
-  /// The one value that `text` consists of. Refuses duplicate keys, invalid UTF-8, lone surrogates and
-  /// anything beyond `limits`; the message names the byte where it went wrong.
+  /// Parses `text` as one value. Refuses duplicate keys, invalid UTF-8, lone surrogates and anything beyond `limits`;
+  /// the message names the byte of the error.
   static Result<Json> parse(std::string_view text, const JsonLimits& limits = {});
 
  private:

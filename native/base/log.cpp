@@ -62,14 +62,14 @@ void logList(LogLevel level, const char* format, va_list arguments) {
   const int wanted = std::vsnprintf(line + length, sizeof line - static_cast<size_t>(length), format, arguments);
   const int start = length;
   if (wanted > 0) length += wanted;
-  const int room = static_cast<int>(sizeof line) - 1;  // the NUL's place takes the newline
+  const int room = static_cast<int>(sizeof line) - 1;  // the newline replaces the NUL
   if (length > room) length = room;
   for (int i = start; i < length; ++i) {
     const auto c = static_cast<unsigned char>(line[i]);
     if (c < 0x20 || c == 0x7f) line[i] = ' ';
   }
   line[length++] = '\n';
-  // Standard error may be closed or full; a diagnostic is not worth failing for.
+  // Standard error may be closed or full; a lost diagnostic must not be a failure.
   while (::write(descriptor.load(std::memory_order_relaxed), line, static_cast<size_t>(length)) < 0 && errno == EINTR) {
   }
   errno = savedErrno;

@@ -12,20 +12,20 @@ namespace millpond {
 
 enum class LogLevel { Off, Error, Warn, Info, Debug, Trace };
 
-/// The level named by `text`, as MILLPOND_LOG spells it; none when it is no level.
+/// The level named by `text`, spelled as in MILLPOND_LOG; none if it is not a level.
 std::optional<LogLevel> parseLogLevel(std::string_view text);
 
 /// MILLPOND_LOG, read once; `warn` where it is unset or unknown.
 LogLevel logLevel();
-/// Replaces what MILLPOND_LOG said.
+/// Replaces the level of MILLPOND_LOG.
 void setLogLevel(LogLevel level);
 inline bool logs(LogLevel level) { return level != LogLevel::Off && level <= logLevel(); }
 
-/// Where messages go instead of standard error.
+/// Sends messages there instead of to standard error.
 void setLogDescriptor(int descriptor);
 
-/// Writes one line where the level is wanted. Newlines and control characters of the message become spaces;
-/// lines over 8 KiB are cut. Keeps errno.
+/// Writes one line if the level is enabled. Newlines and control characters of the message become spaces; lines over 8
+/// KiB are cut. Preserves errno.
 [[gnu::format(printf, 2, 3)]] void log(LogLevel level, const char* format, ...);
 [[gnu::format(printf, 2, 0)]] void logList(LogLevel level, const char* format, va_list arguments);
 

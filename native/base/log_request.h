@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What MILLPOND_LOG asks for: `LEVEL`, `FILE` or `LEVEL,FILE`.
+// The value of MILLPOND_LOG: `LEVEL`, `FILE` or `LEVEL,FILE`.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ namespace millpond {
 
 struct LogRequest {
   LogLevel level = LogLevel::Warn;  ///< of the messages on standard error
-  std::string_view traceFile;       ///< where the client library writes every call; empty: nowhere
+  std::string_view traceFile;       ///< file for every call of the client library; empty: none
 };
 
-/// A file differs from a level by the '/' in its name. None when `text` is neither.
+/// A file is recognized by the '/' in its name. None if `text` is neither.
 std::optional<LogRequest> parseLogRequest(std::string_view text);
 
 }  // namespace millpond

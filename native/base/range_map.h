@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of ranges of addresses, of which a later one hides what it covers of those before.
+// Maps ranges of addresses to numbers; a later range replaces the overlapping parts of earlier ones.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class RangeMap {
  public:
   bool empty() const { return runs_.empty(); }
 
-  /// From here on [begin, begin + bytes), which must not reach over the end of all addresses, has that number.
+  /// Gives [begin, begin + bytes), which must not exceed the end of the address space, that number.
   void set(uint64_t begin, uint64_t bytes, uint64_t number) {
     if (bytes == 0) return;
     cut(begin);
@@ -21,7 +21,7 @@ class RangeMap {
     runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(begin + bytes));
     runs_[begin] = {begin + bytes, number};
   }
-  /// Entries in the range with that number have none afterwards; others keep theirs.
+  /// Removes that number within the range; other numbers stay.
   void erase(uint64_t begin, uint64_t bytes, uint64_t number) {
     if (bytes == 0) return;
     cut(begin);
@@ -30,8 +30,8 @@ class RangeMap {
     for (auto run = runs_.lower_bound(begin); run != end;)
       run = run->second.number == number ? runs_.erase(run) : std::next(run);
   }
-  /// Calls `each(begin, end, number)` for all parts of [begin, begin + bytes) in their order, with number 0 for those that
-  /// have none.
+  /// Calls `each(begin, end, number)` for all parts of [begin, begin + bytes) in order, with number 0 for parts without
+  /// one.
   template <typename Each>
   void visit(uint64_t begin, uint64_t bytes, Each&& each) const {
     if (bytes == 0) return;
@@ -63,7 +63,7 @@ class RangeMap {
     run->second.end = at;
   }
 
-  std::map<uint64_t, Run> runs_;  ///< by their beginnings, apart from each other
+  std::map<uint64_t, Run> runs_;  ///< by their beginnings, disjoint
 };
 
 }  // namespace millpond

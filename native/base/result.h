@@ -8,7 +8,7 @@
 
 namespace millpond {
 
-/// What went wrong, complete for a human: what, why with live numbers, what to do.
+/// The error, complete for a human: what happened, why with live numbers, what to do.
 struct Error {
   std::string message;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4), with the processor's instructions for it where it has them.
+// SHA-256 (FIPS 180-4), with the processor's instructions where available.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of each thread, for as long as it may call the driver.
+// State of each thread, valid as long as the thread may call the driver.
 #pragma once
 
 #include <pthread.h>
@@ -9,14 +9,14 @@
 
 namespace millpond {
 
-/// The calling thread's T, made when it is asked for first and ended with the thread, after its thread-local variables.
-/// That of the thread which ends the process is never ended: other libraries' exit handlers call the driver when
-/// thread-local variables with destructors are gone already, as those of the plans that a framework keeps do.
+/// The calling thread's T, created on first use and destroyed with the thread, after its thread-local variables. The T
+/// of the thread that ends the process is never destroyed: exit handlers of other libraries call the driver after
+/// thread-local variables with destructors are gone, for example to release a framework's plans.
 template <typename T>
 T& threadOwned() {
   static thread_local constinit T* own = nullptr;
   if (!own) [[unlikely]] {
-    // Without a key, of which a process has 1,024, what a thread has is left to the process's end.
+    // Without a key (a process has 1,024), the state is freed only when the process ends.
     static const auto [key, isMade] = [] {
       pthread_key_t made{};
       const int failure = ::pthread_key_create(&made, [](void*) { std::unique_ptr<T>(std::exchange(own, nullptr)); });

@@ -7,13 +7,13 @@
 namespace millpond {
 
 struct ClusterShape {
-  /// Clusters of as many blocks are possible on every device that has clusters at all.
+  /// Clusters of up to this many blocks are possible on every device that has clusters.
   static constexpr uint64_t kPortableBlocks = 8;
 
   unsigned x = 0, y = 0, z = 0;
 
   bool isAny() const { return (x | y | z) != 0; }
-  /// Whether the driver certainly takes a grid of that size in such clusters. Of others it alone knows.
+  /// Whether the driver certainly accepts a grid of that size in such clusters. Other shapes only the driver can judge.
   bool certainlyFits(unsigned gridX, unsigned gridY, unsigned gridZ) const {
     return x != 0 && y != 0 && z != 0 && gridX % x == 0 && gridY % y == 0 && gridZ % z == 0 && x <= kPortableBlocks &&
            y <= kPortableBlocks && z <= kPortableBlocks && uint64_t{x} * y * z <= kPortableBlocks;

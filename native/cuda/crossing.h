@@ -21,14 +21,14 @@ class Crossing {
   Crossing() = default;
   /// The sender's side.
   Crossing(const T& value) { std::memcpy(bytes_, &value, sizeof(T)); }
-  /// Copies it from memory that may change meanwhile.
+  /// Copies it from memory that may change concurrently.
   static Crossing in(const void* place) {
     Crossing out;
     std::memcpy(out.bytes_, place, sizeof(T));
     return out;
   }
 
-  /// Without what is an address, a handle, or not to be set: there it has zeros.
+  /// With zeros in place of addresses, handles, and members that must not be set.
   T numbers() const {
     T out;
     std::memcpy(&out, bytes_, sizeof(T));
@@ -51,7 +51,7 @@ class Crossing {
     static_assert(std::ranges::find(Members::kHandles, offset) != Members::kHandles.end(), "no handle is there");
     return word(offset);
   }
-  /// As it came: for the client, whose it is, or where another member says that it has nothing but numbers.
+  /// Unchanged: to return it to the client, which owns it, or where another member says that it holds only numbers.
   T whole() const {
     T out;
     std::memcpy(&out, bytes_, sizeof(T));

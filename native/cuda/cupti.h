@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is used of CUPTI's Activity API, as facts: numbers, functions, and the beginnings of its records, which have been the
-// same since CUPTI 11 while their ends have grown with every release.
+// The used part of CUPTI's Activity API, as facts: numbers, functions, and the beginnings of its records, which are
+// unchanged since CUPTI 11 while their ends have grown with every release.
 #pragma once
 
 #include <cstddef>

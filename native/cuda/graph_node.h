@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How graphs and their nodes cross: the parameters of one node of any kind, and the numbers of graph objects.
+// The wire format of graphs and their nodes: the parameters of a node of any kind, and the numbers of graph objects.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace millpond::graph {
 
-/// What a number stands for: the worker makes them up, and programs hold them as opaque pointers.
+/// The kinds of numbered objects: the worker assigns the numbers, and programs hold them as opaque pointers.
 enum class Tag : uint64_t { kGraph = 0xf1, kNode = 0xf2, kExec = 0xf3, kUserObject = 0xf4 };
 constexpr uint64_t number(Tag tag, uint64_t count) { return (count << 12) | (static_cast<uint64_t>(tag) << 4); }
 constexpr bool is(Tag tag, uint64_t number) {
@@ -21,7 +21,7 @@ constexpr bool is(Tag tag, uint64_t number) {
 /// A node's parameters, plain data. Addresses of host memory are the client's.
 struct NodeRecord {
   uint32_t type;   ///< CUgraphNodeType
-  uint32_t count;  ///< of what follows: parameter bytes of a kernel, access descriptions, memory operations
+  uint32_t count;  ///< of the data that follows: parameter bytes of a kernel, access descriptions, memory operations
   union {
     struct {
       uint64_t function;
@@ -45,7 +45,7 @@ struct NodeRecord {
     struct {
       Crossing<CUmemPoolProps> pool;
       uint64_t bytes;
-      uint64_t address;  ///< to the client: where it is
+      uint64_t address;  ///< to the client: its address
     } allocation;
     wire::Address address;  ///< that a free node frees
     struct {

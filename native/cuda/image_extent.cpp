@@ -27,7 +27,7 @@ T readAt(const void* from, uint64_t offset = 0) {
   return value;
 }
 
-/// Where something ends, or what is more than anything that exists.
+/// The end of a part, or a value larger than any image.
 uint64_t endOf(uint64_t offset, uint64_t bytes) {
   return offset > kMaxImage || bytes > kMaxImage ? kMaxImage + 1 : offset + bytes;
 }
@@ -40,7 +40,7 @@ uint64_t elfExtent(const void* image, uint64_t known) {
   end = std::max(end, endOf(header.e_phoff, uint64_t{header.e_phnum} * header.e_phentsize));
   if (header.e_shoff == 0 || header.e_shentsize != sizeof(Elf64_Shdr)) return end;
   if (header.e_shoff > known || known - header.e_shoff < sizeof(Elf64_Shdr)) return 0;
-  // With 65,280 sections or more, the first one tells how many.
+  // With 65,280 sections or more, the first one holds their number.
   const auto first = readAt<Elf64_Shdr>(image, header.e_shoff);
   const uint64_t sections = header.e_shnum ? header.e_shnum : first.sh_size;
   if (sections > (uint64_t{1} << 20) || sections * sizeof(Elf64_Shdr) > known - header.e_shoff) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far an image reaches: drivers are given a pointer to code and no length, and believe what is written in it.
+// Determines the length of an image: drivers get a pointer to code without a length, and trust its headers.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace millpond {
 inline constexpr uint32_t kWrapperMagic = 0x466243b1;
 inline constexpr uint32_t kFatbinMagic = 0xba55ed50;
 
-/// Bytes of a fatbin, an ELF cubin, or of PTX with its final zero. `known`: as many are certainly there, and no more are
+/// Bytes of a fatbin, an ELF cubin, or of PTX with its final zero. `known`: bytes that certainly exist; no more are
 /// read. 0 when the image is none of these or does not end within them.
 uint64_t imageExtent(const void* image, uint64_t known) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the just-in-time compiler and of the linker, as they cross.
+// The wire format of options of the just-in-time compiler and of the linker.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace millpond {
 
-/// More than there are.
+/// More options than exist.
 inline constexpr unsigned kMaxJitOptions = 64;
-/// The limit of each log, in bytes; a larger buffer of the program stays unused. Both logs come in one reply.
+/// The limit of each log, in bytes; a larger buffer of the program stays unused. Both logs are in one reply.
 inline constexpr uint32_t kMaxJitLogBytes = uint32_t{448} << 10;
 
 struct JitOptionRecord {
   uint32_t id;
   uint32_t reserved;
-  uint64_t value;  ///< as it lies in the program's array of values; of a log buffer, its size
+  uint64_t value;  ///< as in the program's array of values; for a log buffer, its size
 };
 
 enum class JitOptionKind {

@@ -11,7 +11,7 @@ struct KnownError {
   const char* text;
 };
 
-/// Null for a number that is no result code.
+/// Null for a number that is not a result code.
 const KnownError* findKnownError(CUresult code);
 
 }  // namespace millpond

@@ -5,15 +5,15 @@
 
 namespace millpond {
 
-/// The most attributes of one launch.
+/// Maximum number of attributes of one launch.
 inline constexpr unsigned kMaxLaunchAttributes = 64;
 
-/// What has to be done with a launch attribute on its way from one process to the other.
+/// How a launch attribute is transferred from one process to the other.
 enum class LaunchAttributeKind {
-  kPlain,   ///< numbers: means the same on both sides
-  kWindow,  ///< a window of memory: its address is one for the worker to look at
+  kPlain,   ///< numbers: same meaning on both sides
+  kWindow,  ///< a window of memory: the worker checks its address
   kEvent,   ///< holds an event: a handle of the client, the driver's on the worker's side
-  kRefused  ///< holds what only one side has, or is not known
+  kRefused  ///< holds an object of one side only, or is unknown
 };
 
 inline LaunchAttributeKind kindOf(CUlaunchAttributeID id) {

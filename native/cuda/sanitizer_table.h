@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker tells the software GPU about the memory that it gives to programs: it cuts that out of larger pieces, of
-// which the driver knows nothing else. Behind cuGetExportTable, and only there while programs are checked.
+// Interface by which a worker reports the memory that it gives to programs to the software GPU: it cuts that memory out
+// of larger allocations, which are all that the driver knows. Available through cuGetExportTable, only while programs
+// are checked.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,15 @@ inline constexpr char kSanitizerTableId[17] = "millpondsanitize";
 struct SanitizerTable {
   uint64_t bytes = 0;    ///< of this table
   uint64_t redzone = 0;  ///< bytes that stay unused behind each allocation
-  /// Nothing of these addresses may be used but what was given out since.
+  /// None of these addresses may be used, except for memory given out later.
   void (*manage)(uint64_t address, uint64_t bytes) = nullptr;
-  /// In the order of the program: what it launches from now on may, or may not, use the memory. `by` is the name of a
-  /// function of the driver, and lives as long as the worker.
+  /// In program order: later launches may, or may not, use the memory. `by` is the name of a function of the driver,
+  /// and lives as long as the worker.
   void (*allocated)(uint64_t address, uint64_t bytes, const char* by) = nullptr;
   void (*freed)(uint64_t address, const char* by) = nullptr;
-  /// It is freed because its context has ended: it is leaked.
+  /// It is freed because its context has ended: it was leaked.
   void (*left)(uint64_t address) = nullptr;
-  /// The session is over: what it has not freed is leaked.
+  /// The session is over: memory that it has not freed is leaked.
   void (*ended)() = nullptr;
 };
 

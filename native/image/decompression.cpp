@@ -34,7 +34,7 @@ Result<size_t> decompressLz4Block(std::span<const std::byte> in, std::span<std::
 }
 
 Result<size_t> decompressZstd(std::span<const std::byte> in, std::span<std::byte> out) {
-  // The library may have been built to read formats of before 1.0 too, and skips frames that are not data.
+  // The library may also accept formats older than 1.0, and it skips frames without data.
   if (loadLittleEndian<uint32_t>(in, 0) != ZSTD_MAGICNUMBER) return zstdError("wrong magic number");
   const size_t frameBytes = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frameBytes)) return zstdError(ZSTD_getErrorName(frameBytes));

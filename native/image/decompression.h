@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compilers compress device code with, by the libraries that define the formats. The bytes may be hostile.
+// Decompresses the formats that compilers use for device code, with the libraries that define the formats. The bytes
+// may be hostile.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From whatever a program hands to the driver as code (fatbin, PTX, cubin) to PTX text.
+// Finds the PTX text in code that a program passes to the driver (fatbin, PTX, cubin).
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace millpond::image {
 
-/// What can be said about an image beside its text: the driver has a code for each.
+/// Properties of an image for which the driver has an error code.
 enum class ImageFault { malformed, noPtx };
 
 struct ImageError {
@@ -18,7 +18,7 @@ struct ImageError {
   std::string message;
 };
 
-/// PTX or the reason why there is none.
+/// PTX, or the reason why there is none.
 using PtxResult = std::variant<std::string, ImageError>;
 
 /// The best PTX of an image: of a fatbin the entry of the highest architecture up to `arch`, of PTX text
@@ -26,13 +26,12 @@ using PtxResult = std::variant<std::string, ImageError>;
 /// bytes; see locateImages.
 PtxResult findPtx(Bytes image, unsigned arch);
 
-/// The bytes that an image pointer of the driver API stands for. A wrapper is followed; it may name several
-/// fatbins (relocatable device code): the linked one first. The memory is trusted to be what its first words
-/// say, as with the real driver, which gets no length either. Fails for null and for a wrapper version that
-/// is not known.
+/// The bytes behind an image pointer of the driver API. A wrapper is followed; it may name several fatbins (relocatable
+/// device code): the linked one first. The headers in memory are trusted, as by the real driver, which gets no length
+/// either. Fails for null and for an unknown wrapper version.
 Result<std::vector<Bytes>> locateImages(const void* image);
 
-/// Whether an image pointer leads to a wrapper. Must not be null.
+/// Whether an image pointer points to a wrapper. Must not be null.
 bool isWrapper(const void* image);
 
 }  // namespace millpond::image

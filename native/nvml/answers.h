@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How answers come into the memory of the program that asked.
+// Writes results into the memory of the calling program.
 #pragma once
 
 #include <cstring>
@@ -11,14 +11,14 @@
 
 namespace millpond::nvml {
 
-/// A text with its NUL, or nothing where there is no room for it.
+/// Writes a text with its NUL, or nothing if there is no room for it.
 inline Return put(const std::string& text, char* to, unsigned room) {
   if (text.size() + 1 > room) return kInsufficientSize;
   std::memcpy(to, text.c_str(), text.size() + 1);
   return kSuccess;
 }
 
-/// As many as there are, or only how many where there is no room for them.
+/// Writes all items, or only their number if there is no room.
 template <typename T>
 Return put(const std::vector<T>& items, unsigned* count, T* to) {
   const unsigned room = *count;

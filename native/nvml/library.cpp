@@ -19,15 +19,15 @@ namespace {
 
 // How long a view stays fresh.
 constexpr int64_t kFreshMs = 500;
-// An agent that is started again is no failure.
+// A restart of the agent is not a failure.
 constexpr int64_t kStaleMs = 10'000;
 
 struct State {
   std::mutex mutex;
   unsigned initialised = 0;
   std::unique_ptr<Source> source;
-  /// 1 while a thread is, without the lock; the others sleep on it. A condition variable of the C++ library would bring its
-  /// exceptions along.
+  /// 1 while a thread refreshes, without the lock; the others sleep on it. A condition variable of the C++ library
+  /// would need exceptions.
   std::atomic<uint32_t> isAsking{0};
   std::shared_ptr<const View> view;
   int64_t viewAtMs = 0;
@@ -38,12 +38,12 @@ struct State {
 
 std::atomic<State*> current_{nullptr};
 
-// Never taken down: programs ask in their last moments.
+// Never destroyed: programs query it while they exit.
 State& state();
 
 void beforeFork() { state().mutex.lock(); }
 void afterForkInParent() { state().mutex.unlock(); }
-// A thread of the parent may be in the midst of asking: nothing of that is used again.
+// A thread of the parent may be in the middle of a query: its state is not used again.
 void afterForkInChild() {
   const State& inherited = *current_.load(std::memory_order_relaxed);
   auto made = std::make_unique<State>();
@@ -65,7 +65,7 @@ State& state() {
   return *made.release();
 }
 
-// Programs ask again and again.
+// Programs repeat the same query.
 void tell(State& its, const std::string& message) {
   if (message != its.lastMessage) log(LogLevel::Warn, "%s", message.c_str());
   its.lastMessage = message;
@@ -75,7 +75,7 @@ Return configure(State& its) {
   if (its.source) return kSuccess;
   const client::Environment environment = client::Environment::ofThisProcess();
   if (!environment.controller) {
-    // As on a machine without a GPU, and no more is known of a worker that is attached to straight away.
+    // As on a machine without a GPU; nothing more is known of a directly attached worker.
     log(LogLevel::Info, "no GPU to manage: MILLPOND_CONTROLLER is not set");
     return kDriverNotLoaded;
   }
@@ -140,7 +140,7 @@ Return Library::current(std::shared_ptr<const View>& view) {
       its.failure = found.failure->code;
       tell(its, found.failure->message);
     }
-    // A caller with a hundred queries does not wait a hundred times for a source that does not respond.
+    // A caller with a hundred queries must not wait a hundred times for a source that does not respond.
     its.goodUntilMs = ended + std::max(kFreshMs, found.failure ? 2 * (ended - began) : 0);
     futexWake(its.isAsking, INT_MAX);
   }

@@ -10,17 +10,17 @@
 
 namespace millpond::nvml {
 
-/// For any number of threads. A child process goes on with what its parent knew, whatever the parent's other threads did
-/// when it was forked off.
+/// Thread-safe. A child process continues with its parent's state, whatever the parent's other threads did during the
+/// fork.
 class Library {
  public:
-  /// nvmlInit: says whether there is a claim to ask about, and asks nothing.
+  /// nvmlInit: returns whether there is a claim to query, without querying it.
   static Return initialise();
   static Return shutDown();
   /// Whether the library is initialised.
   static Return check();
 
-  /// Gives what is known of the claim, at most half a second old, to `function`.
+  /// Passes the view of the claim, at most half a second old, to `function`.
   template <typename Function>
   static Return answer(Function&& function) {
     std::shared_ptr<const View> view;
@@ -28,7 +28,7 @@ class Library {
     return result == kSuccess ? function(*view) : result;
   }
 
-  /// "Not supported", told once in the log.
+  /// "Not supported", logged once.
   static Return refuse(const char* name, std::atomic<bool>& said);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What begins and ends the use of the library, and what works without it.
+// Initialisation and shutdown of the library, and functions that work without it.
 #include "nvml/library.h"
 #include "nvml/smi_table.h"
 
@@ -9,7 +9,7 @@ using namespace millpond::nvml;
 
 namespace {
 
-// By code; NVML's own words, which programs look for.
+// By code; NVML's own texts, which programs compare.
 constexpr const char* kTexts[] = {
     "Success",
     "Uninitialized",
@@ -47,7 +47,7 @@ constexpr const char* kTexts[] = {
 
 NVML Return nvmlInit_v2() { return Library::initialise(); }
 NVML Return nvmlInit() { return Library::initialise(); }
-// The flags let the real library go on without GPUs, and leave them asleep, as here.
+// The flags let the real library start without GPUs, and without waking them, which is always so here.
 NVML Return nvmlInitWithFlags(unsigned) { return Library::initialise(); }
 NVML Return nvmlShutdown() { return Library::shutDown(); }
 

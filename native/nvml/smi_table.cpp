@@ -17,7 +17,7 @@ namespace {
 using Argument = uintptr_t;
 using Slot = Return (*)(Argument, Argument, Argument, Argument);
 
-// {6c3efec4-8fc9-4e6c-a327-ee696e12f7c4}, as it lies in memory.
+// {6c3efec4-8fc9-4e6c-a327-ee696e12f7c4}, in memory order.
 constexpr unsigned char kTable[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                       0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 
@@ -26,7 +26,7 @@ constexpr size_t kIsMonitored = 72;  // whether `dmon` and `pmon` may look at th
 constexpr size_t kHandleByIndex = 81;
 constexpr size_t kFirstProcessList = 213, kLastProcessList = 215;
 
-/// What nvidia-smi has a process described by: as ProcessDetail, and the name behind it.
+/// nvidia-smi's description of a process: as ProcessDetail, followed by the name.
 struct SmiProcess {
   ProcessDetail detail;
   char name[4096];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hidden table of functions that nvidia-smi asks for.
+// The undocumented table of functions that nvidia-smi requests.
 #pragma once
 
 namespace millpond::nvml {
 
-/// The table of the id, 16 bytes; nullptr where there is none.
+/// The table of the id, 16 bytes; nullptr if there is none.
 const void* smiTable(const void* id);
 
 }  // namespace millpond::nvml

@@ -14,15 +14,15 @@ using client::CallResult;
 using client::textOf;
 
 constexpr int kAnswerMs = 5'000;
-// View tickets are good for 60 s; a new one is asked for before.
+// View tickets are valid for 60 s; a new one is requested before they expire.
 constexpr int64_t kPassMs = 45'000;
 
-// The claim that the client library of this process has made for it, or attached to; empty: there is none yet.
+// The claim that the client library of this process has created or attached to; empty: none yet.
 std::string claimOfProcess() {
   void* const client = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (!client) return "";
   std::string claim;
-  // As native/client/abi/export_tables.cpp has it. NVIDIA's own library knows no such table.
+  // As in native/client/abi/export_tables.cpp. NVIDIA's own library has no such table.
   constexpr unsigned char kClaimTable[17] = "millpond's claim";
   const auto find = reinterpret_cast<int (*)(const void**, const void*)>(::dlsym(client, "cuGetExportTable"));
   const void* table = nullptr;
@@ -58,7 +58,7 @@ Found Source::ask() {
         viewOf({config_.owner.substr(0, config_.owner.find(':')), config_.gpus, config_.memory.bytes, "none yet"}));
   }
   if (pass_ && pass_->claim == claim && monotonicMs() < pass_->untilMs) {
-    // A ticket may have become stale, and an agent another one.
+    // A ticket may have expired, and the agent may have changed.
     if (Found found = askAgent(); found.view) return found;
   }
   pass_.reset();

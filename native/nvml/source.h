@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where what is known of the claim comes from: its controller says which agent to ask, and the agent describes it.
+// Fetches the view of the claim: its controller names the agent, and the agent describes the claim.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   Found ask();
-  /// For a child process, which goes on with the same claim and connections of its own.
+  /// For a child process, which continues with the same claim and connections of its own.
   const client::AttachConfig& config() const { return config_; }
 
  private:

@@ -24,7 +24,7 @@ Return systemGetDriverVersion(const View& view, std::string& version) {
 }
 
 Return systemGetNVMLVersion(const View& view, std::string& version) {
-  // As the real library has it: the version of the interface, then that of the driver it came with.
+  // As in the real library: the version of the interface, then that of its driver.
   version = "13";
   if (!driverVersion(view).empty()) version += "." + driverVersion(view);
   return kSuccess;

@@ -22,7 +22,7 @@ Level levelOf(const Gpu& a, const Gpu& b) {
 
 Return deviceGetP2PStatus(const Gpu& device, const Gpu& other, unsigned capability, unsigned& status) {
   if (capability > kPci) return kInvalidArgument;
-  // NCCL asks for every pair, of a device and itself too, and gives up where that is refused.
+  // NCCL queries every pair, including a device with itself, and fails if that is refused.
   if (device.index == other.index) {
     status = kReached;
     return kSuccess;
@@ -31,7 +31,7 @@ Return deviceGetP2PStatus(const Gpu& device, const Gpu& other, unsigned capabili
   if (capability == kPci) {
     status = kNotKnown;
   } else {
-    // Whether they reach each other over PCIe, the driver of their host knows.
+    // Only the driver of their host knows whether they reach each other over PCIe.
     status = areLinked ? kReached : capability == kNvlink ? kNotReached : kNotKnown;
   }
   return kSuccess;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of NVML's binary interface that are used here, as nvml.h lays them out.
+// The types of NVML's binary interface that are used here, laid out as in nvml.h.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ int64_t nowUs() {
   return int64_t{now.tv_sec} * 1'000'000 + now.tv_usec;
 }
 
-// A number of an answer, whose members are absent at 0.
+// A number of a reply, whose members are absent when 0.
 uint64_t number(const Json* object, std::string_view key) {
   const Json* value = object ? object->find(key) : nullptr;
   return value ? value->uint64().value_or(0) : 0;
@@ -94,7 +94,7 @@ Gpu readGpu(const Json& device, unsigned index) {
   return gpu;
 }
 
-// Not of any device, and the same in all processes of the claim.
+// Independent of the device, and equal in all processes of the claim.
 std::string inventedUuid(const std::string& identity, unsigned index) {
   const std::string whole = identity + "/" + std::to_string(index);
   const Sha256 digest = sha256(std::as_bytes(std::span(whole)));
@@ -163,7 +163,7 @@ View viewOf(const Wanted& wanted) {
     gpu.uuid = inventedUuid(wanted.identity, i);
     gpu.name = "Millpond vGPU (" + wanted.state + ")";
     if (wanted.memoryBytes != 0) gpu.memoryTotal = wanted.memoryBytes;
-    // It has nothing, so it does nothing.
+    // It has no device, so it is idle.
     gpu.utilization = 0;
     view.gpus.push_back(std::move(gpu));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the claim at one moment.
+// The state of the claim at one moment.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Process {
 
 struct Gpu {
   unsigned index = 0;  ///< among those of the claim
-  int64_t atUs = 0;    ///< when this was known; Unix time
+  int64_t atUs = 0;    ///< time of the view; Unix time
   std::string uuid;
   std::string name;
   std::string pciBusId;  ///< "0000:01:00.0"; empty: not known
@@ -38,8 +38,8 @@ struct Gpu {
   int cudaVersion = 0;       ///< 13000 is CUDA 13.0; 0: not known
   int major = 0, minor = 0;  ///< compute capability; 0: not known
   std::optional<unsigned> minorNumber;
-  std::string numaNode, pcieSwitch, nvlinkDomain;  ///< the same for those in the same place; empty: not known
-  std::optional<uint64_t> memoryTotal;             ///< what the claim may use
+  std::string numaNode, pcieSwitch, nvlinkDomain;  ///< equal for devices in the same place; empty: unknown
+  std::optional<uint64_t> memoryTotal;             ///< the claim's limit
   uint64_t memoryUsed = 0;
   std::optional<unsigned> utilization;  ///< percent of the claim's share of the time
   Card card;
@@ -49,21 +49,21 @@ struct Gpu {
 struct View {
   std::vector<Gpu> gpus;
 
-  /// nullptr where the handle is none of ours, or the claim has no such vGPU any more.
+  /// nullptr if the handle is not ours, or the claim has no such vGPU any more.
   const Gpu* find(Handle handle) const;
   /// Stays the same for as long as the process lives.
   static Handle handleOf(const Gpu& gpu);
 };
 
-/// The most vGPUs of a claim.
+/// Maximum number of vGPUs of a claim.
 constexpr size_t kMostGpus = 64;
 
-/// Reads NodeService/DescribeClaim's answer.
+/// Parses the reply of NodeService/DescribeClaim.
 Result<View> readDescription(const Json& answer);
-/// What is known of a claim that holds nothing: what it asks for. `claim` is as ClaimService has it.
+/// The view of a claim that holds nothing: its request. `claim` is as returned by ClaimService.
 Result<View> readRequest(const Json& claim);
 
-/// What a claim asks for.
+/// The request of a claim.
 struct Wanted {
   std::string identity;  ///< told apart by it
   unsigned gpus = 1;

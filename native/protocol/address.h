@@ -12,8 +12,8 @@ class OwnAddress;
 
 namespace millpond::wire {
 
-/// An address as a client gives it. Code that runs a command cannot read it: only worker::AddressGate turns it into an address
-/// for the driver, and only where it lies in memory of the session.
+/// An address received from a client. Code that executes a command cannot read it: only worker::AddressGate converts it
+/// to an address for the driver, and only if it is in memory of the session.
 class Address {
  public:
   Address() = default;

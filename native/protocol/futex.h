@@ -34,15 +34,15 @@ inline int64_t monotonicNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Waiting by spinning first: an answer that comes soon is seen at once. It does harm where the other side waits for
-/// this very core, and that shows: the spin was in vain, and the answer came as soon as this side slept. Then the next
-/// waits sleep at once, and only now and then one tries again.
+/// Waits by spinning first: a quick reply is noticed immediately. Spinning does harm if the other side waits for this
+/// very core, which shows in a fruitless spin and a reply right after this side slept. Then the next waits sleep
+/// immediately, and only occasionally one tries to spin again.
 class AdaptiveSpin {
  public:
   explicit AdaptiveSpin(int64_t maxNs = 50'000) : maxNs_(maxNs) {}
 
-  /// Runs `ready` until it is true or spinning is no use; returns its last value. A caller that sleeps after a false calls
-  /// `slept` when awake again.
+  /// Runs `ready` until it is true or spinning is useless; returns its last value. A caller that sleeps after false
+  /// calls `slept` when it wakes.
   template <typename Ready>
   bool until(Ready&& ready) {
     for (int i = 0; i < 64; ++i) {
@@ -80,7 +80,7 @@ class AdaptiveSpin {
   static constexpr int kMostSkipped = 64;
 
   int64_t maxNs_;
-  int64_t endedNs_ = 0;  // of the last spin that was in vain; 0: there was none in this wait
+  int64_t endedNs_ = 0;  // of the last fruitless spin; 0: there was none in this wait
   int penalty_ = 0;
   int skip_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of the handles that a client invents; the application holds them as opaque pointers.
+// The format of the handles that a client chooses; the application holds them as opaque pointers.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr uint64_t make(HandleKind kind, uint32_t index, uint16_t generation) {
          (static_cast<uint64_t>(generation) << 32);
 }
 constexpr HandleKind kind(uint64_t wire) { return static_cast<HandleKind>(((wire >> 4) & 0xff) - 1); }
-/// Whether things of this kind live in a context and end with it. Libraries, their kernels and graphs do not.
+/// Whether objects of this kind belong to a context and end with it. Libraries, their kernels and graphs do not.
 constexpr bool livesInContext(HandleKind kind) {
   return kind == HandleKind::kStream || kind == HandleKind::kEvent || kind == HandleKind::kModule ||
          kind == HandleKind::kFunction || kind == HandleKind::kArray || kind == HandleKind::kMipmappedArray ||

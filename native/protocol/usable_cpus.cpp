@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-/// The beginning of a file, which is all of these.
+/// The beginning of a file; these files are shorter.
 std::string contentOf(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string content(4096, '\0');
@@ -44,7 +44,7 @@ bool names(const std::string& controllers, const char* controller) {
   return ("," + controllers + ",").find(std::string(",") + controller + ",") != std::string::npos;
 }
 
-/// The limit of a group and of all above it. A container sees its own group as the root of the mount.
+/// The limit of a group and of all its parents. A container sees its own group as the root of the mount.
 double leastOf(const std::string& mount, std::string group, bool isVersion2) {
   double least = quotaIn(mount, isVersion2);
   while (group.size() > 1) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses between a client and its worker: two byte streams of frames, one in each direction.
+// The wire protocol between a client and its worker: two byte streams of frames, one in each direction.
 //
-// A frame is a header and a body, a multiple of 8 bytes long. The place of a frame is the offset of its first byte in
-// its stream; offsets only grow, so they number the frames, tell how much was received and what to send again. Over
+// A frame is a header and a body, a multiple of 8 bytes long. The position of a frame is the offset of its first byte
+// in its stream. Offsets only grow, so they number the frames, and say how much was received and what to resend. Over
 // shared memory a stream is a ring; over TCP each side keeps the same ring and the socket carries its bytes.
 #pragma once
 
@@ -19,27 +19,26 @@ struct CommandHeader {
   uint32_t bytes;    ///< whole frame, header included, a multiple of 8
   uint16_t op;       ///< cmd::Op
   uint16_t context;  ///< number of the current context: 1 + ordinal for the devices' primary ones; 0 = none
-  uint32_t request;  ///< echoed in the reply; 0 = nobody waits
+  uint32_t request;  ///< echoed in the reply; 0: no thread waits
   uint32_t thread;   ///< number of the calling thread in the client process, for the log
 };
 static_assert(sizeof(CommandHeader) == 16);
 
 enum class ReplyKind : uint16_t {
   kResult = 1,   ///< the end of a waiting command: result and body
-  kData = 2,     ///< bytes for a waiting command that is still going on; padded to 8, `op` counts the padding
-  kChunk = 3,    ///< as kData, but the bytes lie in a staging chunk: body is ChunkReady
-  kFailure = 4,  ///< a command that nobody waited for failed: body is FailureReport
+  kData = 2,     ///< bytes for a waiting command that is not finished; padded to 8, `op` counts the padding
+  kChunk = 3,    ///< as kData, but the bytes are in a staging chunk: body is ChunkReady
+  kFailure = 4,  ///< a command without a waiting thread failed: body is FailureReport
   kEnd = 5,      ///< the worker ends the session: body is the reason as text
   kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
-  kOutput =
-      7,  ///< text of kernels or the driver, `result` says for what (OutputStream); padded to 8, `op` counts the padding
-  kLink = 8,  ///< of the link: body is LinkWord
+  kOutput = 7,   ///< text for the stream in `result` (OutputStream); padded to 8, `op` counts the padding
+  kLink = 8,     ///< of the link: body is LinkWord
   kJournal =
       9,  ///< TCP: a piece of the journal of a session that may be parked next; padded to 8, `op` counts the padding,
           ///< `request` is 0 for the first piece
 };
 
-/// Where text goes in the program.
+/// Destination of text in the program.
 enum class OutputStream : int32_t { kOutput = 0, kError = 1 };
 
 /// Worker → client.
@@ -47,13 +46,13 @@ struct ReplyHeader {
   uint32_t bytes;  ///< whole frame, header included, a multiple of 8
   ReplyKind kind;
   uint16_t op;       ///< of the command; padding bytes for kData
-  uint32_t request;  ///< 0 where nobody waits
+  uint32_t request;  ///< 0 if no thread waits
   int32_t result;    ///< CUresult; OutputStream for kOutput
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
 struct ChunkReady {
-  uint32_t chunk;  ///< index into the staging area; the client frees it when it has copied
+  uint32_t chunk;  ///< index into the staging area; the client releases it after copying
   uint32_t bytes;
 };
 
@@ -63,54 +62,55 @@ struct FailureReport {
   uint32_t reserved;
 };
 
-/// A latched failure in one word: code in the low 12 bits, the context that it happened in above; 0 = none.
+/// A latched failure in one word: code in the low 12 bits, its context above; 0: none.
 constexpr int32_t packFailure(int32_t code, uint16_t context) { return (code & 0xfff) | (context << 12); }
 constexpr int32_t failureCode(int32_t packed) { return packed & 0xfff; }
 constexpr uint16_t failureContext(int32_t packed) { return static_cast<uint16_t>(packed >> 12); }
 
 struct Landing {
-  uint64_t hostAddress;  ///< as the client gave it
+  uint64_t hostAddress;  ///< as given by the client
   uint64_t bytes;
-  uint64_t number;  ///< of the landing that is over with these bytes, which may be none; 0 while there is more of it
+  uint64_t number;  ///< of the landing that ends with these bytes, which may be none; 0 if more follow
   uint64_t reserved;
 };
 
-/// Over TCP each side tells the other now and then how much has come, so that it keeps no more than it may have to send
-/// again. These frames belong to the link and not to the stream: offsets do not count them, and they are never sent again.
+/// Over TCP each side regularly acknowledges received data, so that the other need not keep it for resending. These
+/// link frames do not belong to the stream: offsets do not count them, and they are never resent.
 inline constexpr uint16_t kLinkOp = 0xffff;  ///< CommandHeader::op of a frame of the link: body is LinkWord
 enum class LinkMessage : uint32_t {
   kReceived = 1,
-  kGoodbye = 2,  ///< client → worker: when this connection ends, nobody comes back
-  kPark = 3,    ///< worker → client: it has taken all before `received`, and would end the session until it is needed
-  kParked = 4,  ///< client → worker: so be it; nothing follows, and it has all before `received`
+  kGoodbye = 2,  ///< client → worker: the client will not reconnect when this connection ends
+  kPark = 3,     ///< worker → client: it has taken all before `received`, and proposes to park the session
+  kParked = 4,   ///< client → worker: agreed; nothing follows, and it has all before `received`
 };
 struct LinkWord {
   LinkMessage message;
   uint32_t reserved;
-  uint64_t received;  ///< offset in the other side's stream behind the last frame that was taken
+  uint64_t received;  ///< offset in the other side's stream after the last frame taken
 };
-/// Received bytes are acknowledged when there are this many of them.
+/// Number of received bytes after which they are acknowledged.
 inline constexpr size_t kAcknowledgeBytes = size_t{1} << 20;
 
 /// Bytes for `n` rounded up so that the next frame or tail starts aligned.
 constexpr size_t padded(size_t n) { return (n + 7) & ~size_t{7}; }
 
-/// Copies are cut into pieces of this size: small enough for a core's cache, large enough to amortise a frame.
+/// Copies are split into pieces of this size: small enough for a core's cache, large enough to amortise a frame.
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 inline constexpr uint32_t kStagingChunks = 16;
 inline constexpr size_t kSubmitBytes = size_t{4} << 20;
 inline constexpr size_t kReplyBytes = size_t{1} << 20;
-/// The journal of a parked session: commands, as frames, that make what it held. Over shared memory it lies in the staging
-/// chunks, behind its length.
+/// The journal of a parked session: commands, as frames, that restore its objects. Over shared memory it is in the
+/// staging chunks, after its length.
 inline constexpr size_t kMaxJournalBytes = kChunkBytes * kStagingChunks - sizeof(uint64_t);
 /// Numbers of contexts are below this.
 inline constexpr uint16_t kContextLimit = 4096;
-/// No command is longer, module images (which travel in pieces) included.
+/// Maximum length of a command, including pieces of module images.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
 static_assert(kMaxFrameBytes <= kSubmitBytes);
-/// The first bytes of a command's body: the fixed part of each command, and all of most commands.
+/// The head of a command's body: the fixed part of each command, and all of most commands.
 inline constexpr size_t kHeadBytes = 512;
-/// No reply is longer, header included, over any carrier: a ring holds it. What can be longer is asked for page by page.
+/// Maximum length of a reply, header included, over any carrier: a ring holds it. Longer results are requested page by
+/// page.
 inline constexpr size_t kMaxReplyBytes = kReplyBytes;
 
 }  // namespace millpond::wire

@@ -22,14 +22,14 @@
 
 namespace {
 
-/// An AES key may seal some 2^24 full records; this is long before.
+/// An AES key may encrypt some 2^24 full records; this limit is much lower.
 constexpr uint64_t kRekeyBytes = uint64_t{64} << 30;
 /// The identity of the secret on the wire. A port has one secret at a time.
 constexpr char kIdentity[] = "millpond";
 /// TLS_AES_128_GCM_SHA256
 constexpr unsigned char kSuite[] = {0x13, 0x01};
 
-/// Where the machine's authorities are, on distributions that are in use.
+/// Places of the machine's certificate authorities on common distributions.
 constexpr const char* kAuthorities[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                                         "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
 
@@ -55,11 +55,11 @@ struct MillpondTls {
   bool isLink = false;
   bool isPinned = false;
   uint64_t rekeyBytes = kRekeyBytes;
-  /// Links only: the traffic secrets of client and server, and the records that they are for.
+  /// Links only: the traffic secrets of client and server, and their records.
   unsigned char traffic[2][kTrafficSecretBytes] = {};
   bool hasTraffic[2] = {};
   LinkRecords records;
-  /// How it ended, found out behind bytes that came before.
+  /// How it ended, detected after preceding bytes.
   ptrdiff_t end = 0;
   char why[256] = "";
 };
@@ -90,7 +90,7 @@ int writeBytes(BIO* bio, const char* from, size_t bytes, size_t* written) {
   MillpondTls& tls = *ownerOf(bio);
   std::byte* to = tls.out ? tls.out + tls.outBytes : tls.unsent + tls.unsentBytes;
   const size_t room = tls.out ? tls.outRoom - tls.outBytes : sizeof(tls.unsent) - tls.unsentBytes;
-  // Bounds the output that a peer causes without reading it.
+  // Limits the output that a peer can cause without reading it.
   if (bytes > room) return 0;
   std::memcpy(to, from, bytes);
   (tls.out ? tls.outBytes : tls.unsentBytes) += bytes;
@@ -138,7 +138,7 @@ int hexDigit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/// OpenSSL tells the secrets of a handshake in lines: label, the client's random bytes, the secret.
+/// OpenSSL reports the secrets of a handshake in lines: label, the client's random bytes, the secret.
 void keepSecret(const SSL* ssl, const char* text) {
   constexpr std::string_view kLabels[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
   const std::string_view line = text;
@@ -174,8 +174,8 @@ SSL_CTX* makeLinkContext(const SSL_METHOD* method) {
 }
 
 void initialize() {
-  // The program's own OpenSSL, where it has one, is another; its settings are not for this one, and neither are its last
-  // moments, in which other threads may still send.
+  // The program's own OpenSSL, if any, is separate: its settings do not apply here, nor does its cleanup at exit,
+  // during which other threads may still send.
   if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr) != 1) return;
   contexts.bytes = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "bytes");
   if (!contexts.bytes) return;
@@ -207,7 +207,7 @@ void closeTls(MillpondTls* tls) {
 
 MillpondTls* open(SSL_CTX* context, MillpondTlsSide side) {
   if (!context || !ready().bytes) return nullptr;
-  // Not by `new`: nothing here needs the C++ library.
+  // Not with `new`: nothing here needs the C++ library.
   void* memory = OPENSSL_malloc(sizeof(MillpondTls));
   if (!memory) return nullptr;
   auto* tls = new (memory) MillpondTls;
@@ -321,7 +321,7 @@ MillpondTls* openClient(const char* host, const char* authorities, const std::by
   return tls;
 }
 
-// What goes wrong
+// Errors
 
 const char* untrusted(const MillpondTls& tls, long verdict) {
   if (tls.isPinned) return "its certificate is not the one that the controller knows it by";
@@ -372,7 +372,7 @@ size_t fed(MillpondTls& tls, size_t bytes) {
   return used;
 }
 
-/// The handshake of a link is done: from here on its records are made with the keys alone.
+/// The handshake of a link is complete: from now on its records are processed with the keys alone.
 bool takeKeys(MillpondTls& tls) {
   const MillpondTlsSide own = SSL_is_server(tls.ssl) ? kTlsServer : kTlsClient;
   const MillpondTlsSide other = own == kTlsServer ? kTlsClient : kTlsServer;

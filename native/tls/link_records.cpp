@@ -7,7 +7,7 @@
 
 namespace {
 
-/// AES-GCM may seal some 2^24 records with one key, whether they are full or not. This is long before.
+/// AES-GCM may encrypt some 2^24 records with one key, full or not. This limit is much lower.
 constexpr uint64_t kRekeyRecords = uint64_t{1} << 22;
 
 // RFC 8446, 4.6.3 and 6

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over a link behind its handshake: data, and changes of keys.
+// The records of a link after its handshake: data, and key updates.
 #pragma once
 
 #include <atomic>
@@ -8,23 +8,25 @@
 
 #include "tls/record_key.h"
 
-/// One thread may open records while another seals some.
+/// One thread may decrypt records while another encrypts.
 class LinkRecords {
  public:
-  /// By the traffic secrets of both directions. `rekeyBytes`: after how many another key seals. False: out of memory.
+  /// Starts with the traffic secrets of both directions. `rekeyBytes`: number of bytes after which the key changes.
+  /// False: out of memory.
   bool begin(const unsigned char* ownSecret, const unsigned char* othersSecret, uint64_t rekeyBytes);
 
   /// As MillpondTlsFunctions has it.
   ptrdiff_t open(std::byte* in, size_t bytes, size_t* used, const std::byte** plain);
   size_t seal(const std::byte* in, size_t bytes, std::byte* out, size_t room);
-  /// Why a record could not be opened.
+  /// The reason why a record could not be decrypted.
   const char* why() const { return why_; }
 
  private:
   ptrdiff_t fail(const char* why);
-  /// A message of the handshake behind its end.
+  /// A handshake message after the handshake.
   bool acceptKeyUpdate(const RecordKey::Opened& record);
-  /// Where the key has sealed enough, says so and goes on with the next. The length of that record, which may be none.
+  /// If the key has encrypted enough, announces and performs a key update. Returns the length of that record, 0 if
+  /// none.
   size_t sealKeyUpdate(std::byte* out, bool& failed);
 
   RecordKey incoming_;

@@ -11,7 +11,7 @@
 namespace {
 
 constexpr size_t kTagBytes = WideGcm::kTagBytes;
-/// The most that a record carries behind its header: RFC 8446, 5.2.
+/// Maximum payload of a record after its header: RFC 8446, 5.2.
 constexpr size_t kMostSealed = kTlsRecordBytes + 256;
 
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of one direction of a link after its handshake (RFC 8446, sections 5 and 7), made and opened without OpenSSL's
-// copies and without a lock that both directions share.
+// The records of one direction of a link after its handshake (RFC 8446, sections 5 and 7), encrypted and decrypted
+// without OpenSSL's copies and without a lock that both directions share.
 #pragma once
 
 #include <openssl/evp.h>
@@ -27,24 +27,25 @@ class RecordKey {
   enum class Cipher { kFastest, kOpenSsl };
   /// False: out of memory.
   bool begin(const unsigned char* secret, Cipher cipher = Cipher::kFastest);
-  /// Goes on with the secret that follows this one: the records are counted from 0 again.
+  /// Updates to the next secret: record numbers start from 0 again.
   bool update();
   /// Records since `begin` or `update`.
   uint64_t records() const { return sequence_; }
 
-  /// Writes one record of up to kTlsRecordBytes to `out`, which has kTlsRecordOverhead bytes more. Its length; 0: failed.
+  /// Writes one record of up to kTlsRecordBytes to `out`, which has room for kTlsRecordOverhead bytes more. Returns its
+  /// length; 0: failed.
   size_t seal(Content content, const std::byte* in, size_t bytes, std::byte* out);
 
-  /// The whole length of the record that `in` begins with: 0 when its header is not there, `kNoRecord` where it can be none.
+  /// The total length of the record at the start of `in`: 0 if its header is incomplete, `kNoRecord` if it is invalid.
   static constexpr size_t kNoRecord = ~size_t{0};
   static size_t length(const std::byte* in, size_t bytes);
   struct Opened {
-    bool isWhole = false;  ///< it is what the other side sealed
+    bool isWhole = false;  ///< the record is authentic
     unsigned char content = 0;
     std::byte* plain = nullptr;
     size_t bytes = 0;
   };
-  /// Decrypts a record of that length where it lies.
+  /// Decrypts a record of that length in place.
   Opened open(std::byte* record, size_t length);
 
  private:
@@ -52,11 +53,11 @@ class RecordKey {
   bool sealByOpenSsl(const unsigned char* nonce, const unsigned char* header, const unsigned char* in, size_t bytes,
                      unsigned char last, unsigned char* out);
   bool openByOpenSsl(const unsigned char* nonce, const unsigned char* header, unsigned char* text, size_t bytes);
-  /// The nonce of the next record, which is counted by that.
+  /// The nonce of the next record; increments the record number.
   void takeNonce(unsigned char* nonce);
 
   WideGcm wide_;
-  EVP_CIPHER_CTX* cipher_ = nullptr;  // where the processor has no such instructions
+  EVP_CIPHER_CTX* cipher_ = nullptr;  // for processors without these instructions
   unsigned char secret_[kTrafficSecretBytes] = {};
   unsigned char iv_[12] = {};
   uint64_t sequence_ = 0;

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #ifdef __x86_64__
-// GCC 12's own header reads what it calls undefined (its bug 105593).
+// GCC 12's own header reads values that it reports as undefined (its bug 105593).
 #ifndef __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -22,14 +22,14 @@
 namespace {
 
 constexpr size_t kBlock = 16;
-/// What goes through the loop at once: four registers of four blocks.
+/// Blocks per iteration of the loop: four registers of four blocks.
 constexpr size_t kVectors = 4;
 constexpr size_t kStride = kVectors * 64;
 
 using RoundKeys = const unsigned char (*)[kBlock];
 
-// The hash: polynomials over GF(2) whose bits are the other way round than those of numbers. A product comes out shifted by
-// one bit, which the form of the key makes up for: see `multiplier`.
+// The hash: polynomials over GF(2) with reversed bits. A product is shifted by one bit, which the form of the key
+// compensates: see `multiplier`.
 
 MILLPOND_WIDE_INLINE __m128i reversed(__m128i block) {
   return _mm_shuffle_epi8(block, _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -40,7 +40,7 @@ MILLPOND_WIDE_INLINE __m512i reversed(__m512i blocks) {
   return _mm512_shuffle_epi8(blocks, _mm512_broadcast_i32x4(backwards));
 }
 
-/// The sum of products that are not reduced yet.
+/// The sum of unreduced products.
 struct Products {
   __m512i low, middle, high;
 };
@@ -111,7 +111,7 @@ MILLPOND_WIDE_INLINE __m128i encrypted(__m128i block, RoundKeys keys) {
   return _mm_aesenclast_si128(block, load(keys[10]));
 }
 
-/// Counters of blocks, as numbers that can be added to; `asBlocks` is how they are encrypted.
+/// Counters of blocks, as numbers that support addition; `asBlocks` converts them to their encrypted form.
 struct Counter {
   __m512i next;
 
@@ -130,7 +130,7 @@ struct Counter {
   }
 };
 
-/// A stride of text. Written out: compilers keep arrays of registers in memory.
+/// A stride of text. Unrolled, because compilers keep arrays of registers in memory.
 struct Stride {
   __m512i a, b, c, d;
 };
@@ -160,7 +160,7 @@ MILLPOND_WIDE_INLINE Stride keyStream(Counter& counter, RoundKeys keys) {
 
 enum class Way : bool { kSeal, kOpen };
 
-/// Four blocks: the text with the key stream is written; returned is which of them is hashed.
+/// Four blocks: writes the text combined with the key stream; returns the one to hash.
 template <Way kWay>
 MILLPOND_WIDE_INLINE __m512i through(const unsigned char* in, unsigned char* out, __m512i stream) {
   const __m512i from = _mm512_loadu_si512(in);
@@ -169,7 +169,7 @@ MILLPOND_WIDE_INLINE __m512i through(const unsigned char* in, unsigned char* out
   return reversed(kWay == Way::kSeal ? to : from);
 }
 
-/// Encrypts or decrypts `bytes` of text, whole strides, and hashes the encrypted side of it. `hash`: the hash so far.
+/// Encrypts or decrypts `bytes` of text, whole strides, and hashes its encrypted side. `hash`: the hash so far.
 template <Way kWay>
 MILLPOND_WIDE_INLINE __m128i wholeStrides(Counter& counter, RoundKeys keys, RoundKeys powers, const unsigned char* in,
                                           size_t bytes, unsigned char* out, __m128i hash) {
@@ -271,11 +271,11 @@ MILLPOND_WIDE void openText(RoundKeys keys, RoundKeys powers, const unsigned cha
 }  // namespace
 
 bool WideGcm::isSupported() {
-  // Compilers know these two by name only lately.
+  // Only recent compilers know these two by name.
   constexpr unsigned kFeatures = 7, kVaes = 1u << 9, kVpclmulqdq = 1u << 10;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) == 0 || (c & kVaes) == 0 || (c & kVpclmulqdq) == 0) return false;
-  // This asks the system as well, which saves the registers.
+  // This also checks the operating system, which must save the registers.
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 

@@ -17,7 +17,7 @@ void fill(Octets& bytes, std::minstd_rand& random) {
   for (auto& each : bytes) each = static_cast<unsigned char>(random() >> 8);
 }
 
-/// What OpenSSL makes of it.
+/// OpenSSL's result.
 Octets expected(const Octets& key, const Octets& nonce, const Octets& header, const Octets& text) {
   EVP_CIPHER_CTX* cipher = EVP_CIPHER_CTX_new();
   Octets out(text.size() + WideGcm::kTagBytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a client finds its worker and is let in.
+// Connects a client to its worker and opens the session.
 #pragma once
 
 #include "base/result.h"
@@ -22,10 +22,10 @@ struct OpenedSession {
   UniqueFd memory;  ///< over shared memory
 };
 
-/// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that continues as this one. `greet`
-/// replaces the greeting, in tests.
+/// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that continues as this one.
+/// `greet` replaces the hello, in tests.
 Result<OpenedSession> openSession(const Endpoint& endpoint, bool isParked, const Hello* greet = nullptr);
-/// Connects over TCP, encrypted where there is a secret; without one only to this machine.
+/// Connects over TCP, encrypted if there is a secret; without one only to this machine.
 Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs);
 Result<Welcome> greetWorker(Channel& channel, const Hello& hello, int timeoutMs);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's end of a session, given any bytes in place of its worker: the greeting's answer, or the stream of replies.
+// A client's end of a session, given arbitrary bytes from its worker: the reply to the hello, or the stream of replies.
 //
-// An input is one byte, which says what follows and how it travels, and the worker's bytes.
+// An input is one byte, which selects the content and the transport, and the worker's bytes.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -31,11 +31,11 @@ namespace {
 constexpr uint8_t kOverTcp = 1;
 constexpr uint8_t kWithGrace = 2;  ///< the link's own frames are understood
 constexpr uint8_t kCanPark = 4;
-constexpr uint8_t kGreeting = 8;    ///< the bytes answer a greeting
-constexpr uint8_t kLyingHead = 16;  ///< the first eight bytes are where the replies are said to end
+constexpr uint8_t kGreeting = 8;    ///< the bytes reply to a hello
+constexpr uint8_t kLyingHead = 16;  ///< the first eight bytes are the reported end of the replies
 
-/// Memory at one place in every run, so that a corpus can name it: a page that bytes may land in, between pages that they may
-/// not.
+/// Memory at a fixed address in every run, so that a corpus can name it: a page that bytes may land in, between pages
+/// that they must not touch.
 class Landing {
  public:
   static constexpr uint64_t kPlace = uint64_t{1} << 45;  // no sanitizer has its own memory there
@@ -66,7 +66,7 @@ void greet(std::span<const std::byte> bytes) {
   if (welcome) (void)Snapshot::decode(welcome->snapshot);
 }
 
-/// The end of a session: what it says before is all there is.
+/// The end of a session: nothing follows its last message.
 std::vector<std::byte> withEnd(std::span<const std::byte> stream) {
   std::vector<std::byte> out(stream.begin(), stream.end());
   const wire::ReplyHeader end{sizeof(end), wire::ReplyKind::kEnd, 0, 0, 0};
@@ -75,7 +75,7 @@ std::vector<std::byte> withEnd(std::span<const std::byte> stream) {
   return out;
 }
 
-/// Asks a few questions, and has room for their answers to the byte.
+/// Sends a few requests, with exactly sized buffers for their replies.
 void ask(Session& session) {
   for (const size_t room : {size_t{24}, size_t{300}, size_t{0}}) {
     std::vector<std::byte> body(room);
@@ -131,7 +131,7 @@ void runSession(uint8_t how, std::span<const std::byte> bytes) {
     mayAskAgain = false;
     return Error{"there is no other worker"};
   });
-  // A cut connection is not made again.
+  // A lost connection is not restored.
   if (overTcp) (*session)->sayGoodbye();
   std::thread talking([&] {
     if (!overTcp) return;
@@ -147,7 +147,7 @@ void runSession(uint8_t how, std::span<const std::byte> bytes) {
     }
     ::shutdown(worker.get(), SHUT_WR);
   });
-  // Over shared memory all is said; that the worker has gone ends what goes on without an end.
+  // Over shared memory all data is there; the end of the worker ends waits that would never end.
   if (!overTcp) worker.reset();
   ask(**session);
   talking.join();

@@ -13,7 +13,7 @@
 namespace millpond {
 namespace {
 
-/// TCP: buffered commands are sent at once when there are this many bytes of them, else by the flusher.
+/// TCP: buffered commands are sent immediately from this many bytes on, otherwise by the flusher.
 constexpr size_t kEagerBytes = size_t{32} << 10;
 constexpr int kAcknowledgementLookMs = 10;
 
@@ -70,7 +70,7 @@ bool Session::startThread(pthread_t& thread, void* (*main)(void*)) {
   // The program's signals are for the program's threads.
   sigset_t all, before;
   ::sigfillset(&all);
-  // But faults are of the thread that makes them: what it reads and writes is the program's memory.
+  // Faults, however, go to the thread that causes them, because it accesses the program's memory.
   ::sigdelset(&all, SIGSEGV);
   ::sigdelset(&all, SIGBUS);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -146,7 +146,7 @@ bool Session::commitCopied(size_t bodyBytes, std::span<const std::byte> data) {
 }
 
 bool Session::commitLent(size_t bodyBytes, std::span<const std::byte> data) {
-  // Header and data are published as one: a frame of the link may come before them, not between them.
+  // Header and data are published together: a link frame may come before them, not between them.
   std::lock_guard lock(sendMutex_);
   submit_.advance(sizeof(wire::CommandHeader) + bodyBytes);
   control().submit.head.store(submit_.head(), std::memory_order_release);
@@ -160,7 +160,7 @@ bool Session::waitForSpace(size_t bytes) {
     if (lost()) return false;
     if (remote_ && sendPending() && submit_.hasSpace(bytes)) break;
     const uint64_t known = peerReceived_.load(std::memory_order_relaxed);
-    // The worker may itself be waiting for its replies to be taken.
+    // The worker itself may be waiting for this client to read its replies.
     if (readMutex_.try_lock()) {
       pump(nullptr, Sender::kOther);
       readMutex_.unlock();

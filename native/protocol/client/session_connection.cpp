@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's session over TCP outlives its connection: here the connection is lost, and made again.
+// A client's session over TCP outlives its connection: handles the loss of the connection, and its restoration.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kFirstPauseNs = 2'000'000;
 constexpr int64_t kLongestPauseNs = kSecondNs / 2;
-/// A connection that is back before is not talked about.
+/// A shorter loss is not reported.
 constexpr int64_t kQuietNs = kSecondNs;
 constexpr int kAttemptMs = 10'000;
 constexpr int kGoodbyeMs = 200;
@@ -44,7 +44,7 @@ void Session::cutWhileReading(const std::string& reason) {
     lose(endReason_.empty() ? reason : endReason_);
     return;
   }
-  // The worker that parked a session is expected to go.
+  // The worker of a parked session is expected to go.
   if (isParked_.load()) return;
   std::lock_guard lock(downMutex_);
   if (isDown_.load()) return;
@@ -58,7 +58,7 @@ bool Session::mend() {
   bool mended = false;
   {
     std::lock_guard lock(readMutex_);
-    // What the worker said last: answers, and perhaps why it went.
+    // The worker's last messages: replies, and possibly the reason of its end.
     for (Pumped got = Pumped::kSome; got == Pumped::kSome && !lost();) {
       got = pumpSocket();
       if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
@@ -87,7 +87,7 @@ bool Session::reconnect() {
       return true;
     }
     const int64_t now = monotonicNs();
-    // One that ends late has waited in vain, as has this side.
+    // After a late end the worker has waited in vain, and so has this side.
     const bool workerEnded = worker_.ended();
     if ((workerEnded && now - start < (deadline - start) / 2) || stop_.load()) {
       lose("the worker is gone");
@@ -122,7 +122,7 @@ std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
   hello.resumption = Resumption{secret_, received_.load(std::memory_order_relaxed), ++attempt_};
   auto welcome = greetWorker(*channel, hello, timeoutMs);
   if (!welcome) return Attempt{welcome.error().message};
-  // The answer is the worker's own, so it is final.
+  // The reply comes from the worker itself, so it is final.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
   if (!takeOver(std::move(*channel), base_ + welcome->received))
     return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
@@ -161,7 +161,7 @@ void Session::lookAtConnection() {
 void Session::sayGoodbye() {
   if (lost() || isLeaving_.exchange(true) || graceSeconds_ == 0) return;
   const int64_t deadline = monotonicNs() + int64_t{kGoodbyeMs} * 1'000'000;
-  // Another thread may hold it for as long as the connection is away: the worker then waits in vain.
+  // Another thread may hold it while the connection is lost: the worker then waits in vain.
   while (!sendMutex_.try_lock()) {
     if (monotonicNs() > deadline) return;
     pause(kFirstPauseNs / 2);

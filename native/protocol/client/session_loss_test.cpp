@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client's session does when the worker refuses it, goes away, or talks nonsense.
+// A client's session whose worker refuses it, goes away, or sends malformed data.
 #include <poll.h>
 #include <sys/wait.h>
 
@@ -119,7 +119,7 @@ TEST("the transport is the one that was asked for") {
   endpoint.tcpHost = "127.0.0.1";
   endpoint.tcpPort = 1;
   CHECK(!(*Session::connect(endpoint))->remote());
-  // Where the socket cannot be reached, TCP is; unless only shared memory is wanted.
+  // If the socket cannot be reached, TCP is used, unless only shared memory is allowed.
   SessionTestServer far(Carrier::kTcp, nullptr);
   endpoint = far.endpoint();
   endpoint.unixPath = "/no/such/socket";
@@ -146,7 +146,7 @@ TEST("when the worker goes, everybody who waits learns it, and the reason is tol
       CHECK_EQ(loss.times.load(), 1);
       CHECK(!loss.reason.empty());
       CHECK(session->lost());
-      // From here on everything answers at once.
+      // From now on every call returns immediately.
       CHECK_EQ(waitOnce(*session), kSessionLost);
       CHECK(!session->post(kOp, {}, 0, nothing));
       CHECK(!session->postWithData(kOp, {}, 0, nothing, std::vector<std::byte>(100)));
@@ -220,8 +220,8 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
             requests.push_back(frame.header.request);
           link.release(link.position());
         }
-        // Commands are not taken any more, so that posting threads soon notice that the worker is gone, while the data still
-        // comes in.
+        // Commands are not taken any more, so that posting threads soon detect the loss of the worker, while the data
+        // still arrives.
         const std::vector<std::byte> data(wire::kChunkBytes, std::byte{0x44});
         if (!link.remote()) ::shutdown(link.socket(), SHUT_RDWR);
         for (uint32_t i = 0; i < kReaders * (kRoom / kPiece); ++i) {
@@ -237,7 +237,7 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
           busy.store(1);
           const wire::ChunkReady ready{chunk, kPiece};
           if (!link.reply(wire::ReplyKind::kChunk, 0, request, 0, std::as_bytes(std::span(&ready, 1)))) return;
-          // Threads that wait for room look again.
+          // Threads that wait for space check again.
           auto& sleeps = link.memory().control().submit.producerSleeps;
           sleeps.store(0);
           futexWake(sleeps);
@@ -254,7 +254,7 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
           Session::Answer answer;
           answer.data = to;
           CHECK_EQ(session->wait(kOp, {1, 1}, 0, nothing, answer), kSessionLost);
-          // The memory is the caller's again.
+          // The memory belongs to the caller again.
           std::memset(to.data(), 0x55, to.size());
           CHECK_EQ(std::memcmp(to.data(), other.data(), to.size()), 0);
         });
@@ -272,13 +272,13 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
 
 // Nonsense
 
-/// The client waits with room for data; the worker answers with `send`; the session must end, and not by a crash.
+/// The client waits with a buffer for data; the worker sends `send`; the session must end without a crash.
 template <typename Send>
 void checkNonsense(Carrier carrier, Send&& send) {
   SessionTestServer server(carrier, [&](ServerLink& link) {
     SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
       send(link, frame.header.request);
-      // The connection stays: it is the nonsense that ends the session.
+      // The connection stays: the malformed data ends the session.
       pollfd gone{link.socket(), POLLRDHUP, 0};
       const int64_t deadline = monotonicNs() + 20'000'000'000;
       while (monotonicNs() < deadline && ::poll(&gone, 1, 100) == 0) {
@@ -430,7 +430,7 @@ TEST("random replies end the session, or do nothing, but never crash") {
         SessionTestServer::loop(link, [&](const ServerLink::Frame& question) {
           std::vector<std::byte> bytes;
           for (int frames = 1 + static_cast<int>(random() % 6); frames; --frames) {
-            // A frame with a likely header around anything, now and then with a byte of the header wrong.
+            // A frame with a plausible header around random data, sometimes with a wrong byte in the header.
             wire::ReplyHeader header{static_cast<uint32_t>(16 + 8 * (random() % 20)),
                                      static_cast<wire::ReplyKind>(random() % 8), static_cast<uint16_t>(random() % 9),
                                      random() % 2 ? question.header.request : static_cast<uint32_t>(random() % 5),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's session outlives its worker's: here it is parked, and goes on with another worker.
+// A client's session outlives its worker: handles parking, and continuing with another worker.
 #include <poll.h>
 
 #include <cerrno>
@@ -18,13 +18,13 @@ constexpr int kLookMs = 100;
 
 Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> journal, bool& mayAskAgain) {
   mayAskAgain = false;
-  // A program that ends waits for no GPU.
+  // An ending program does not wait for a GPU.
   if (isLeaving_.load()) return Error{"its process ends"};
   if (!onParked_) return Error{"the worker parked a session that nobody can open again"};
   for (int attempt = 1;; ++attempt) {
     auto endpoint = onParked_(mayAskAgain);
     if (!endpoint) return endpoint.error();
-    // A worker that was given and is gone when it is called, or soon after, is no reason to give up: nothing was lost with it.
+    // If the new worker is gone when it is called, or soon after, another attempt follows: nothing was lost with it.
     mayAskAgain = false;
     endpoint->transport = remote_ ? TransportChoice::Tcp : TransportChoice::SharedMemory;
     auto fresh = establish(*endpoint, true, nullptr);
@@ -50,7 +50,7 @@ bool Session::retire() {
     ::pthread_join(flusherThread_, nullptr);
     hasFlusher_ = false;
   }
-  // Over shared memory, the thread that takes the ring of a session finds that it was parked again already.
+  // Over shared memory, the thread that takes the ring of a session detects that it was parked again.
   return !lost() && (!remote_ || (!isDown_.load() && !isParked_.load() && !outgoing_.pending()));
 }
 
@@ -84,7 +84,7 @@ bool Session::goOnWithRing() {
   do {
     const uint64_t taken = control().submit.tail.load(std::memory_order_seq_cst);
     const uint64_t left = submit_.head() - taken;
-    // It was taken in the end, and the next command finds the ring closed.
+    // It was taken after all, and the next command finds the ring closed.
     if (left == 0) return true;
     if (left > wire::kSubmitBytes) {
       std::lock_guard lock(readMutex_);
@@ -112,7 +112,7 @@ bool Session::goOnWithRing() {
 }
 
 Status Session::replaceRing(Session& fresh) {
-  // On the same number and at the same addresses: other threads look at them at any time.
+  // With the same descriptor number and at the same addresses, because other threads use them at any time.
   if (!channel_.takeOver(std::move(fresh.channel_))) return Error{std::strerror(errno)};
   if (auto replaced = memory_.replace(std::move(fresh.memory_)); !replaced) return replaced;
   memory_.excludeFromFork();
@@ -124,7 +124,7 @@ Status Session::replaceRing(Session& fresh) {
 
 void Session::considerParking() {
   if (!isAsked_.load(std::memory_order_acquire) || isParked_.load()) return;
-  // A thread that holds one of them has work to do.
+  // A thread that holds one of the mutexes has work to do.
   const std::unique_lock append(appendMutex_, std::try_to_lock);
   if (!append) return;
   const std::unique_lock send(sendMutex_, std::try_to_lock);
@@ -134,7 +134,7 @@ void Session::considerParking() {
     isAsked_.store(false);
     return;
   }
-  // From here on nothing is sent to this worker, whether it hears that or not: one that does not waits in vain.
+  // From now on nothing is sent to this worker, whether it learns that or not: without the message it waits in vain.
   isParked_.store(true);
   queueLinkWord(wire::LinkMessage::kParked);
   while (!linkOut_.empty() && !stop_.load()) {
@@ -185,7 +185,7 @@ bool Session::replaceStream(Session& fresh) {
   received_.store(fresh.received_.load(), std::memory_order_relaxed);
   acknowledged_ = fresh.acknowledged_;
   acknowledges_.store(fresh.acknowledges_.load());
-  // This worker has seen what it was restored by, and of this stream nothing.
+  // This worker has seen the commands that restored it, and nothing of this stream.
   base_ = outgoing_.acknowledged() - fresh.endOfStream();
   peerReceived_.store(outgoing_.acknowledged(), std::memory_order_release);
   isAsked_.store(false);

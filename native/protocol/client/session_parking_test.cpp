@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that are parked at any moment and go on with another worker: no command is lost, none is taken twice, and callers
-// notice nothing.
+// Sessions that are parked at any moment and continue with another worker: no command is lost or executed twice, and
+// callers notice nothing.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -28,10 +28,10 @@ auto filled(const Post& body) {
   return [body](std::byte* place) { std::memcpy(place, &body, sizeof(body)); };
 }
 
-/// Workers one after the other, each with one session, which it parks as often as it can.
+/// Consecutive workers, each with one session, which it parks as often as it can.
 class Workers {
  public:
-  /// `loseEvery`: of so many that are asked for, one is gone when it is called; 0: none.
+  /// `loseEvery`: one in this many requested workers is gone when it is called; 0: none.
   Workers(Carrier carrier, unsigned threads, unsigned loseEvery = 0)
       : carrier_(carrier), loseEvery_(loseEvery), next_(threads, 0) {}
 
@@ -63,13 +63,13 @@ class Workers {
     return endpoint;
   }
 
-  /// Waits until the last one has seen its client go.
+  /// Waits until the last one has detected that its client is gone.
   void join() {
     const std::lock_guard lock(mutex_);
     servers_.clear();
   }
   unsigned parked() const { return parked_; }
-  /// What was taken of a thread's commands.
+  /// The executed commands of a thread.
   uint64_t taken(size_t thread) const { return next_[thread]; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client's session receives: answers, data and words of the link, from the ring or the socket.
+// The receiving part of a client's session: replies, data and link frames, from the ring or the socket.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -38,7 +38,7 @@ void Session::sleepForReplies() {
     if (spin_.until([&] { return replies_.available() != 0; })) return;
     replies_.sleep(kLivenessNs);
     spin_.slept();
-    // Looked at again: what the worker says last comes before it goes.
+    // Checked again: the worker sends its last messages before it goes.
     if (replies_.available() == 0 && peerGone() && replies_.available() == 0) lose("the worker is gone");
     return;
   }
@@ -54,7 +54,8 @@ Session::Pumped Session::pumpRing() {
   const size_t available = replies_.available();
   if (available == 0) return Pumped::kNothing;
 #ifdef __SANITIZE_THREAD__
-  // What any thread here had sent when the worker answered happened before the answer; the sanitizer sees one process.
+  // Everything sent by any thread here before the worker's reply happens before that reply; the thread sanitizer sees
+  // one process.
   (void)control().submit.head.load(std::memory_order_acquire);
 #endif
   if (available > replies_.capacity()) return Pumped::kBroken;
@@ -120,7 +121,7 @@ Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
     const std::span<std::byte> to = destination(header, left - header.op);
     if (to.empty()) return Pumped::kBroken;
     const Pumped got = receiveBody(to, left);
-    // It comes again, whole.
+    // It will be resent as a whole.
     if (got == Pumped::kCut) waiters_.find(header.request)->answer.dataBytes -= to.size();
     return got;
   }
@@ -167,7 +168,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       const size_t n = std::min(answer.body.size(), body.size());
       if (n) std::memcpy(answer.body.data(), body.data(), n);
       if (answer.whole) answer.whole->assign(body.begin(), body.end());
-      // Everything sent before the question has arrived, too.
+      // Everything sent before the request has arrived, too.
       if (const uint64_t end = w->end.load(std::memory_order_relaxed);
           graceSeconds_ != 0 && end > peerReceived_.load(std::memory_order_relaxed))
         peerReceived_.store(end, std::memory_order_release);
@@ -238,7 +239,7 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
   const bool isPark = word.message == wire::LinkMessage::kPark && canPark_;
   if (word.message != wire::LinkMessage::kReceived && !isPark) return false;
   const uint64_t received = base_ + word.received;
-  // It may be less than the number that the worker got before it had any bytes of this stream.
+  // It may be lower than the number that the worker got before it had any bytes of this stream.
   if (static_cast<int64_t>(received - peerReceived_.load(std::memory_order_relaxed)) > 0)
     peerReceived_.store(received, std::memory_order_release);
   if (isPark) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client's session sends: over TCP the frames in its ring, lent memory and words of the link.
+// The sending part of a client's session: over TCP the frames in its ring, lent memory and link frames.
 #include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -22,10 +22,10 @@ constexpr int64_t kSpinningDelayNs = 5'000;
 constexpr int64_t kActiveNs = 200'000;
 /// A connection that ends while the program does nothing is noticed within this time.
 constexpr int64_t kIdleLookNs = 1'000'000'000;
-/// How long a thread of the session's waits for what lands before it asks again whether anything does.
+/// How long a thread of the session waits for landings before it asks again whether there are any.
 constexpr int64_t kLandingNapNs = 1'000'000;
 constexpr int64_t kShortestLandingNapNs = 10'000;
-/// That its worker would park the session, within this time.
+/// A proposal of its worker to park the session is detected within this time.
 constexpr int64_t kParkingLookNs = 250'000'000;
 
 }  // namespace
@@ -40,14 +40,14 @@ bool Session::sendPending() {
       std::lock_guard lock(sendMutex_);
       if (!transmit()) return false;
     }
-    // A reading thread leaves an acknowledgement to a sending one: it may have done so meanwhile.
+    // A reading thread leaves acknowledgements to the sending one: it may just have done so.
     if (!acknowledges_.load()) return true;
   }
 }
 
 bool Session::transmit() {
   unsent_.store(0);
-  // There is nothing to be sent: what is appended next goes to another worker.
+  // There is nothing to send: later commands go to another worker.
   if (isParked_.load(std::memory_order_relaxed)) [[unlikely]]
     return !lost();
   if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
@@ -86,7 +86,7 @@ bool Session::sendOnce() {
 
 void Session::waitToSend() {
   const int ready = channel_.wait(POLLOUT | POLLIN, 100);
-  // The worker may be blocked in sending to us.
+  // The worker may be blocked while sending to us.
   if ((ready & POLLIN) && readMutex_.try_lock()) {
     pump(nullptr, Sender::kThis);
     readMutex_.unlock();
@@ -109,14 +109,14 @@ void Session::acknowledge(Sender sender) {
   if (graceSeconds_ == 0 || received - acknowledged_ < wire::kAcknowledgeBytes) return;
   acknowledged_ = received;
   acknowledges_.store(true);
-  // The thread that holds it looks again when it releases it.
+  // The thread that holds it checks again when it releases it.
   if (sender == Sender::kThis || !sendMutex_.try_lock()) return;
   if (!isDown_.load() && acknowledges_.exchange(false)) {
     queueLinkWord(wire::LinkMessage::kReceived);
     SendRuns runs;
     runs.add(linkOut_);
     if (runs.send(channel_)) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
-    // A full socket is left to the flusher, and so is one that has ended.
+    // A full socket is left to the flusher, and so is a closed one.
     if (!linkOut_.empty() && unsent_.exchange(1) == 0) wakeFlusher();
   }
   sendMutex_.unlock();
@@ -149,12 +149,12 @@ bool Session::takeLandings() {
     readMutex_.unlock();
     waiters_.promoteOne();
   } else if (comes && unsent_.load() == 0) {
-    // The waiting thread reads for all.
+    // The waiting thread reads for all threads.
     ::ppoll(look + 1, 1, &nap, nullptr);
   }
   flusherState_.store(FlusherState::kAwake);
   uint64_t count;
-  if (::read(flusherWakeup_.get(), &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  if (::read(flusherWakeup_.get(), &count, sizeof(count)) < 0) count = 0;  // it was not woken
   if (isDown_.load()) sendPending();
   return true;
 }
@@ -183,7 +183,7 @@ void Session::landUntilStopped() {
   int64_t napNs = kShortestLandingNapNs;
   while (!stop_.load() && !lost()) {
     if (!awaitsLandings_ || !awaitsLandings_()) {
-      // Looked at again: one may have begun meanwhile.
+      // Checked again: one may have begun meanwhile.
       landing_.exchange(0);
       if (stop_.load() || (awaitsLandings_ && awaitsLandings_())) continue;
       futexWait(landing_, 0);
@@ -230,7 +230,7 @@ void Session::flushUntilStopped() {
     if (unsent_.load() == 0 && takeLandings()) continue;
     const int64_t look = canPark_ && !isParked_.load() ? kParkingLookNs : kIdleLookNs;
     flusherState_.store(FlusherState::kSleeps);
-    // Read again behind that: a thread that appends reads the two in the other order.
+    // Read again after that: an appending thread reads the two in the opposite order.
     if (unsent_.load() == 0) futexWait(unsent_, 0, graceSeconds_ ? look : -1);
     flusherState_.store(FlusherState::kAwake);
     if (unsent_.load() == 0) {

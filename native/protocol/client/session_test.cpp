@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's session against a worker's end in the same process: order, answers, and data.
+// A client's session against a worker's end in the same process: order, replies, and data.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@ constexpr uint64_t kScale = 1;
 constexpr uint64_t kScale = 8;
 #endif
 
-/// What the test's commands begin with.
+/// The beginning of the test's commands.
 struct Body {
   uint64_t thread;
   uint64_t sequence;
@@ -47,8 +47,8 @@ bool replyWith(ServerLink& link, uint32_t request, uint64_t value, int32_t resul
   return link.reply(wire::ReplyKind::kResult, 0, request, result, std::as_bytes(std::span(&value, 1)));
 }
 
-/// Commands of many threads, a part of which wait; answers come in any order. Every thread's commands must arrive in
-/// the order in which it made them, and every answer at its question.
+/// Commands of many threads, some of which wait; replies come in any order. The commands of each thread must arrive in
+/// its order, and each reply must reach its request.
 void mixture(Carrier carrier, unsigned threads, uint64_t operations, size_t largest) {
   std::vector<uint64_t> seen(threads, 0);
   uint64_t arrived = 0;
@@ -107,7 +107,7 @@ void mixture(Carrier carrier, unsigned threads, uint64_t operations, size_t larg
           data.resize(body.dataBytes);
           for (size_t k = 0; k < data.size(); ++k) data[k] = testByte(i, k);
           CHECK(session->postWithData(kPlain, caller, sizeof(body), filling(body), data));
-          // The caller's memory is the caller's again.
+          // The memory belongs to the caller again.
           std::fill(data.begin(), data.end(), std::byte{0xee});
         } else {
           uint64_t value = 0;
@@ -377,7 +377,7 @@ TEST("a full ring towards a worker that waits for its own replies to be taken is
       const std::vector<std::byte> data(sink.size());
       SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
         if (frame.header.request) return replyWith(link, frame.header.request, 0);
-        // More comes back than goes in, and no thread waits for it.
+        // More comes back than is sent, and no thread waits for it.
         if (link.remote()) {
           const wire::Landing header{reinterpret_cast<uint64_t>(sink.data()), data.size(), 0, 0};
           CHECK(link.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)),

@@ -29,7 +29,7 @@ std::optional<Subject> subjectOf(const cmd::Left& left, uint16_t context, std::s
     case cmd::LeftOf::kHandle:
       const auto handle = numberAt<uint64_t>(body, left.subject);
       if (!handle) return std::nullopt;
-      // A default stream is there for as long as its context.
+      // A default stream exists as long as its context.
       return *handle == 0 ? Subject{Kind::kContext, context} : Subject{Kind::kHandle, *handle};
   }
   return std::nullopt;

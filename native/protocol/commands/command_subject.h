@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects that commands make, until their end, and the settings that they change: they keep a journal of commands short.
+// The objects that commands create, until their end, and the settings that they change: used to keep a journal of
+// commands short.
 #pragma once
 
 #include <compare>
@@ -13,7 +14,7 @@
 
 namespace millpond {
 
-/// A thing by its handle, a context by its number, or pinned memory by its address.
+/// An object by its handle, a context by its number, or pinned memory by its address.
 struct Subject {
   enum class Kind : uint8_t { kHandle, kContext, kHostMemory };
   Kind kind = Kind::kHandle;
@@ -22,21 +23,21 @@ struct Subject {
 };
 
 struct CommandSubject {
-  Subject subject;         ///< what it makes, or what its setting is of
-  size_t value = 0;        ///< of a setting: offset of the bytes that it sets
-  size_t valueBytes = 0;   ///< 0: it makes its subject
+  Subject subject;         ///< the object that it creates, or to which its setting belongs
+  size_t value = 0;        ///< of a setting: offset of its bytes
+  size_t valueBytes = 0;   ///< 0: it creates its subject
   bool hasContext = true;  ///< its subject ends with the context that the command is in, if not before
 };
 
-/// Whether something may be left of a command that neither the worker's books nor a journal tell.
+/// Whether a command may have a lasting effect that neither the worker's tables nor a journal record.
 constexpr bool leavesTrace(cmd::Op op) { return cmd::leftOf(op).leaves == cmd::Leaves::kTrace; }
-/// Whether the same command, in another session, makes or sets the same as it did before.
+/// Whether the same command has the same effect in another session.
 constexpr bool canRepeat(cmd::Op op) {
   const cmd::Leaves leaves = cmd::leftOf(op).leaves;
   return leaves == cmd::Leaves::kThing || leaves == cmd::Leaves::kSetting;
 }
-/// The subject of such a command in that context, or of one by which a worker adds a setting to a journal that no command has
-/// made. None for any other command, and where the body is too short.
+/// The subject of such a command in that context, or of one by which a worker adds a setting without a command to a
+/// journal. None for any other command, and if the body is too short.
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);
 
 }  // namespace millpond

@@ -12,24 +12,24 @@ namespace millpond {
 
 /// Which transport a client may use.
 enum class TransportChoice {
-  Auto,          ///< shared memory where the worker is on this machine, TCP otherwise
+  Auto,          ///< shared memory if the worker is on this machine, TCP otherwise
   SharedMemory,  ///< only shared memory
   Tcp,           ///< only TCP
 };
 
-/// At least one of unixPath and tcpHost is set. With both, the Unix socket is tried first; when it cannot be
-/// reached TCP is used, unless the transport says otherwise.
+/// At least one of unixPath and tcpHost is set. With both, the Unix socket is tried first; if it cannot be reached, TCP
+/// is used, unless the transport forbids it.
 struct Endpoint {
   std::string unixPath;  ///< the worker's data socket; empty: not on this machine, or not wanted
   std::string tcpHost;   ///< name or address, IPv6 without brackets; empty: no TCP
   uint16_t tcpPort = 0;
-  std::optional<LinkSecret> secret;  ///< of the TCP connection, which is encrypted by it; without one it is plain
+  std::optional<LinkSecret> secret;  ///< encrypts the TCP connection; empty: not encrypted
   TransportChoice transport = TransportChoice::Auto;
-  std::string ticket;         ///< presented in the handshake; empty only for a worker that was assigned none
+  std::string ticket;         ///< presented in the handshake; empty only for a worker without a ticket
   std::string session;        ///< the session's id for messages; empty where the worker was named directly
   std::string program;        ///< short name of this program, for the worker's records
-  bool canPark = false;       ///< the session may be parked, and be had again: see Session::onParked
-  uint32_t graceSeconds = 0;  ///< for how long a lost TCP connection is tried to be made again; 0: not at all
+  bool canPark = false;       ///< the session may be parked and continued: see Session::onParked
+  uint32_t graceSeconds = 0;  ///< how long to retry a lost TCP connection; 0: not at all
 };
 
 }  // namespace millpond

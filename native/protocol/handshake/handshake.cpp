@@ -12,7 +12,7 @@ constexpr uint64_t kHelloMagic = 0x6f6c6568444e504dULL;
 constexpr uint64_t kWelcomeMagic = 0x636c6577444e504dULL;
 constexpr uint32_t kCanPark = 1;
 constexpr uint32_t kIsParked = 2;
-/// No grace is that long.
+/// Longer than any grace period.
 constexpr uint32_t kParks = uint32_t{1} << 31;
 
 struct HelloFixed {
@@ -49,7 +49,7 @@ struct WelcomeFixed {
 static_assert(sizeof(WelcomeFixed) == kWelcomeFixedBytes);
 
 struct WelcomeLink {
-  uint32_t graceSeconds;  ///< with kParks: the length of this must stay, so that those of other versions are told so
+  uint32_t graceSeconds;  ///< with kParks: its length must not change, so that other versions can be told so
   uint32_t pid;
   uint64_t received;
   SessionSecret secret;
@@ -129,7 +129,7 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
               0,
               "",
               std::nullopt};
-  // Without it this is a client of an earlier version, which gets a refusal that says so.
+  // Without it this is a client of an earlier version, whose refusal says so.
   if (tail.empty()) return hello;
   if (tail.size() < sizeof(HelloLink)) return Error{"the greeting is cut short"};
   const auto link = readFixed<HelloLink>(take(sizeof(HelloLink)));
@@ -177,7 +177,7 @@ Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
   const auto tail = bytes.subspan(kWelcomeFixedBytes);
   const auto snapshot = tail.subspan(fixed.messageBytes, fixed.snapshotBytes);
   const auto last = tail.subspan(fixed.messageBytes + size_t{fixed.snapshotBytes});
-  // A worker of an earlier version says nothing of the link.
+  // A worker of an earlier version does not mention the link.
   if (!last.empty() && last.size() != sizeof(WelcomeLink)) return Error{"the worker's answer makes no sense"};
   const WelcomeLink link = last.empty() ? WelcomeLink{} : readFixed<WelcomeLink>(last);
   return Welcome{fixed.protocol,

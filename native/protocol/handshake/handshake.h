@@ -18,11 +18,11 @@ enum class Carrier : uint32_t { kSharedMemory = 0, kTcp = 1 };
 
 using SessionSecret = std::array<std::byte, 32>;
 
-/// By which a client comes back to its session after the connection was lost.
+/// The proof by which a client resumes its session after the connection was lost.
 struct Resumption {
   SessionSecret secret{};
-  uint64_t received = 0;  ///< offset in the worker's stream behind the last frame that came whole
-  uint32_t attempt = 0;   ///< more than any before: one that was given up may still be on its way
+  uint64_t received = 0;  ///< offset in the worker's stream after the last complete frame
+  uint32_t attempt = 0;   ///< higher than any before: an abandoned attempt may still arrive
 };
 
 /// Client → worker.
@@ -33,11 +33,11 @@ struct Hello {
   uint32_t pid = 0;                           ///< of the client in its own pid namespace
   std::string ticket;                         ///< at most kMaxTicket
   std::string program;                        ///< for people, at most kMaxProgram
-  uint32_t graceSeconds = 0;                  ///< for how long the session shall wait for a lost client; 0: not at all
-  std::string processSpace = {};              ///< in which `pid` means something, at most kMaxProcessSpace
+  uint32_t graceSeconds = 0;                  ///< how long the session waits for a lost client; 0: not at all
+  std::string processSpace = {};              ///< in which `pid` is valid, at most kMaxProcessSpace
   std::optional<Resumption> resumption = {};  ///< in place of a ticket
-  bool canPark = false;                       ///< the client attaches anew, should the session be parked
-  bool isParked = false;                      ///< it had a session that was, and goes on with this one
+  bool canPark = false;                       ///< the client attaches again if the session is parked
+  bool isParked = false;                      ///< it continues a session that was parked
 };
 
 enum class Admission : uint32_t {
@@ -56,13 +56,13 @@ struct Welcome {
   uint32_t protocol = 0;
   uint64_t apiHash = 0;
   Admission admission = Admission::kWelcome;
-  std::string message;              ///< why not, for people
+  std::string message;              ///< reason of a refusal, for people
   std::vector<std::byte> snapshot;  ///< Snapshot::encode
   uint32_t graceSeconds = 0;        ///< as granted
   uint32_t pid = 0;                 ///< of the worker, 0 to a client in another process space
-  uint64_t received = 0;            ///< of a client that came back: offset behind the last whole frame of its stream
-  SessionSecret secret{};           ///< to come back with
-  bool parks = false;               ///< the session may be parked: what the client alone can make again, it keeps
+  uint64_t received = 0;            ///< for a reconnected client: offset after the last complete frame of its stream
+  SessionSecret secret{};           ///< for reconnecting
+  bool parks = false;               ///< the session may be parked: the client keeps data that only it can restore
 };
 
 inline constexpr size_t kMaxTicket = 8192;
@@ -71,20 +71,20 @@ inline constexpr size_t kMaxProcessSpace = 256;
 inline constexpr size_t kMaxSnapshot = size_t{1} << 20;
 inline constexpr size_t kMaxMessage = 4096;
 
-/// Both are a fixed part, which tells the size of the rest, and which is the same in every version of the protocol, so
-/// that a client and a worker of different versions can tell each other so.
+/// Both have a fixed part, which gives the size of the rest and is equal in every version of the protocol, so that a
+/// client and a worker of different versions can recognize each other.
 inline constexpr size_t kHelloFixedBytes = 40;
 inline constexpr size_t kWelcomeFixedBytes = 40;
 
 std::vector<std::byte> encode(const Hello& hello);
 std::vector<std::byte> encode(const Welcome& welcome);
-/// Bytes behind the fixed part, or why this is no Hello of ours.
+/// Bytes after the fixed part, or the reason why this is not our Hello.
 Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> fixed);
 Result<Hello> decodeHello(std::span<const std::byte> bytes);
 Result<size_t> welcomeRest(std::span<const std::byte, kWelcomeFixedBytes> fixed);
 Result<Welcome> decodeWelcome(std::span<const std::byte> bytes);
 
-/// Compares without telling by its time where the first difference is.
+/// Compares in constant time.
 bool equalSecrets(std::span<const std::byte> a, std::span<const std::byte> b);
 inline bool equalSecrets(const std::string& a, const std::string& b) {
   return equalSecrets(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));

@@ -136,7 +136,7 @@ TEST("no bytes at all make it read outside of them") {
   const auto hello = encode(someHello());
   const auto welcome = encode(someWelcome());
   for (int round = 0; round < 20'000; ++round) {
-    // Garbage behind the right magic, in a block of its own size so that a read beyond it is seen by a sanitizer.
+    // Garbage after the right magic, in a block of its own size so that a sanitizer detects any read beyond it.
     auto garbage = round % 2 ? hello : welcome;
     garbage.resize(8 + random() % garbage.size());
     for (size_t i = 8; i < garbage.size(); ++i)
@@ -180,7 +180,7 @@ TEST("what is no greeting of ours is told apart from a broken one") {
   std::vector<std::byte> http(64, std::byte{'G'});
   CHECK_EQ(decodeHello(http).error().message, "these bytes are no greeting of a Millpond client");
   CHECK_EQ(decodeWelcome(http).error().message, "what answers there is no Millpond worker");
-  // Each side refuses what the other says.
+  // Each side refuses the other's message.
   CHECK(!decodeHello(encode(someWelcome())));
   CHECK(!decodeWelcome(encode(someHello())));
   auto odd = encode(someHello());

@@ -11,7 +11,7 @@
 namespace millpond {
 namespace {
 
-/// Of Linux 5.3, on every machine; older headers do not have it.
+/// Since Linux 5.3, on every architecture; older headers do not have it.
 constexpr long kPidfdOpen = 434;
 
 }  // namespace

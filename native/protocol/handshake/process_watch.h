@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a process at the other end of a connection still lives, where that can be known.
+// Watches whether the process at the other end of a connection still lives, where that is possible.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace millpond {
 
 class ProcessWatch {
  public:
-  /// Where pids mean the same: this boot of this machine and this namespace of processes. Empty where that is unknown.
+  /// Identifies the space in which pids are valid: this boot of this machine and this pid namespace. Empty if unknown.
   static std::string space();
 
   ProcessWatch() = default;
-  /// Watches that process of this space; nothing where it cannot be watched, as with pid 0.
+  /// Watches that process of this space; nothing if it cannot be watched, as with pid 0.
   explicit ProcessWatch(int pid);
 
-  /// Becomes readable when the process has ended; -1 when nothing is watched.
+  /// Becomes readable when the process has ended; -1 if nothing is watched.
   int file() const { return file_.get(); }
   /// Whether it is known to have ended.
   bool ended() const;

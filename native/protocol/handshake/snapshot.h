@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client learns once, when it connects, and answers from ever after.
+// Properties of the devices that a client receives once, when it connects, and uses for all later queries.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace millpond {
 
 /// Attribute ids run from 1 to below this; the 13.0 header ends at 147.
 inline constexpr int kDeviceAttributeLimit = 160;
-/// Value of an attribute that the driver refused to tell.
+/// Value of an attribute that the driver refused to return.
 inline constexpr int32_t kNoAttribute = INT32_MIN;
 
 /// One virtual device: the physical one's properties with the session's limits applied.

@@ -68,7 +68,7 @@ TEST("an empty snapshot and the largest session have a form") {
 TEST("every cut and every addition is refused") {
   const auto bytes = someSnapshot().encode();
   for (size_t n = 0; n < bytes.size(); ++n) {
-    // A block of its own, so that a read beyond the cut is seen by a sanitizer.
+    // A separate block, so that a sanitizer detects any read beyond the cut.
     const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(n));
     auto read = Snapshot::decode(cut);
     CHECK(!read);

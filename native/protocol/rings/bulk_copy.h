@@ -13,8 +13,8 @@
 
 namespace millpond {
 
-/// Copies to memory that is not read again soon, past the caches: the old contents of the destination need not be fetched
-/// first, which makes pieces of a large copy about twice as fast as memcpy. The two must not overlap.
+/// Copies to memory that is not read again soon, bypassing the caches: the old contents of the destination need not be
+/// fetched first, which makes pieces of a large copy about twice as fast as memcpy. The two must not overlap.
 inline void copyPastCaches(std::byte* to, std::span<const std::byte> from) {
 #if defined(__SSE2__)
   constexpr size_t kLine = 64;

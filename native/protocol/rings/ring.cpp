@@ -23,7 +23,8 @@ constexpr size_t kStagingBytes = wire::kChunkBytes * wire::kStagingChunks;
 constexpr size_t kFileBytes = kStagingOffset + kStagingBytes;
 constexpr size_t kMappedBytes = kControlBytes + 2 * wire::kSubmitBytes + 2 * wire::kReplyBytes + kStagingBytes;
 
-/// Other threads may look there meanwhile, and see what was there or what is. The sanitizer would take it for a write.
+/// Other threads may read there concurrently, and see the old value or the new one. The thread sanitizer would report
+/// it as a write.
 void* mapOver(void* at, size_t bytes, int file, size_t offset) {
 #ifdef __SANITIZE_THREAD__
   return reinterpret_cast<void*>(
@@ -52,7 +53,7 @@ Status SessionMemory::check(const UniqueFd& file) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return systemError("cannot look at the worker's shared memory");
   if (static_cast<size_t>(info.st_size) != kFileBytes) return Error{"the worker's shared memory has the wrong size"};
-  const int seals = ::fcntl(file.get(), F_GET_SEALS);  // negative for what is no memory file
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);  // negative if it is not a memory file
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error{"the worker's shared memory is not sealed against shrinking"};
   return Done{};

@@ -14,13 +14,13 @@
 
 namespace millpond {
 
-/// The state of a ring's consumer. A producer may bring it back to `kAwake` from `kAsleep` and `kClosing`, never from
+/// The state of a ring's consumer. A producer may set it back to `kAwake` from `kAsleep` and `kClosing`, never from
 /// `kClosed`.
 enum RingConsumerState : uint32_t {
   kAwake = 0,
   kAsleep = 1,
-  kClosing = 2,  ///< about to take nothing any more, unless something comes
-  kClosed = 3,   ///< what was published and not taken will not be
+  kClosing = 2,  ///< about to close, unless something arrives
+  kClosed = 3,   ///< published data that was not taken will never be taken
 };
 
 /// The shared words of a ring. Offsets count bytes since the session began.
@@ -41,7 +41,7 @@ struct SharedControl {
 };
 static_assert(sizeof(SharedControl) <= 4096);
 
-/// Wakes the consumer where it sleeps, and keeps one open that is about to close. False: it has closed.
+/// Wakes the consumer if it sleeps, and keeps one open that is about to close. Returns false if it has closed.
 inline bool wakeConsumer(RingControl& control) {
   uint32_t state = control.consumerState.load(std::memory_order_seq_cst);
   while (state == kAsleep || state == kClosing) {
@@ -57,9 +57,9 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 /// twice in a row, so that any run of bytes in them is contiguous.
 class SessionMemory {
  public:
-  /// Makes the memory. The file is sealed: neither side can shrink it under the other.
+  /// Creates the memory. The file is sealed, so neither side can shrink it under the other.
   static Result<SessionMemory> create();
-  /// Maps memory that the other side made; its size and seals are checked.
+  /// Maps memory that the other side created; its size and seals are checked.
   static Result<SessionMemory> map(UniqueFd file);
 
   SessionMemory() = default;
@@ -77,13 +77,13 @@ class SessionMemory {
   std::span<std::byte> stagingRun() const { return {staging_, wire::kChunkBytes * wire::kStagingChunks}; }
   /// Keeps the mapping out of forked children.
   void excludeFromFork() const;
-  /// Puts other memory, which was made or mapped before, at the addresses of this one. After a failure neither is of use.
+  /// Maps other memory, created or mapped before, at the addresses of this one. After a failure neither is usable.
   Status replace(SessionMemory other) { return mapAt(std::move(other.file_)); }
 
  private:
   static Result<SessionMemory> mapFile(UniqueFd file);
   static Status check(const UniqueFd& file);
-  /// Over whatever is mapped there.
+  /// Replaces any mapping there.
   Status mapAt(UniqueFd file);
 
   UniqueFd file_;
@@ -111,7 +111,7 @@ class RingProducer {
 
   size_t capacity() const { return capacity_; }
   uint64_t head() const { return head_; }
-  /// Bytes that are free, never more than the capacity whatever the consumer says.
+  /// Free bytes, never more than the capacity, whatever the consumer reports.
   size_t space() {
     look(std::memory_order_acquire);
     return known();
@@ -121,24 +121,25 @@ class RingProducer {
     look(std::memory_order_acquire);
     return known() >= bytes;
   }
-  /// The consumer said that it released what was never published, or took back what it had released. There will be no
+  /// The consumer has reported an impossible position: more than was published, or less than before. There will be no
   /// more space.
   bool isBroken() const { return isBroken_; }
-  /// Where the next bytes go; contiguous for up to `capacity`. Call only with that much space.
+  /// The place of the next bytes; contiguous for up to `capacity`. Call it only with that much space.
   std::byte* place() const { return bytes_ + head_ % capacity_; }
   void advance(size_t bytes) {
     claimAhead(bytes);
     head_ += bytes;
   }
-  /// Takes back what was published behind `offset`. Only where the consumer is this very thread.
+  /// Takes back data published after `offset`. Only if the consumer is this same thread.
   void retract(uint64_t offset) {
     head_ = offset;
     control_->head.store(offset, std::memory_order_release);
   }
-  /// Makes everything advanced over visible, and wakes the consumer where it sleeps. False: it closed the ring before, and
-  /// takes none of it.
+  /// Publishes everything advanced over, and wakes the consumer if it sleeps. Returns false if it closed the ring
+  /// before, and takes none of it.
   bool publish() {
-    // In one order with the consumer's going to sleep or closing: either it sees the head, or this sees that.
+    // Sequentially consistent with the consumer's going to sleep or closing: either it sees the head, or this thread
+    // sees its state.
     control_->head.store(head_, std::memory_order_seq_cst);
     return control_->consumerState.load(std::memory_order_seq_cst) == kAwake || wakeConsumer(*control_);
   }
@@ -151,12 +152,12 @@ class RingProducer {
   }
 
  private:
-  /// Fetches for writing the cache lines that the frames after the next will lie in. The consumer read them a round ago, so
-  /// each write would wait for its processor, and publishing waits for all writes before it.
+  /// Prefetches, for writing, the cache lines of the frames after the next. The consumer read them a round ago, so each
+  /// write would wait for its processor, and publishing waits for all writes before it.
   void claimAhead(size_t bytes) const {
     constexpr size_t kLine = 64;
     constexpr size_t kAhead = 8 * kLine;  // three launches
-    constexpr size_t kMost = 8 * kLine;   // longer frames are written faster than they are fetched
+    constexpr size_t kMost = 8 * kLine;   // longer frames are written faster than they can be prefetched
     const uint64_t begin = (head_ + kAhead) / kLine * kLine;
     const uint64_t end = head_ + kAhead + (bytes < kMost ? bytes : kMost);
     for (uint64_t at = begin; at < end; at += kLine) claimLine(bytes_ + at % capacity_);
@@ -164,7 +165,7 @@ class RingProducer {
   static void claimLine(const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
 
   size_t known() const { return capacity_ - static_cast<size_t>(head_ - knownTail_); }
-  /// A tail is believed between the last one and the head: so `head_ - knownTail_` never exceeds the capacity.
+  /// A tail is accepted only between the last one and the head, so `head_ - knownTail_` never exceeds the capacity.
   void look(std::memory_order order) {
     const uint64_t tail = control_->tail.load(order);
     isBroken_ = isBroken_ || tail - knownTail_ > head_ - knownTail_;
@@ -190,10 +191,10 @@ class RingConsumer {
         seen_(read_),
         released_(read_) {}
 
-  /// Bytes ready to be read; more than the capacity when the producer lies (check it).
+  /// Bytes ready to be read; more than the capacity if the producer lies (check it).
   size_t available() const { return static_cast<size_t>(control_->head.load(std::memory_order_acquire) - read_); }
-  /// The same, where it matters only whether there are `enough`: the head, whose cache line the producer writes with each
-  /// frame, is read when the bytes that were seen before do not suffice.
+  /// The same, if only `enough` matters: the head, whose cache line the producer writes with each frame, is read only
+  /// when the bytes seen before do not suffice.
   size_t available(size_t enough) {
     if (seen_ - read_ < enough) seen_ = read_ + available();
     return static_cast<size_t>(seen_ - read_);
@@ -205,11 +206,11 @@ class RingConsumer {
     read_ += bytes;
     if (seen_ < read_) seen_ = read_;
   }
-  /// The producer has taken bytes back that were seen.
+  /// The producer has taken back bytes that were seen.
   void retracted() { seen_ = read_; }
   /// Reads everything again that was not released.
   void rewind() { read_ = released_; }
-  /// Gives the producer back everything before `offset`.
+  /// Releases everything before `offset` to the producer.
   void release(uint64_t offset) {
     if (offset == released_) return;
     released_ = offset;
@@ -229,8 +230,8 @@ class RingConsumer {
       futexWait(control_->consumerState, kAsleep, timeoutNs);
     control_->consumerState.store(kAwake, std::memory_order_relaxed);
   }
-  /// Closes the ring: the next producer that publishes sees it. False, and nothing changed, if there are commands that were not
-  /// taken and released, or some arrive at this moment.
+  /// Closes the ring: the next publishing producer sees it. Returns false, and changes nothing, if there are commands
+  /// that were not taken and released, or some arrive at this moment.
   bool close() {
     if (released_ != read_) return false;
     control_->consumerState.store(kClosing, std::memory_order_seq_cst);

@@ -30,7 +30,7 @@ SessionMemory makeMemory() {
 /// The byte at an offset of the test's stream.
 std::byte expected(uint64_t offset) { return static_cast<std::byte>((offset * 0x9E3779B97F4A7C15ULL) >> 56); }
 
-/// How one end of a ring behaves: sizes of its steps, and now and then a pause in which the other end has to sleep.
+/// The behaviour of one end of a ring: sizes of its steps, and occasional pauses in which the other end must sleep.
 class Rhythm {
  public:
   explicit Rhythm(uint32_t seed) : random_(seed) {}
@@ -91,7 +91,7 @@ int64_t consume(RingConsumer ring, uint64_t total, uint32_t seed) {
       if (data[i] != expected(at + i)) return -1;
     ring.skip(n);
     at += n;
-    // Not every step is given back at once: copies may still read it.
+    // Not every step is released immediately: copies may still read it.
     if (at == total || ring.position() - ring.released() > ring.capacity() / 3 || ring.available() == 0)
       ring.release(ring.position());
     rhythm.mayPause();

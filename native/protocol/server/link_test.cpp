@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session over a TCP link that is cut again and again: every command and every reply comes once, whole, in order.
+// A session over a TCP link that is cut repeatedly: every command and every reply arrives exactly once, complete and in
+// order.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -15,8 +16,8 @@ namespace {
 
 using testing::CuttingProxy;
 
-constexpr uint16_t kTakeData = 1;       ///< number, then data that it makes
-constexpr uint16_t kTellCount = 2;      ///< answered with how many commands came before
+constexpr uint16_t kTakeData = 1;       ///< number, then data generated from it
+constexpr uint16_t kTellCount = 2;      ///< answered with the number of commands before it
 constexpr uint16_t kGiveData = 3;       ///< answered with that many bytes
 constexpr uint16_t kGiveLanding = 4;    ///< so many bytes land at that address
 constexpr uint16_t kNeverAnswered = 5;  ///< never answered
@@ -27,7 +28,7 @@ struct Ask {
   uint64_t address;
 };
 
-/// A worker with a door that stays open, as far as the link is concerned.
+/// The link part of a worker that keeps accepting connections.
 class ReturnServer {
  public:
   using Serve = std::function<void(ServerLink&)>;
@@ -111,7 +112,7 @@ std::vector<std::byte> bytesOf(uint64_t seed, size_t count) {
   return out;
 }
 
-/// Serves what the client below asks; checks that what comes is the next and is whole.
+/// Serves the client below; checks that the commands arrive in order and complete.
 class Serving {
  public:
   void operator()(ServerLink& link) {
@@ -171,7 +172,7 @@ class Serving {
   bool takeBack() {
     bool some = false;
     for (; !lent_.empty() && lent_.front().first <= link_->acknowledged(); lent_.pop_front()) {
-      // From here on it may be anything.
+      // From now on it may be arbitrary data.
       std::fill(lent_.front().second.begin(), lent_.front().second.end(), std::byte{0xee});
       some = true;
     }
@@ -324,7 +325,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
     for (size_t i = 0; i < kReplies; ++i, ++written)
       CHECK(link.reply(wire::ReplyKind::kData, 0, 1, 0, std::span<const std::byte>(data)));
   });
-  // The worker stops where it keeps much, whatever the client has taken.
+  // The worker stops when it keeps much data, whatever the client has taken.
   while (taken.load() < (size_t{32} << 20)) std::this_thread::yield();
   ::usleep(100'000);
   CHECK(taken.load() < (size_t{40} << 20));
@@ -333,7 +334,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
     CHECK(bool(sendAll(client.get(), std::as_bytes(std::span(&header, 1)))));
     CHECK(bool(sendAll(client.get(), std::as_bytes(std::span(&body, 1)))));
   };
-  // Commands that are not executed meanwhile, and an acknowledgement behind them.
+  // Commands that are not executed meanwhile, followed by an acknowledgement.
   const std::array<uint64_t, 1000> body{};
   for (int n = 0; written.load() < kReplies; ++n) {
     // A thread that has written everything reads no more: nothing may wait for it.
@@ -345,7 +346,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
   }
   writer.join();
   reader.join();
-  // The commands are all there.
+  // All commands have arrived.
   ServerLink::Frame frame;
   CHECK(link.next(frame) == ServerLink::Next::kFrame);
   CHECK_EQ(frame.header.op, kTakeData);
@@ -414,7 +415,7 @@ TEST("a client that says goodbye is not waited for") {
   session->sayGoodbye();
   caller.echo();  // it is not gone yet
   session.reset();
-  // The server's end waits for the session's, which would take a day.
+  // The server's end waits for the end of the session, which would take a day.
 }
 
 TEST("a client that cannot be waited for is not") {

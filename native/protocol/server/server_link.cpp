@@ -16,16 +16,16 @@
 namespace millpond {
 namespace {
 
-/// A client that takes no reply for this long holds its worker up for nothing.
+/// Timeout for a client that reads no reply.
 constexpr int64_t kReplyPatienceNs = 60'000'000'000;
-/// The end of a session is not held up by a client that does not care.
+/// A client that does not read cannot delay the end of a session.
 constexpr int64_t kEndPatienceNs = 200'000'000;
 /// The bytes kept for a client beside the ring before the worker waits for its acknowledgements, and the limit where these
 /// cannot arrive, behind commands for which there is no room.
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
 constexpr int64_t kLookNs = 100'000'000;
-/// Replies are collected up to this; more keeps a client waiting that could copy meanwhile.
+/// Replies are collected up to this size; more would delay a client that could copy meanwhile.
 constexpr size_t kMostCollectedBytes = size_t{32} << 10;
 constexpr size_t kJournalPiece = size_t{32} << 10;
 
@@ -117,7 +117,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
 bool ServerLink::ready() {
   if (!remote_) return commands_.available() != 0;
   if (!sendCollected()) return true;  // `next` says so
-  // With a full ring a command is there already, or `next` finds out that it never will be.
+  // With a full ring a command is ready already, or `next` detects that it never will be.
   return incoming_.space() == 0 || receive() != Next::kNothing;
 }
 
@@ -249,7 +249,7 @@ bool ServerLink::transmit() {
     }
     pollfd wait[2] = {{channel_.socket(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
     if (::poll(wait, 2, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
-    // Whatever else woke this is looked at before the next sleep.
+    // Other causes of the wake-up are handled before the next sleep.
     if (wait[1].revents) forgetWake();
     if (wait[1].revents && door_->isOffered.load(std::memory_order_acquire)) lose("the client has made another one");
   }
@@ -312,7 +312,7 @@ ServerLink::Next ServerLink::resume(Offer offer) {
     isBroken_ = true;
     return Next::kBroken;
   }
-  // On the same number: another thread that waits for the socket never has the number of another file.
+  // With the same descriptor number: another thread that waits for the socket never gets another file's.
   if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
   commands_.retracted();
@@ -333,7 +333,7 @@ ServerLink::Received ServerLink::lookAhead() {
   while (left >= sizeof(header)) {
     std::memcpy(&header, at, sizeof(header));
     const size_t bytes = header.bytes;
-    // The thread that takes an impossible frame refuses it.
+    // The thread that takes a malformed frame refuses it.
     if (bytes < sizeof(header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0 || bytes > left) break;
     if (header.op == wire::kLinkOp) {
       if (!takeLinkFrame({at + sizeof(header), bytes - sizeof(header)})) break;
@@ -358,7 +358,7 @@ bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
     if (!isParked_) problem_ = "the client parks a session that was not to be parked";
     return isParked_;
   }
-  // Looked at ahead of its turn, it comes again.
+  // Inspected early; it will be taken again in order.
   if (word.message == wire::LinkMessage::kReceived &&
       (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
     return true;
@@ -380,7 +380,7 @@ void ServerLink::say(wire::LinkMessage message, uint64_t received) {
     std::memcpy(word_.data(), &header, sizeof(header));
     std::memcpy(word_.data() + sizeof(header), &word, sizeof(word));
   }
-  // Where the socket takes nothing now it goes with the next reply.
+  // If the socket is full it goes with the next reply.
   SendRuns runs;
   runs.add(word_);
   if (runs.send(channel_)) word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
@@ -427,7 +427,7 @@ void ServerLink::end(const std::string& reason) {
   const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), kMaxMessage));
   const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text) && sendCollected();
   if (!remote_ || !sent || isAway_) return;
-  // Closing a connection on which something still comes in would take the reason back that is on its way out.
+  // Closing a connection on which data still arrives would discard the reason that is being sent.
   ::shutdown(channel_.socket(), SHUT_WR);
   const int64_t deadline = monotonicNs() + kEndPatienceNs;
   std::vector<std::byte> dropped(size_t{64} << 10);

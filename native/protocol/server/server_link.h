@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's end of a session: reads commands out of memory that the client may change under it, writes replies.
+// A worker's end of a session: reads commands from memory that the client may change concurrently, writes replies.
 #pragma once
 
 #include <algorithm>
@@ -27,24 +27,24 @@ namespace millpond {
 
 class ServerLink {
  public:
-  /// Over shared memory the client maps `memory`; over TCP it is private: commands are received into it, and replies stay in it
-  /// until the client has them. `graceSeconds`: how long the link waits for a client whose TCP connection was lost; 0: not at
-  /// all.
+  /// Over shared memory the client maps `memory`; over TCP it is private: commands are received into it, and replies
+  /// stay in it until the client has acknowledged them. `graceSeconds`: how long the link waits for a client whose TCP
+  /// connection was lost; 0: not at all.
   ServerLink(Channel channel, SessionMemory memory, bool remote, uint32_t graceSeconds = 0);
 
   bool remote() const { return remote_; }
   SessionMemory& memory() { return memory_; }
   int socket() const { return channel_.socket(); }
 
-  /// One command. Its beginning was copied out of shared memory, so that two reads of it see the same.
+  /// One command. Its head is a copy from shared memory, so that two reads of it return the same.
   class Frame {
    public:
     wire::CommandHeader header;
-    uint64_t end = 0;  ///< stream offset behind the frame
+    uint64_t end = 0;  ///< stream offset after the frame
 
     /// The copy: at most wire::kHeadBytes of the body, all of a short one.
     std::span<const std::byte> head() const { return {head_.data(), std::min(bytes_, head_.size())}; }
-    /// All of it. What a long one has behind its head lies in shared memory: copy before checking.
+    /// All of it. The part of a long command after its head is in shared memory: copy it before checking.
     std::span<const std::byte> body() const { return bytes_ <= head_.size() ? head() : std::span(ring_, bytes_); }
 
    private:
@@ -60,33 +60,33 @@ class ServerLink {
     std::array<std::byte, wire::kHeadBytes> head_;
   };
   enum class Next { kFrame, kNothing, kGone, kBroken };
-  /// Takes the next command if one is there. kBroken: `problem()` says why.
+  /// Takes the next command if there is one. kBroken: `problem()` has the reason.
   Next next(Frame& frame);
   const std::string& problem() const { return problem_; }
-  /// What the client wrote into the control words of its replies cannot be: nothing more can be sent.
+  /// The control words of the replies, which the client writes, are impossible: nothing more can be sent.
   bool isBroken() const { return replies_.isBroken(); }
 
-  /// From here on small replies of one look at the commands go to the socket together: with the next `next`, `ready` or
-  /// `sleep`. Over shared memory each is there at once.
+  /// From now on small replies of one batch of commands are sent together: with the next `next`, `ready` or `sleep`.
+  /// Over shared memory each is visible immediately.
   void collectReplies() { collects_ = remote_; }
 
-  /// Gives the client the room of every command before `offset` back.
+  /// Releases the space of every command before `offset` to the client.
   void release(uint64_t offset) { commands_.release(offset); }
   uint64_t position() const { return commands_.position(); }
-  /// Sleeps until a command may be there, `wake` was called, or `timeoutNs` passed.
+  /// Sleeps until a command may be ready, `wake` was called, or `timeoutNs` have passed.
   void sleep(int64_t timeoutNs);
-  /// Ends a `sleep`, from any thread.
+  /// Ends a `sleep`; may be called on any thread.
   void wake();
-  /// Stops waiting for the client, whether it does not take its replies or is away. From any thread.
+  /// Stops waiting for the client, whether it reads no replies or is away; may be called on any thread.
   void giveUp();
-  /// Another connection of the client, which has every reply before `received`, from any thread. The client is answered
-  /// when the link has got to it.
+  /// Another connection of the client, which has every reply before `received`; may be called on any thread. The client
+  /// is answered when the link has processed it.
   void offer(Channel channel, uint64_t received);
-  /// Whether something that `sleep` waits for has come.
+  /// Whether an event that `sleep` waits for has happened.
   bool ready();
 
-  /// Appends a reply frame whose body is the given runs one behind the other, at most wire::kMaxReplyBytes in all. False:
-  /// the client is gone, or `problem()` says why it could not be written.
+  /// Appends a reply frame whose body consists of the given runs, at most wire::kMaxReplyBytes in all. Returns false if
+  /// the client is gone, or with a reason in `problem()`.
   template <typename... Runs>
   bool reply(wire::ReplyKind kind, uint16_t op, uint32_t request, int32_t result, Runs... runs) {
     const std::span<const std::byte> parts[] = {runs..., {}};
@@ -95,8 +95,8 @@ class ServerLink {
   bool reply(wire::ReplyKind kind, uint16_t op, uint32_t request, int32_t result) {
     return write({0, kind, op, request, result}, {}, {});
   }
-  /// As `reply` over TCP, with `lent` behind the body: it must stay as it is until `acknowledged` has reached what
-  /// `replied` is afterwards.
+  /// As `reply` over TCP, with `lent` after the body: it must not change until `acknowledged` has reached the value of
+  /// `replied` after this call.
   bool replyLending(wire::ReplyKind kind, uint16_t op, uint32_t request, std::span<const std::byte> body,
                     std::span<const std::byte> lent) {
     const std::span<const std::byte> parts[] = {body};
@@ -104,17 +104,17 @@ class ServerLink {
   }
   uint64_t replied() const { return outgoing_.end(); }
   uint64_t acknowledged() const { return outgoing_.acknowledged(); }
-  /// Called when the connection was lost and is waited for, and when the client is back, with a sentence.
+  /// Called with a sentence when the connection is lost and awaited, and when the client is back.
   void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
-  /// Tells the client why this is the end, and over TCP waits, not for long, until it has taken that. Nothing can be
-  /// sent afterwards.
+  /// Sends the client the reason of the end, and over TCP waits, briefly, until it has read it. Nothing can be sent
+  /// afterwards.
   void end(const std::string& reason);
-  /// Parks the session, if all that came was taken and released, all that was said has arrived, and nothing comes at this
-  /// moment: over shared memory at once, over TCP when the client has agreed, for which this is called again. Only where
-  /// the client said that it can. `journal`: what the client has to know to go on, at most wire::kMaxJournalBytes. True:
-  /// nothing of the client will be taken any more, and it knows where it has to go on.
+  /// Parks the session, if all received commands were taken and released, all replies were acknowledged, and nothing
+  /// arrives at this moment: over shared memory immediately, over TCP after the client has agreed, for which this is
+  /// called again. Only if the client supports it. `journal`: data that the client needs to continue, at most
+  /// wire::kMaxJournalBytes. True: no more commands of the client will be taken, and it knows where to continue.
   bool park(std::span<const std::byte> journal = {});
-  /// The client has agreed: there is no way back.
+  /// The client has agreed: parking cannot be undone.
   bool isParked() const { return isParked_; }
 
  private:
@@ -122,7 +122,7 @@ class ServerLink {
     Channel channel;
     uint64_t received;
   };
-  /// Where other threads put what they have for this one.
+  /// Requests of other threads to this one.
   struct Door {
     std::mutex mutex;
     std::optional<Offer> offer;
@@ -130,7 +130,7 @@ class ServerLink {
     std::atomic<bool> hasGivenUp{false};
     std::atomic<bool> isWoken{false};  ///< shared memory: the next sleep is none
   };
-  /// How far the commands go that came whole, and how much of that belongs to the link.
+  /// End of the complete commands received, and the part of that which belongs to the link.
   struct Received {
     uint64_t end = 0;
     uint64_t linkBytes = 0;
@@ -140,32 +140,32 @@ class ServerLink {
              std::span<const std::byte> lent);
   bool writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts);
   void keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t bytes);
-  /// Sends what is there. False: the client is gone.
+  /// Sends pending data. False: the client is gone.
   bool transmit();
-  /// As that, for replies that were collected.
+  /// Same, for collected replies.
   bool sendCollected();
-  /// Waits until the client has acknowledged enough that there is room for more bytes that may have to be sent again.
+  /// Waits until the client has acknowledged enough for more bytes that may have to be resent.
   bool waitForRoom();
   void forgetWake();
   Next receive();
-  /// What came of one look at the socket.
+  /// The result of one read of the socket.
   Next receiveBytes();
   /// The connection has ended.
   Next lose(const std::string& why);
-  /// Takes over the client's other connection.
+  /// Switches to the client's new connection.
   Next resume(Offer offer);
   std::optional<Offer> takeOffer();
-  /// Looks through the frames that were not taken yet, for those that concern the link.
+  /// Scans frames that were not taken yet for link frames.
   Received lookAhead();
   bool takeLinkFrame(std::span<const std::byte> body);
   bool acknowledge(uint64_t received);
   void tellReceived();
-  /// Over shared memory: leaves it where nothing else lies while the client waits for nothing.
+  /// Over shared memory: writes it where no other data is while the client waits for nothing.
   void leaveJournal(std::span<const std::byte> journal);
   bool sendJournal(std::span<const std::byte> journal);
-  /// Puts a frame of the link on its way. The one before must have gone.
+  /// Queues a link frame. The previous one must have been sent.
   void say(wire::LinkMessage message, uint64_t received);
-  /// The offset in the stream of the client behind the last command taken.
+  /// The offset in the client's stream after the last command taken.
   uint64_t taken() const { return commands_.position() - linkBytes_; }
 
   Channel channel_;
@@ -185,13 +185,13 @@ class ServerLink {
   int64_t graceNs_;
   bool isAway_ = false;
   bool isLeaving_ = false;  // the client said goodbye
-  bool isBroken_ = false;   // the client came back with nonsense
+  bool isBroken_ = false;   // the client reconnected with invalid data
   bool isParked_ = false;
-  std::optional<uint64_t> parkAt_;  // TCP: what the client was told to have taken when it was asked
+  std::optional<uint64_t> parkAt_;  // TCP: the reported position when the client was asked
   int64_t returnBy_ = 0;
-  uint64_t linkBytes_ = 0;  // of the commands taken, those of the link
+  uint64_t linkBytes_ = 0;  // link frames among the commands taken
   uint64_t toldReceived_ = 0;
-  std::vector<std::byte> word_;  // a frame of the link on its way
+  std::vector<std::byte> word_;  // a link frame being sent
   std::unique_ptr<Door> door_;
   std::function<void(const std::string&)> onLink_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's end of a session against a client that keeps no rule.
+// A worker's end of a session against a client that breaks every rule.
 #include "protocol/server/server_link.h"
 
 #include <fcntl.h>
@@ -77,7 +77,7 @@ TEST("commands are taken whole and in order") {
   CHECK_EQ(frame.body().size(), wire::kMaxFrameBytes - 16);
   CHECK(frame.body()[1000] == static_cast<std::byte>(1016 % 256));
   CHECK(ends.link->next(frame) == Next::kNothing);
-  // Its room is the client's again only when that is said.
+  // Its space is available to the client again only after the release.
   RingProducer client(ends.submit(), ends.memory.submit(), wire::kSubmitBytes);
   CHECK_EQ(client.space(), wire::kSubmitBytes - 16 - wire::kMaxFrameBytes);
   ends.link->release(16);
@@ -170,7 +170,7 @@ TEST("what was looked at of a command stays as it is, whatever its client writes
     CHECK_EQ(frame.head().size(), std::min<size_t>(bodyBytes, wire::kHeadBytes));
     const auto* wanted = sent.data() + sizeof(wire::CommandHeader);
     CHECK(std::memcmp(frame.head().data(), wanted, frame.head().size()) == 0);
-    // A short command is a copy as a whole, and so are the copies that are made of it.
+    // A short command is copied as a whole, and so are copies of that object.
     const ServerLink::Frame held = frame;
     if (bodyBytes <= wire::kHeadBytes) CHECK(std::memcmp(held.body().data(), wanted, bodyBytes) == 0);
     CHECK(held.head().data() != frame.head().data());
@@ -219,7 +219,7 @@ TEST("no reply is longer than a ring, over either transport") {
     CHECK(!ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span<const std::byte>(more)));
     CHECK(!ends.link->isBroken());
     CHECK(ends.link->problem().find("a reply of 1048584 bytes") != std::string::npos);
-    // Nor one whose length no number of 32 bits tells.
+    // Nor one whose length exceeds 32 bits.
     const std::span<const std::byte> huge(more.data(), size_t{1} << 32);
     CHECK(!ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, huge));
   }

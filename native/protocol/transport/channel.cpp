@@ -25,8 +25,8 @@ void touchPages(const void* data, size_t bytes, Touch&& touch) {
 
 }  // namespace
 
-// A system call fails where an access of the program would fault. That is no matter of the connection, and natively such a
-// copy ends the program, or its handler of faults makes the memory usable: so it is accessed here.
+// A system call fails where an access of the program would fault. That must not affect the connection: natively such a
+// copy ends the program, or its fault handler makes the memory usable, so the memory is accessed here.
 
 ssize_t Channel::send(std::span<const iovec> runs) {
   if (tls_) return tls_->send(socket_.get(), runs);
@@ -45,7 +45,7 @@ ssize_t Channel::receivePlain(std::span<std::byte> to) {
   for (int faults = 0;; ++faults) {
     const ssize_t n = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
     if (n >= 0 || errno != EFAULT || faults == kMostFaults) return n;
-    // Written as it is: other threads may write there, too.
+    // Writes back the value that it read: other threads may write there, too.
     touchPages(to.data(), to.size(), [](uintptr_t at) {
       std::atomic_ref(*reinterpret_cast<char*>(at)).fetch_or(0, std::memory_order_relaxed);
     });
@@ -67,7 +67,7 @@ bool Channel::takeOver(Channel other) {
 
 void Channel::abandon() {
   socket_.reset();
-  // Its lock may be held by a thread that this process does not have.
+  // Its lock may be held by a thread that does not exist in this process.
   (void)tls_.release();
 }
 

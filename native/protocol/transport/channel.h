@@ -31,31 +31,31 @@ class Channel {
     return *this;
   }
 
-  /// From here on by `tls`, which has made its handshake.
+  /// Switches to `tls`, whose handshake is complete.
   void encrypt(std::unique_ptr<TlsStream> tls) {
     tls_ = std::move(tls);
     holds_.store(tls_->holdsBytes());
   }
 
   int socket() const { return socket_.get(); }
-  /// Whether bytes that came already wait to be received.
+  /// Whether received bytes are waiting.
   bool holdsBytes() const { return holds_.load(std::memory_order_relaxed); }
   bool isEncrypted() const { return tls_ != nullptr; }
 
-  /// As recv(2) that does not wait; memory that cannot be written faults as any access of this process to it.
+  /// As non-blocking recv(2); memory that cannot be written faults like any access of this process.
   ssize_t receive(std::span<std::byte> to) {
     if (!tls_) return receivePlain(to);
     const ssize_t n = tls_->receive(socket_.get(), to);
     holds_.store(tls_->holdsBytes(), std::memory_order_relaxed);
     return n;
   }
-  /// As sendmsg(2) that neither waits nor raises a signal of the socket; memory that cannot be read faults as any access of
-  /// this process to it. What it did not take has to come first again.
+  /// As non-blocking sendmsg(2) without SIGPIPE; memory that cannot be read faults like any access of this process.
+  /// Unsent bytes must come first in the next call.
   ssize_t send(std::span<const iovec> runs);
-  /// Which of these events there are; 0 when the time is over. Bytes that came already count as POLLIN.
+  /// Waits for these events; returns those that occurred, 0 after the timeout. Bytes received already count as POLLIN.
   int wait(short events, int timeoutMs) const;
 
-  /// Goes on with another connection, on the same number: it may be in the hands of threads that wait.
+  /// Switches to another connection with the same descriptor number, because other threads may be waiting for it.
   bool takeOver(Channel other);
   void close() {
     socket_.reset();
@@ -72,11 +72,11 @@ class Channel {
   std::atomic<bool> holds_{false};
 };
 
-/// As those of sockets.
+/// As the socket calls of these names.
 Status sendAll(Channel& channel, std::span<const std::byte> bytes, int patienceMs = kSendPatienceMs);
 Status receiveExactly(Channel& channel, std::span<std::byte> bytes, int timeoutMs);
 
-/// Runs of bytes that are sent one behind the other, with as few calls as the socket allows.
+/// Runs of bytes that are sent consecutively, with as few system calls as possible.
 class SendRuns {
  public:
   static constexpr size_t kMost = 6;
@@ -86,10 +86,10 @@ class SendRuns {
   bool done() const { return left_ == 0; }
   /// Bytes not sent yet.
   size_t left() const { return left_; }
-  /// How many more runs it takes.
+  /// Number of further runs that fit.
   size_t room() const { return kMost - used_; }
-  /// Sends what the socket takes without waiting. False, with errno set, when it takes nothing; the runs of the next
-  /// call must then begin with these bytes.
+  /// Sends as much as the socket accepts without waiting. Returns false, with errno set, if it accepts nothing; the
+  /// runs of the next call must then begin with these bytes.
   bool send(Channel& channel);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace millpond {
 
-/// Buffers what a socket brings until a whole header, or a whole frame without data, is there.
+/// Buffers received bytes until a whole header, or a whole frame without data, is complete.
 class Inbox {
  public:
   static constexpr size_t kBytes = size_t{128} << 10;
@@ -27,7 +27,7 @@ class Inbox {
   void clear() { begin_ = end_ = 0; }
 
   enum class Got { kBytes, kNothing, kEnd };
-  /// One receive without waiting. `frame`: bytes of the frame whose beginning is pending, for which there will be room.
+  /// One non-blocking receive. `frame`: total bytes of the pending frame, for which space is made.
   Got receive(Channel& channel, size_t frame = 0) {
     if (!bytes_ || frame > room_) {
       const size_t room = std::max(frame, kBytes);

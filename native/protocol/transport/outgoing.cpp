@@ -26,7 +26,7 @@ void Outgoing::collect(SendRuns& runs) const {
   uint64_t at = ring_.position();
   const uint64_t head = at + ring_.available();
   size_t within = within_;
-  // A lent run takes two places, for its padding.
+  // A lent run takes two entries, for its padding.
   for (size_t i = lentSent_; runs.room() >= 3; ++i) {
     const uint64_t limit = i < lent_.size() ? lent_[i].at : head;
     runs.add({ring_.data() + (at - ring_.position()), static_cast<size_t>(limit - at)});
@@ -67,7 +67,7 @@ bool Outgoing::acknowledge(uint64_t offset) {
     lent_.pop_front();
     --lentSent_;
   }
-  // Inside of a lent run no frame ends.
+  // No frame ends inside a lent run.
   if (!lent_.empty() && offset > lent_.front().at + lentGoneBytes_) return false;
   acknowledged_ = offset;
   ring_.release(offset - lentGoneBytes_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one side of a TCP link sends: the bytes of a ring, with runs of memory between them that are not copied into it.
-// All of it stays until the other side has it, to be sent again over another connection.
+// The outgoing data of one side of a TCP link: the bytes of a ring, with runs of memory between them that are not
+// copied into it. All of it is kept until the other side has acknowledged it, for resending over another connection.
 #pragma once
 
 #include <cstddef>
@@ -14,45 +14,46 @@
 
 namespace millpond {
 
-/// Offsets are those of the stream: they count the bytes of the ring and the lent ones.
+/// Offsets are positions in the stream: they count the bytes of the ring and the lent ones.
 class Outgoing {
  public:
   Outgoing() = default;
   explicit Outgoing(RingConsumer ring) : ring_(ring) {}
 
-  /// `bytes`, and zeros up to a multiple of 8, follow what the ring holds up to `head`, which is all that was published.
-  /// They stay as they are until acknowledged.
+  /// Appends `bytes`, padded with zeros to a multiple of 8, after the ring's data up to `head`, the published end. They
+  /// must not change until acknowledged.
   void lend(uint64_t head, std::span<const std::byte> bytes) { add(head, bytes, {}); }
   /// The same, for bytes that the caller does not keep.
   void append(uint64_t head, std::vector<std::byte> bytes);
 
-  /// Whether there is something that was not sent.
+  /// Whether there is unsent data.
   bool pending() const { return lentSent_ < lent_.size() || ring_.available() != 0; }
-  /// Adds what was not sent, as much of it as there is room for runs.
+  /// Adds unsent data, as long as there is room for runs.
   void collect(SendRuns& runs) const;
-  /// The socket took that many of the bytes collected.
+  /// The socket has accepted that many of the collected bytes.
   void sent(size_t bytes);
 
-  /// Behind what was sent.
+  /// The end of the sent data.
   uint64_t position() const { return ring_.position() + lentSentBytes_ + within_; }
-  /// The same, of the ring's bytes alone.
+  /// The same, counting only the ring's bytes.
   uint64_t ringPosition() const { return ring_.position(); }
-  /// Behind everything that there is.
+  /// The end of all data.
   uint64_t end() const { return ring_.position() + ring_.available() + lentBytes_; }
-  /// All that was ever lent, padding included.
+  /// Total of lent bytes, padding included.
   uint64_t lentBytes() const { return lentBytes_; }
   uint64_t acknowledged() const { return acknowledged_; }
   /// Memory of its own, beside the ring.
   size_t ownBytes() const { return ownBytes_; }
 
-  /// The other side has everything before `offset`, the end of a frame. False: it cannot.
+  /// The other side has everything before `offset`, the end of a frame. Returns false if that is impossible.
   bool acknowledge(uint64_t offset);
-  /// Goes on at `offset`, the end of a frame, over another connection. False: what is wanted is not here.
+  /// Continues at `offset`, the end of a frame, over another connection. Returns false if the data is not available any
+  /// more.
   bool resumeAt(uint64_t offset);
 
  private:
   struct Lent {
-    uint64_t at;  ///< place in the ring behind which it comes
+    uint64_t at;  ///< position in the ring after which it comes
     std::span<const std::byte> bytes;
     std::vector<std::byte> own;
 
@@ -60,13 +61,13 @@ class Outgoing {
   };
   void add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own);
 
-  RingConsumer ring_;  ///< its position: behind what was sent; released: what is acknowledged
+  RingConsumer ring_;  ///< its position: end of the sent data; released: acknowledged data
   std::deque<Lent> lent_;
-  size_t lentSent_ = 0;         ///< how many of these were sent whole
-  size_t within_ = 0;           ///< how much of the next one
-  uint64_t lentBytes_ = 0;      ///< of all there ever were
-  uint64_t lentSentBytes_ = 0;  ///< of all that were sent whole
-  uint64_t lentGoneBytes_ = 0;  ///< of all that are acknowledged
+  size_t lentSent_ = 0;         ///< number of these that were sent completely
+  size_t within_ = 0;           ///< sent bytes of the next one
+  uint64_t lentBytes_ = 0;      ///< of all ever lent
+  uint64_t lentSentBytes_ = 0;  ///< of all sent completely
+  uint64_t lentGoneBytes_ = 0;  ///< of all acknowledged
   uint64_t acknowledged_ = 0;
   size_t ownBytes_ = 0;
 };

@@ -52,7 +52,7 @@ Status lookUp(const std::string& host, uint16_t port, AddressList& list) {
   return Done{};
 }
 
-/// False when the time is over.
+/// False after the timeout.
 bool waitFor(int socket, short events, int timeoutMs) {
   pollfd wait{socket, events, 0};
   return ::poll(&wait, 1, timeoutMs) != 0;
@@ -108,15 +108,14 @@ Result<UniqueFd> connectUnix(const std::string& path) {
 void tuneTcp(int socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // Buffers are left to the system: a size that is set switches off that they grow with the distance, and is cut to what hosts
-  // allow everybody, 208 KiB.
-  // A peer whose machine vanished is noticed although nothing is sent.
+  // Buffer sizes are left to the system: a fixed size would disable automatic tuning, and most hosts limit it to 208
+  // KiB. Keep-alive detects a peer whose machine vanished although nothing is sent.
   const int idle = 10, interval = 5, count = 3;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-  // Nor is it asked without limit to take the bytes that were sent.
+  // Sent bytes are not retransmitted without limit either.
   const int unacknowledgedMs = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledgedMs, sizeof(unacknowledgedMs));
 }
@@ -241,7 +240,7 @@ Result<UniqueFd> receiveFile(int socket, int timeoutMs) {
   ssize_t n;
   do n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (n < 0 && errno == EINTR);
-  // The room's alignment lets two in, and whatever came in is ours to close.
+  // Alignment leaves room for two descriptors, and all received ones must be closed here.
   std::vector<UniqueFd> files;
   const cmsghdr* header = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {

@@ -15,7 +15,7 @@
 namespace millpond {
 
 Result<UniqueFd> connectUnix(const std::string& path);
-/// Connects within `timeoutMs`; Nagle's delay is off, since the caller batches.
+/// Connects within `timeoutMs`; Nagle's algorithm is off, because the caller batches.
 Result<UniqueFd> connectTcp(const std::string& host, uint16_t port, int timeoutMs = 10'000);
 /// Replaces the socket file by a new one with the permission bits `mode`.
 Result<UniqueFd> listenUnix(const std::string& path, unsigned mode);
@@ -23,25 +23,25 @@ Result<UniqueFd> listenUnix(const std::string& path, unsigned mode);
 Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port);
 void tuneTcp(int socket);
 
-/// How long a peer may leave all bytes that are sent to it untaken.
+/// How long a peer may accept none of the bytes sent to it.
 inline constexpr int kSendPatienceMs = 10'000;
 
-/// Sends everything, or fails, also when the peer takes nothing for `patienceMs`; never raises SIGPIPE.
+/// Sends everything, or fails, also if the peer accepts nothing for `patienceMs`; never raises SIGPIPE.
 Status sendAll(int socket, std::span<const std::byte> bytes, int patienceMs = kSendPatienceMs);
 /// Receives exactly that much within `timeoutMs` or fails.
 Status receiveExactly(int socket, std::span<std::byte> bytes, int timeoutMs);
 
-/// As `sendAll`, by calls of `send` that take some bytes without waiting, and `wait`, which waits for POLLOUT, false
-/// when the time is over.
+/// As `sendAll`, with calls of a non-blocking `send`, and of `wait`, which waits for POLLOUT and returns false after
+/// the timeout.
 template <typename Send, typename Wait>
 Status sendAllBy(std::span<const std::byte> bytes, int patienceMs, Send&& send, Wait&& wait);
-/// As `receiveExactly`, in the same way.
+/// As `receiveExactly`, with callbacks.
 template <typename Receive, typename Wait>
 Status receiveExactlyBy(std::span<std::byte> bytes, int timeoutMs, Receive&& receive, Wait&& wait);
 
-/// Sends one byte with a file descriptor; patient as `sendAll`.
+/// Sends one byte with a file descriptor; same timeout as `sendAll`.
 Status sendFile(int socket, int file, int patienceMs = kSendPatienceMs);
-/// Receives what `sendFile` sent.
+/// Receives the descriptor of `sendFile`.
 Result<UniqueFd> receiveFile(int socket, int timeoutMs);
 
 /// Whether the other end is on this machine.

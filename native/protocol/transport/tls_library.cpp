@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kName[] = "libmillpond-tls.so";
 
-/// The file that this code is in: a library by the path that it was loaded by, a program by that of its process.
+/// The file that contains this code: the path by which the library was loaded, or the program's own.
 std::string ownFile() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&tlsLibrary), &info) != 0 && info.dli_fname) {
@@ -36,7 +36,7 @@ Result<const MillpondTlsFunctions*> load() {
   char real[PATH_MAX];
   const std::string target = ::realpath(file.c_str(), real) ? real : file;
   std::string why;
-  // Beside it, beside what a link leads to, or beside the client library.
+  // Beside it, beside the target of a symbolic link, or beside the client library.
   const std::string own = folderOf(target);
   for (const std::string& folder : {folderOf(file), own, own + "/client", own + "/../client"}) {
     const std::string path = folder + "/" + kName;

@@ -6,7 +6,7 @@
 
 namespace millpond {
 
-/// Loads libmillpond-tls.so, which lies beside the library or program that this is part of. It stays loaded.
+/// Loads libmillpond-tls.so from the folder of this library or program. It stays loaded.
 Result<const MillpondTlsFunctions*> tlsLibrary();
 
 }  // namespace millpond

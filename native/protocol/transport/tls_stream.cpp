@@ -16,7 +16,7 @@ namespace millpond {
 namespace {
 
 constexpr size_t kInBytes = size_t{128} << 10;
-/// How many records go to the socket at once.
+/// Number of records per write to the socket.
 constexpr size_t kBatchRecords = 16;
 constexpr size_t kOutBytes = kBatchRecords * (kTlsRecordBytes + kTlsRecordOverhead) + kTlsMostUnsent;
 
@@ -31,7 +31,7 @@ class Records {
  public:
   explicit Records(std::span<const iovec> runs) : runs_(runs) {}
 
-  /// The next, in place where it lies in one piece and otherwise copied to `room`; empty behind the last.
+  /// The next record: in place if it is contiguous, otherwise copied to `room`; empty at the end.
   std::span<const std::byte> next(std::span<std::byte> room) {
     skipEmpty();
     if (runs_.empty()) return {};
@@ -156,7 +156,7 @@ ssize_t TlsStream::unseal(std::span<std::byte> to) {
   std::lock_guard lock(mutex_);
   const ptrdiff_t n = library_->unseal(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, to.data(), to.size());
   inBegin_ += used;
-  // Bytes of the same record, or an end that was found out behind these.
+  // Bytes of the same record, or an end detected after these.
   holds_ = n > 0;
   if (n == kTlsFailed) why_ = library_->why(tls_);
   return n;
@@ -175,7 +175,7 @@ ssize_t TlsStream::openRecords(std::span<std::byte> to) {
     const ptrdiff_t n = library_->openRecord(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, &plain);
     if (n < 0) {
       if (n == kTlsFailed) why_ = library_->why(tls_);
-      // The end is found out again behind these.
+      // The end is detected again after these.
       holds_ = filled > 0;
       return filled > 0 ? static_cast<ssize_t>(filled) : n;
     }
@@ -208,7 +208,7 @@ ssize_t TlsStream::receive(int socket, std::span<std::byte> to) {
     const ssize_t n = ::recv(socket, in_.get() + inEnd_, kInBytes - inEnd_, MSG_DONTWAIT);
     if (n < 0) return n;
     if (n == 0) {
-      // A session knows by its own words whether that was all; elsewhere anybody may have cut it off.
+      // A session's own protocol detects truncation; elsewhere an attacker may have cut the connection.
       if (isLink_) return 0;
       errno = ECONNRESET;
       return -1;
@@ -252,7 +252,7 @@ ssize_t TlsStream::send(int socket, std::span<const iovec> runs) {
     errno = EBADMSG;
     return -1;
   }
-  // A record that did not go out whole is sent as it is: the bytes behind it must still be the first ones.
+  // A partially sent record is resent unchanged: the bytes after it must still be the first ones.
   size_t offered = 0;
   for (const iovec& run : runs) offered += run.iov_len;
   if (offered < outPlain_) {

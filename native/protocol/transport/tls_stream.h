@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is encrypted on a socket, in both directions.
+// The TLS stream of a socket, in both directions.
 #pragma once
 
 #include <sys/types.h>
@@ -26,17 +26,17 @@ using Fingerprint = std::array<std::byte, kTlsSecretBytes>;
 /// Reads 32 bytes, written as 64 hexadecimal digits.
 std::optional<std::array<std::byte, kTlsSecretBytes>> parseHex32(std::string_view text);
 
-/// Whom a client of HTTPS expects.
+/// The server that an HTTPS client expects.
 struct TlsServer {
   std::string host;                        ///< name or address, IPv6 without brackets
-  std::string authorities;                 ///< a file of certificates or its content, PEM; empty: those of this machine
+  std::string authorities;                 ///< a file of certificates or its content, PEM; empty: the system's
   std::optional<Fingerprint> fingerprint;  ///< the certificate itself, in place of both
 };
 
 /// One thread may receive while another sends.
 class TlsStream {
  public:
-  /// `rekeyBytes`: after how many the keys are changed; 0: as often as is good.
+  /// `rekeyBytes`: number of bytes after which keys change; 0: the default.
   static Result<std::unique_ptr<TlsStream>> ofLink(MillpondTlsSide side, const LinkSecret& secret,
                                                    uint64_t rekeyBytes = 0);
   static Result<std::unique_ptr<TlsStream>> toServer(const TlsServer& server);
@@ -44,19 +44,19 @@ class TlsStream {
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
 
-  /// Goes on with the handshake as far as it can without waiting.
+  /// Continues the handshake as far as possible without waiting.
   MillpondTlsShake shake(int socket);
-  /// Makes the whole handshake.
+  /// Performs the whole handshake.
   Status shakeWithin(int socket, int timeoutMs);
 
-  /// As recv(2) that does not wait. What breaks a rule, or was changed on its way, is EBADMSG.
+  /// As non-blocking recv(2). Data that breaks a rule or was changed in transit fails with EBADMSG.
   ssize_t receive(int socket, std::span<std::byte> to);
-  /// As sendmsg(2) that does not wait. What it did not take has to come first again.
+  /// As non-blocking sendmsg(2). Unsent bytes must come first in the next call.
   ssize_t send(int socket, std::span<const iovec> runs);
-  /// Whether `receive` may have something although the socket has not.
+  /// Whether `receive` may return data although the socket has none.
   bool holdsBytes() const { return holds_; }
   const std::string& why() const { return why_; }
-  /// Whether the handshake failed because the server is not known to be the one that is meant.
+  /// Whether the handshake failed because the server's identity could not be verified.
   bool isUntrusted() const { return isUntrusted_; }
 
  private:
@@ -66,13 +66,13 @@ class TlsStream {
   Flushed flush(int socket);
   bool sealSome(std::span<const iovec> runs);
   ssize_t unseal(std::span<std::byte> to);
-  /// As `unseal`, for links: from the records that have come.
+  /// As `unseal`, for links: from the received records.
   ssize_t openRecords(std::span<std::byte> to);
 
   const MillpondTlsFunctions* const library_;
   MillpondTls* const tls_;
   const bool isLink_;
-  std::mutex mutex_;  // not of links; held only while bytes are turned into others
+  std::mutex mutex_;  // not for links; held only while bytes are converted
   std::string why_;
   bool isUntrusted_ = false;
 
@@ -80,14 +80,14 @@ class TlsStream {
   std::unique_ptr<std::byte[]> in_;
   size_t inBegin_ = 0;
   size_t inEnd_ = 0;
-  std::span<const std::byte> plain_;  // links only: opened there and not taken yet
+  std::span<const std::byte> plain_;  // links only: decrypted there and not taken yet
   bool holds_ = false;
 
   // Owned by the sending thread
   std::unique_ptr<std::byte[]> out_;
   size_t outBegin_ = 0;
   size_t outEnd_ = 0;
-  size_t outPlain_ = 0;  // how much of what was to be sent that is
+  size_t outPlain_ = 0;  // unencrypted bytes that this represents
 };
 
 }  // namespace millpond

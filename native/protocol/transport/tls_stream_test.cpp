@@ -146,7 +146,7 @@ std::vector<std::byte> taken(const Link& link) {
   return wire;
 }
 
-/// Passes `wire` on to the link's server instead of what came. The client's end stays open.
+/// Passes `wire` on to the link's server instead of the original. The client's end stays open.
 Channel passedOn(Link& link, std::span<const std::byte> wire) {
   Ends ends;
   CHECK(bool(sendAll(ends.client.get(), wire)));
@@ -164,7 +164,7 @@ TEST("a record that was changed on its way is never taken for what was sent") {
     std::vector<std::byte> got(1000);
     const Status received = receiveExactly(link.server, got, 200);
     CHECK(!received);
-    // A length that was made longer lets it wait for the rest; all else is found out at once.
+    // An increased length makes it wait for the rest; every other change is detected immediately.
     if (at != 3) CHECK_EQ(received.error().message, std::string("cannot receive: ") + std::strerror(EBADMSG));
     CHECK(std::ranges::all_of(got, [](std::byte each) { return each == std::byte{0}; }));
   }
@@ -186,7 +186,7 @@ TEST("a record that came twice, or not at all, ends the connection") {
   }
 }
 
-/// Where the records of `wire` begin, and its end.
+/// The offsets of the records of `wire`, and its end.
 std::vector<size_t> recordsOf(std::span<const std::byte> wire) {
   std::vector<size_t> at{0};
   while (at.back() < wire.size()) {
@@ -260,7 +260,7 @@ TEST("a connection that ends inside of a record has brought none of it") {
   CHECK_EQ(received.error().message, "the other side closed the connection");
 }
 
-/// Sends `all` in runs of random sizes, as many at once as there may be, from a thread that does nothing else.
+/// Sends `all` in runs of random sizes, as many at once as possible, from a thread that does nothing else.
 void sendInRuns(Channel& channel, std::span<const std::byte> all, uint32_t seed) {
   std::minstd_rand random(seed);
   std::vector<size_t> sizes;
@@ -347,7 +347,7 @@ TEST("a forked child makes connections of its own, whatever the parent's threads
       link.server.abandon();
       Ends ends;
       auto client = end(kTlsClient), server = end(kTlsServer);
-      // One thread only: each goes on as far as the other lets it.
+      // In one thread: each side continues as far as the other lets it.
       bool done =
           client->shake(ends.client.get()) == kTlsShakeMore && server->shake(ends.server.get()) == kTlsShakeMore &&
           client->shake(ends.client.get()) == kTlsShakeDone && server->shake(ends.server.get()) == kTlsShakeDone;
