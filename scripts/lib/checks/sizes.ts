@@ -6,9 +6,6 @@ export const sizeRules: SizeRules = {
   maxLines: 500,
   maxEntries: 25,
   longFiles: {
-    "controller/src/auth/access.test.ts": 575,
-    "controller/src/operations/claims.test.ts": 542,
-    "controller/src/operations/nodes.test.ts": 511,
     "native/client/abi/library_test.cpp": 557,
     "native/client/attach/bootstrap_test.cpp": 529,
     "native/client/calls/graphs/graphs.cpp": 539,
@@ -16,13 +13,11 @@ export const sizeRules: SizeRules = {
     "native/testing/remoted/links_test.cpp": 560,
     "native/worker/session/executor.h": 569,
     "native/worker/testing/fake_driver.cpp": 704,
-    "scheduler/src/queues/plan.test.ts": 605,
   },
   fullFolders: {
     "conformance/programs/driver": 49,
     "conformance/programs/runtime": 76,
     "native/client/session": 28,
-    test: 26,
   },
   data: ["conformance/expected", "native/protocol/corpus", "native/softgpu/corpus", "native/worker/corpus"],
 };

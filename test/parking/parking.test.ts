@@ -2,9 +2,9 @@
 // Programs of lazy claims that are idle and hold no memory: others have their share meanwhile, and they do not notice.
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { nativeDir } from "../scripts/lib/paths.ts";
-import { Pool, until } from "./support/pool.ts";
-import { childOf, type Program, startProgram } from "./support/program.ts";
+import { nativeDir } from "../../scripts/lib/paths.ts";
+import { Pool, until } from "../support/pool.ts";
+import { childOf, type Program, startProgram } from "../support/program.ts";
 
 const programs = join(nativeDir("release"), "driver_programs");
 

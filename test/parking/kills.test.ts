@@ -7,10 +7,10 @@ import { readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { nativeDir } from "../scripts/lib/paths.ts";
-import { Pool, until } from "./support/pool.ts";
-import { childOf, type Program } from "./support/program.ts";
-import { Random } from "./support/random.ts";
+import { nativeDir } from "../../scripts/lib/paths.ts";
+import { Pool, until } from "../support/pool.ts";
+import { childOf, type Program } from "../support/program.ts";
+import { Random } from "../support/random.ts";
 
 const seed = Number(process.env["MILLPOND_CHAOS_SEED"] ?? 20260802);
 const kills = Number(process.env["MILLPOND_CHAOS_KILLS"] ?? 12);
