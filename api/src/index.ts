@@ -115,7 +115,17 @@ export {
   QueueService,
   TenantSchema,
 } from "./gen/millpond/v1/queue_pb.ts";
-export type { Amount, GetUsageResponse, Queue, Quota, Tenant, Usage } from "./gen/millpond/v1/queue_pb.ts";
+export { UsageBy, UserLimitsSchema } from "./gen/millpond/v1/queue_pb.ts";
+export type {
+  Amount,
+  GetUsageResponse,
+  Queue,
+  Quota,
+  Tenant,
+  Usage,
+  UserLimits,
+  UserStatus,
+} from "./gen/millpond/v1/queue_pb.ts";
 
 // Access
 export {

@@ -23,7 +23,7 @@ export {
 export { type Forecast, forecast, type NextRelease, nextRelease } from "./queues/forecast.ts";
 export { refuseGrowth } from "./queues/growth.ts";
 export { makeQueueTree, placeAnew, planQueues } from "./queues/plan.ts";
-export type { QueueTree } from "./queues/tree.ts";
+export { type QueueTree, userKey } from "./queues/tree.ts";
 export { amountOn } from "./queues/unit.ts";
 export {
   add,
@@ -35,7 +35,7 @@ export {
   type Quota,
   subtract,
 } from "./queues/quota.ts";
-export type { Borrowing, QueueSpec, TenantSpec } from "./queues/queue.ts";
+export { type Borrowing, limitOfUser, type QueueSpec, type TenantSpec } from "./queues/queue.ts";
 export { type ClaimRequest, shareOf } from "./request.ts";
 export {
   type DeviceState,

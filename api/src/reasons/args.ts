@@ -122,6 +122,7 @@ export const reasonArgs = {
   "queue-does-not-borrow": { queue: "name", excess: "excess" },
   "queue-borrows-preemptible": { queue: "name", excess: "excess" },
   "tenant-at-limit": { tenant: "name", excess: "excess" },
+  "user-at-limit": { user: "name", tenant: "name", excess: "excess" },
   "quota-kept-for": { scope: "text", name: "name", ...keeper },
 
   // Why a bound claim gets no more on its devices.
@@ -205,7 +206,7 @@ export const reasonArgs = {
     guaranteed: "quota",
     limit: "quota",
   },
-  "tenant-settings": { limit: "quota" },
+  "tenant-settings": { limit: "quota", userLimit: "quota?", ownLimits: "count?" },
   deleted: {},
   "signing-key-rotated": { id: "text" },
   "controller-leads": { url: "text", term: "count" },

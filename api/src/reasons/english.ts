@@ -106,6 +106,8 @@ export const sentences: Sentences = {
     `queue ${queue} borrows for preemptible claims only: with it, those that are not would have ${formatExcess(excess)}`,
   "tenant-at-limit": ({ tenant, excess }) =>
     `tenant ${tenant} is at its limit: with it, it would have ${formatExcess(excess)}`,
+  "user-at-limit": ({ user, tenant, excess }) =>
+    `user ${user} of tenant ${tenant} is at its limit: with it, it would have ${formatExcess(excess)}`,
   "quota-kept-for": ({ scope, name, ...kept }) =>
     `what ${scope} ${name} may still have is kept for ${keeperOf(kept)}`,
 
@@ -193,7 +195,11 @@ export const sentences: Sentences = {
   unhealthy: ({ text }) => text,
   "queue-settings": ({ parent, weight, borrowing, guaranteed, limit }) =>
     `${parent === undefined ? "" : `part of ${parent}, `}weight ${weight}, borrowing ${borrowing}, guaranteed ${formatQuota(guaranteed)}, limit ${formatQuota(limit)}`,
-  "tenant-settings": ({ limit }) => `limit ${formatQuota(limit)}`,
+  "tenant-settings": ({ limit, userLimit, ownLimits = 0 }) => {
+    const ofUsers = userLimit === undefined ? "" : `, of each user ${formatQuota(userLimit)}`;
+    const own = ownLimits === 0 ? "" : `, and an own one for ${ownLimits} user${ownLimits === 1 ? "" : "s"}`;
+    return `limit ${formatQuota(limit)}${ofUsers}${own}`;
+  },
   deleted: () => "deleted",
   "signing-key-rotated": ({ id }) => `tickets are signed with the new key ${id}`,
   "controller-leads": ({ url, term }) => `the controller at ${url} leads, term ${term}`,

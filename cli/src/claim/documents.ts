@@ -154,9 +154,27 @@ function readQueue(members: Members): Document {
   };
 }
 
-function readTenant({ name, limit, ...others }: Members): Document {
+function readTenant({ name, limit, userLimit, users = {}, ...others }: Members): Document {
   refuseOthers("tenant", others);
-  return { kind: "Tenant", message: { name: readName(name), limit: readQuota("limit", limit) } };
+  if (!isMembers(users)) {
+    throw millpondError("MILLPOND_E_INVALID", "users is not a map such as {ann: {gpus: 4}}");
+  }
+  const own = Object.entries(users).map(([user, quota]) => ({
+    user,
+    limit: readQuota(`users.${user}`, quota),
+  }));
+  return {
+    kind: "Tenant",
+    message: {
+      name: readName(name),
+      limit: readQuota("limit", limit),
+      // Also where the file says nothing of users: what it describes is all that holds.
+      userLimits: {
+        ...(userLimit === undefined ? {} : { each: readQuota("userLimit", userLimit) }),
+        users: own.toSorted((a, b) => (a.user < b.user ? -1 : 1)),
+      },
+    },
+  };
 }
 
 function readQuota(what: string, value: unknown) {

@@ -60,11 +60,16 @@ capacity that others leave idle, up to its limit. Options that are not given sta
   },
   tenant: {
     summary: "Create, change or delete a tenant",
+    description: `A user of a tenant is the name of a token: its limit holds for all claims that were created with the token. Options that are
+not given stay as they are.`,
     examples: [
       {
         command: "millpond tenant create team-a --limit gpus=16",
         what: "all its claims together, in all queues",
       },
+      { command: "millpond tenant change team-a --user-limit gpus=2", what: "each of its users" },
+      { command: "millpond tenant change team-a --user ann --user-limit gpus=4", what: "one user" },
+      { command: "millpond tenant change team-a --forget-user ann", what: "ann as the others again" },
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
@@ -76,6 +81,24 @@ capacity that others leave idle, up to its limit. Options that are not given sta
         type: "quota",
         description: "Upper bound of all its claims together: gpus=8,compute=800,memory=1Ti, or none",
         defaultText: "none",
+      },
+      userLimit: {
+        flags: "--user-limit <quota>",
+        type: "quota",
+        description:
+          "Upper bound for each of its users that has no own one; with --user, the own one of that user",
+        defaultText: "none",
+      },
+      user: {
+        flags: "--user <token>",
+        type: "text",
+        description: "Name of the token of the user that --user-limit is for",
+        defaultText: "each user",
+      },
+      forgetUser: {
+        flags: "--forget-user <token>",
+        type: "text",
+        description: "Take away the own limit of a user: the one for each user holds again",
       },
       ...changing,
     },

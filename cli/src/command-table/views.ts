@@ -159,7 +159,8 @@ existing claim with the same request is unchanged; queues and tenants are change
     group: "See the pool",
   },
   usage: {
-    summary: "Sum up the GPU-hours that tenants and queues asked for, were granted, used and wasted",
+    summary:
+      "Sum up the GPU-hours that were asked for, granted, used and wasted, by queue, user, claim or model",
     description: `A vGPU counts as the greater of its shares of memory and compute. Asked: while a claim waited or was bound; granted: while
 it was bound; used: while its programs made calls; wasted: granted and not used.`,
     examples: [
@@ -168,6 +169,7 @@ it was bound; used: while its programs made calls; wasted: granted and not used.
         command: "millpond usage --since 2026-10-01 --until 2026-11-01 -o csv",
         what: "a month, for a spreadsheet",
       },
+      { command: "millpond usage --since 7d --by user", what: "which users of which tenants" },
     ],
     arguments: [],
     options: {
@@ -183,6 +185,14 @@ it was bound; used: while its programs made calls; wasted: granted and not used.
         type: "text",
         description: "End of the period",
         defaultText: "now",
+      },
+      by: {
+        flags: "--by <what>",
+        type: "choice",
+        choices: ["queue", "user", "claim", "model"],
+        description:
+          "Sum up, for each tenant, by queue, by user (the name of a token), by claim, or by model of GPU",
+        defaultText: "queue",
       },
       output: {
         flags: "-o, --output <format>",

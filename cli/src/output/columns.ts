@@ -18,6 +18,7 @@ import {
   type Session,
   type Tenant,
   type Token,
+  type UserStatus,
 } from "@millpond/api";
 import { parseAgentUrl } from "@millpond/platform";
 import { claimStateWord, sessionStateWord } from "./resources.ts";
@@ -168,6 +169,7 @@ export function claimColumns(nowSeconds: number): readonly Column<Claim>[] {
       isWide: true,
     },
     { title: "TENANT", cell: (claim) => claim.tenant || none, isWide: true },
+    { title: "USER", cell: (claim) => claim.user || none, isWide: true },
     { title: "PRIORITY", cell: (claim) => String(claim.priority), align: "right", isWide: true },
     {
       title: "GANG",
@@ -204,6 +206,24 @@ export const tenantColumns: readonly Column<Tenant>[] = [
   { title: "MEMORY", cell: (tenant) => formatBytes(tenant.used?.memoryBytes ?? 0n), align: "right" },
   { title: "BOUND", cell: (tenant) => String(tenant.boundClaims), align: "right" },
   { title: "WAITING", cell: (tenant) => String(tenant.waitingClaims), align: "right" },
+  { title: "EACH USER", cell: (tenant) => quotaText(tenant.userLimits?.each) },
+  { title: "USERS", cell: (tenant) => tenant.users.map(gpusOfUser).join(" ") || none, isWide: true },
+];
+
+/** `ann=1.5/2`: GPUs that are used, and the limit where there is one. */
+function gpusOfUser({ user, used, limit }: UserStatus): string {
+  const most = limit?.gpuMilli === undefined ? "" : `/${formatGpuMilli(limit.gpuMilli)}`;
+  return `${user || "?"}=${formatGpuMilli(used?.gpuMilli ?? 0n)}${most}`;
+}
+
+export const userColumns: readonly Column<UserStatus>[] = [
+  { title: "USER", cell: ({ user }) => user || "unknown" },
+  { title: "LIMIT", cell: ({ limit }) => quotaText(limit) },
+  { title: "GPUS", cell: ({ used }) => formatGpuMilli(used?.gpuMilli ?? 0n), align: "right" },
+  { title: "COMPUTE", cell: ({ used }) => `${used?.computePercent ?? 0n}%`, align: "right" },
+  { title: "MEMORY", cell: ({ used }) => formatBytes(used?.memoryBytes ?? 0n), align: "right" },
+  { title: "BOUND", cell: ({ boundClaims }) => String(boundClaims), align: "right" },
+  { title: "WAITING", cell: ({ waitingClaims }) => String(waitingClaims), align: "right" },
 ];
 
 export function sessionColumns(nowSeconds: number, isWide: boolean): readonly Column<Session>[] {

@@ -139,6 +139,7 @@ export function claimToJson(claim: Claim) {
     minComputeCapability: claim.minComputeCapability,
     pool: claim.pool,
     tenant: claim.tenant,
+    user: claim.user,
     queue: claim.queue,
     priority: claim.priority,
     preemptible: claim.preemptible,
@@ -215,9 +216,17 @@ export function tenantToJson(tenant: Tenant) {
   return {
     name: tenant.name,
     limit: quotaToJson(tenant.limit),
+    userLimit: quotaToJson(tenant.userLimits?.each),
     used: quotaToJson(tenant.used),
     waitingClaims: tenant.waitingClaims,
     boundClaims: tenant.boundClaims,
+    users: tenant.users.map((user) => ({
+      user: user.user,
+      limit: quotaToJson(user.limit),
+      used: quotaToJson(user.used),
+      waitingClaims: user.waitingClaims,
+      boundClaims: user.boundClaims,
+    })),
   };
 }
 

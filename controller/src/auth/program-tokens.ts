@@ -69,7 +69,7 @@ export class ProgramTokens {
     if (token.expiresAt !== null && token.expiresAt <= this.#now()) {
       return "expired";
     }
-    return { name: `program:${creator}`, role: "program", tenant, madeAt: 0, program };
+    return { name: `program:${creator}`, role: "program", tenant, madeAt: 0, program, creator };
   }
 }
 

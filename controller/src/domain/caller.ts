@@ -30,4 +30,16 @@ export interface Caller {
   readonly claim?: { readonly name: string; readonly createdAt: number };
   /** It may access only claims that were created with this token; absent: all of the tenant. */
   readonly program?: string;
+  /** With `program`: the name of the token that its token was created with. */
+  readonly creator?: string;
+}
+
+/** Whether a token could have the name: those of the state directory and the environment have a colon in theirs. */
+export function isTokenName(text: string): boolean {
+  return /^[a-z0-9](?:[a-z0-9:-]{0,61}[a-z0-9])?$/.test(text);
+}
+
+/** The user that what a caller creates is charged to. */
+export function userOf({ name, creator }: Pick<Caller, "name" | "creator">): string {
+  return creator ?? name;
 }

@@ -25,6 +25,8 @@ export interface ClaimSpec {
   readonly minComputeCapability: string;
   readonly pool: string;
   readonly tenant: string;
+  /** The user of the tenant that it is charged to: the name of a token. Empty: an earlier release created it. */
+  readonly user: string;
   readonly queue: string;
   readonly priority: number;
   readonly isPreemptible: boolean;
@@ -82,6 +84,7 @@ export const defaultClaimSpec: ClaimSpec = {
   minComputeCapability: "",
   pool: "",
   tenant: defaultTenantName,
+  user: "",
   queue: defaultQueueName,
   priority: 0,
   isPreemptible: false,

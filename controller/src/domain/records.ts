@@ -136,7 +136,11 @@ export interface UsageRecord {
   readonly claim: string;
   readonly tenant: string;
   readonly queue: string;
-  /** Thousandths of a device, all vGPUs together. */
+  /** The user that the claim is charged to; empty: unknown. */
+  readonly user: string;
+  /** Model of the devices; empty while it waited, and unknown of what an earlier release recorded. */
+  readonly model: string;
+  /** Thousandths of a device, all vGPUs of the model together. */
   readonly gpuMilli: number;
   readonly beganAt: number;
   readonly endedAt: number;

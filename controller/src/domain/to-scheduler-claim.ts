@@ -65,7 +65,9 @@ function makeWaiting(claim: ClaimRecord): WaitingClaim {
 }
 
 /** Queue, tenant and priority of a claim, as the scheduler ranks it. */
-export function standingOf({ queue, tenant, priority, isPreemptible, serviceClass, gang }: ClaimRecord) {
+export function standingOf(claim: ClaimRecord) {
+  const { queue, tenant, user, priority, serviceClass, gang } = claim;
   const isBestEffort = serviceClass === "best-effort";
-  return { queue, tenant, priority, isPreemptible: isPreemptible || isBestEffort, isBestEffort, gang };
+  const isPreemptible = claim.isPreemptible || isBestEffort;
+  return { queue, tenant, user, priority, isPreemptible, isBestEffort, gang };
 }

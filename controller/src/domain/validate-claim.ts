@@ -90,6 +90,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
     toldModels: [],
     toldHost: "",
     isNoticeFinal: false,
+    user: "",
     program: "",
   };
 }

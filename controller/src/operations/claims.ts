@@ -378,6 +378,7 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   for (const member of [
     "gangSize",
     "isSameNode",
+    "user",
     "queue",
     "priority",
     "isPreemptible",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { type Reason, reason } from "@millpond/api";
-import { forecast, makeQueueTree, nextRelease } from "@millpond/scheduler";
+import { forecast, makeQueueTree, nextRelease, type QueueTree } from "@millpond/scheduler";
 import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
 import { seesAll, type Sight } from "../auth/visibility.ts";
 import { waitingPositions } from "../pool/claim-views.ts";
@@ -73,6 +73,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
           isShared: true,
         })),
         { subject: `tenant ${claim.tenant}`, reason: tree.useOfTenant(claim.tenant), isShared: true },
+        ...explainUser(tree, claim),
         ...pool.liveness
           .sessions()
           .filter(({ session }) => session.claim === name && session.notParked !== "")
@@ -84,6 +85,12 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
       ],
     };
   });
+}
+
+/** What its user uses, where there is a limit. */
+function explainUser(tree: QueueTree, claim: ClaimRecord): ExplainedFact[] {
+  const use = tree.useOfUser(claim);
+  return use === undefined ? [] : [{ subject: `user ${claim.user}`, reason: use, isShared: true }];
 }
 
 /** The outcome for a claim whose node has lost contact. */

@@ -9,6 +9,7 @@ import type { Transaction } from "../state/transaction.ts";
 import { type Pool } from "../pool/pool.ts";
 import { type ClaimRecord, isLive } from "../domain/records.ts";
 import { defaultQueueName, defaultTenantName } from "../domain/claim-spec.ts";
+import { makeTenantSpec } from "../domain/tenant-spec.ts";
 
 const maxQueues = 1000;
 const maxTenants = 10_000;
@@ -67,10 +68,21 @@ export async function deleteQueue(pool: Pool, name: string): Promise<void> {
   });
 }
 
+/** The limits of users: where they are not given, they stay as they are. */
+export type PutTenant = Pick<TenantSpec, "name" | "limit"> & {
+  readonly users: Required<Pick<TenantSpec, "userLimit" | "userLimits">> | undefined;
+};
+
 /** @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID */
-export async function putTenant(pool: Pool, tenant: TenantSpec, options: PutOptions): Promise<void> {
+export async function putTenant(
+  pool: Pool,
+  { name, limit, users }: PutTenant,
+  options: PutOptions,
+): Promise<void> {
   await pool.mutate((transaction) => {
-    const before = transaction.tenant(tenant.name);
+    const before = transaction.tenant(name);
+    const { userLimit = {}, userLimits = new Map() } = users ?? before ?? {};
+    const tenant = makeTenantSpec({ name, limit, userLimit, userLimits });
     refuse("tenant", tenant.name, before !== undefined, options);
     if (before === undefined && transaction.allTenants().length >= maxTenants) {
       throw millpondError("MILLPOND_E_INVALID", `there are ${maxTenants} tenants already`);
@@ -80,7 +92,15 @@ export async function putTenant(pool: Pool, tenant: TenantSpec, options: PutOpti
     }
     transaction.tenants.set(tenant.name, tenant);
     const what = before === undefined ? "TenantCreated" : "TenantChanged";
-    transaction.addEvent(what, `tenant/${tenant.name}`, reason("tenant-settings", { limit: tenant.limit }));
+    transaction.addEvent(
+      what,
+      `tenant/${tenant.name}`,
+      reason("tenant-settings", {
+        limit: tenant.limit,
+        userLimit: tenant.userLimit,
+        ownLimits: userLimits.size === 0 ? undefined : userLimits.size,
+      }),
+    );
   });
 }
 

@@ -21,6 +21,8 @@ const records = fc
     claim: fc.constantFrom("a", "b", "c"),
     tenant: fc.constantFrom("team-a", "team-b"),
     queue: fc.constantFrom("default", "research"),
+    user: fc.constantFrom("", "ann", "bob"),
+    model: fc.constantFrom("", "H100", "H200"),
     gpuMilli: fc.integer({ min: 0, max: 64_000 }),
     beganAt: fc.integer({ min: 0, max: 1000 }),
     seconds: fc.integer({ min: 0, max: 1000 }),
@@ -31,11 +33,11 @@ const records = fc
     return { ...record, endedAt: record.beganAt + seconds, activeSeconds };
   });
 
-/** What adds up, by tenant and queue. */
+/** The amounts that add up, by the members of their group. */
 function amounts(sums: readonly UsageSum[]): ReadonlyMap<string, readonly number[]> {
   return new Map(
     sums.map((sum) => [
-      `${sum.tenant} ${sum.queue}`,
+      `${sum.tenant} ${sum.queue} ${sum.user} ${sum.claim} ${sum.model}`,
       [
         sum.askedGpuSeconds,
         sum.grantedGpuSeconds,
@@ -49,14 +51,15 @@ function amounts(sums: readonly UsageSum[]): ReadonlyMap<string, readonly number
 
 test("what was used in the parts of a period is what was used in all of it, and each amount is within the greater one", () => {
   const cuts = fc.uniqueArray(fc.integer({ min: 0, max: 2200 }), { minLength: 2, maxLength: 6 });
+  const keys = fc.constantFrom("queue", "user", "claim", "model");
   fc.assert(
-    fc.property(fc.array(records, { maxLength: 12 }), cuts, (all, unordered) => {
+    fc.property(fc.array(records, { maxLength: 12 }), cuts, keys, (all, unordered, by) => {
       const ordered = unordered.toSorted((a, b) => a - b);
       const [from = 0, to = 0] = [ordered[0], ordered.at(-1)];
-      const whole = sumUsage(all, { from, to });
+      const whole = sumUsage(all, { from, to }, by);
       const parts = ordered
         .slice(1)
-        .map((end, position) => amounts(sumUsage(all, { from: ordered[position] ?? 0, to: end })));
+        .map((end, position) => amounts(sumUsage(all, { from: ordered[position] ?? 0, to: end }, by)));
       for (const [key, sums] of amounts(whole)) {
         for (const [position, sum] of sums.entries()) {
           const added = parts.reduce((total, part) => total + (part.get(key)?.[position] ?? 0), 0);
@@ -71,6 +74,10 @@ test("what was used in the parts of a period is what was used in all of it, and 
         expect(grantedGpuSeconds).toBeGreaterThanOrEqual(usedGpuSeconds - 1e-6);
         expect(usedGpuSeconds + wastedGpuSeconds).toBeCloseTo(grantedGpuSeconds, 6);
       }
+      // However it is summed up, it is as much.
+      const granted = (sums: readonly UsageSum[]) =>
+        sums.reduce((sum, each) => sum + each.grantedGpuSeconds, 0);
+      expect(granted(whole)).toBeCloseTo(granted(sumUsage(all, { from, to }, "queue")), 6);
     }),
   );
 });

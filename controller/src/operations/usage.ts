@@ -1,16 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { amountOn } from "@millpond/scheduler";
-import { askedGpuMilli } from "../reconcile/claim-lifecycle.ts";
-import { toStatement } from "../domain/to-scheduler-holding.ts";
+import { millpondError } from "@millpond/api";
+import { askedGpuMilli, heldUsage } from "../reconcile/claim-lifecycle.ts";
 import type { UsageRecord } from "../domain/records.ts";
 import { activeSeconds as activeSecondsOf } from "../domain/observed-state.ts";
 import type { Pool } from "../pool/pool.ts";
 
-/** What a tenant had in a queue within a period, in GPU-seconds and seconds. */
+/** The member by which usage is grouped, besides the tenant. */
+export type UsageKey = "queue" | "user" | "claim" | "model";
+
+/** The members that records of a sum have in common; the others are empty in it. */
+const commonMembers = {
+  queue: ["tenant", "queue"],
+  user: ["tenant", "user"],
+  claim: ["tenant", "queue", "user", "claim"],
+  model: ["tenant", "model"],
+} as const;
+
+/** The most sums of an answer. */
+const maxSums = 10_000;
+
+/** Usage of a group of claims within a period, in GPU-seconds and seconds. */
 export interface UsageSum {
   readonly tenant: string;
+  /** Empty, as the next three, where the group has none. */
   readonly queue: string;
+  readonly user: string;
+  readonly claim: string;
+  readonly model: string;
   readonly askedGpuSeconds: number;
   readonly grantedGpuSeconds: number;
   readonly usedGpuSeconds: number;
@@ -22,38 +39,18 @@ export interface UsageSum {
 /** The times that are not over yet, as if they ended now. */
 export function currentUsage(pool: Pool, now: number): UsageRecord[] {
   const records: UsageRecord[] = [];
-  for (const {
-    epoch,
-    claim: name,
-    node,
-    grantedAt,
-    releasedRevision,
-    ...rest
-  } of pool.ledger.allocations.byEpoch.values()) {
-    const claim = pool.ledger.claims.get(name);
-    if (releasedRevision !== null || claim === undefined) {
-      continue;
+  for (const allocation of pool.ledger.allocations.byEpoch.values()) {
+    const claim = pool.ledger.claims.get(allocation.claim);
+    if (allocation.releasedRevision === null && claim !== undefined) {
+      const node = pool.ledger.nodes.get(allocation.node);
+      const seconds = activeSecondsOf(pool.observe(), allocation.epoch);
+      records.push(...heldUsage(claim, { allocation, node, now, seconds }));
     }
-    const { tenant, queue } = claim;
-    const record = pool.ledger.nodes.get(node);
-    const statement = toStatement({ epoch, claim: name, node, grantedAt, releasedRevision, ...rest }, record);
-    const { gpuMilli } = amountOn(record, statement);
-    const activeSeconds = Math.min(activeSecondsOf(pool.observe(), epoch), Math.max(0, now - grantedAt));
-    records.push({
-      kind: "held",
-      claim: name,
-      tenant,
-      queue,
-      gpuMilli,
-      beganAt: grantedAt,
-      endedAt: now,
-      activeSeconds,
-    });
   }
   for (const name of pool.ledger.pending) {
     const claim = pool.ledger.claims.get(name);
     if (claim !== undefined) {
-      const { tenant, queue, waitingSince } = claim;
+      const { tenant, queue, user, waitingSince } = claim;
       const gpuMilli = askedGpuMilli(claim);
       const beganAt = waitingSince ?? now;
       records.push({
@@ -61,6 +58,8 @@ export function currentUsage(pool: Pool, now: number): UsageRecord[] {
         claim: name,
         tenant,
         queue,
+        user,
+        model: "",
         gpuMilli,
         beganAt,
         endedAt: now,
@@ -74,22 +73,52 @@ export function currentUsage(pool: Pool, now: number): UsageRecord[] {
 /**
  * Sums records up, as far as they lie within a period. Of one that lies in it in part, the same part of its activity
  * counts.
+ *
+ * @throws MILLPOND_E_INVALID where there are more sums than an answer may have
  */
 export function sumUsage(
   records: readonly UsageRecord[],
   period: { readonly from: number; readonly to: number },
+  by: UsageKey,
 ): UsageSum[] {
-  const groups = Map.groupBy(records, ({ tenant, queue }) => `${tenant}\n${queue}`);
-  return [...groups.entries()]
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([, group]) => sumGroup(group, period))
-    .filter((sum) => sum !== undefined);
+  const members = commonMembers[by];
+  const within = records.filter(
+    ({ beganAt, endedAt }) => Math.min(endedAt, period.to) > Math.max(beganAt, period.from),
+  );
+  const groups = Map.groupBy(within, (record) => members.map((member) => record[member]).join("\n"));
+  if (groups.size > maxSums) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the period has the usage of ${groups.size} ${by}s, and an answer has ${maxSums} at most`,
+      { remedy: "Ask for a shorter period, or sum up by user." },
+    );
+  }
+  return [...groups]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .flatMap(([, group]) => {
+      const [first] = group;
+      return first === undefined ? [] : [{ ...keyOf(first, members), ...sumGroup(group, period) }];
+    });
+}
+
+function keyOf(
+  record: UsageRecord,
+  members: readonly ("tenant" | UsageKey)[],
+): Pick<UsageSum, "tenant" | UsageKey> {
+  const own = (member: "tenant" | UsageKey) => (members.includes(member) ? record[member] : "");
+  return {
+    tenant: own("tenant"),
+    queue: own("queue"),
+    user: own("user"),
+    claim: own("claim"),
+    model: own("model"),
+  };
 }
 
 function sumGroup(
   records: readonly UsageRecord[],
   { from, to }: { readonly from: number; readonly to: number },
-): UsageSum | undefined {
+): Omit<UsageSum, "tenant" | UsageKey> {
   const claims = new Set<string>();
   let waited = 0;
   let asked = 0;
@@ -97,9 +126,6 @@ function sumGroup(
   let used = 0;
   for (const { kind, claim, gpuMilli, beganAt, endedAt, activeSeconds } of records) {
     const seconds = Math.min(endedAt, to) - Math.max(beganAt, from);
-    if (seconds <= 0) {
-      continue;
-    }
     claims.add(claim);
     const gpuSeconds = (seconds * gpuMilli) / 1000;
     asked += gpuSeconds;
@@ -110,13 +136,7 @@ function sumGroup(
       used += gpuSeconds * (activeSeconds / (endedAt - beganAt));
     }
   }
-  const [first] = records;
-  if (first === undefined || claims.size === 0) {
-    return undefined;
-  }
   return {
-    tenant: first.tenant,
-    queue: first.queue,
     askedGpuSeconds: asked,
     grantedGpuSeconds: granted,
     usedGpuSeconds: used,

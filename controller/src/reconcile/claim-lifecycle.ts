@@ -6,7 +6,13 @@ import { amountOn } from "@millpond/scheduler";
 import { type Reason, reason as makeReason } from "@millpond/api";
 import type { Transaction } from "../state/transaction.ts";
 import { toStatement } from "../domain/to-scheduler-holding.ts";
-import type { AllocationRecord, ClaimRecord, ClaimRecordState } from "../domain/records.ts";
+import type {
+  AllocationRecord,
+  ClaimRecord,
+  ClaimRecordState,
+  NodeRecord,
+  UsageRecord,
+} from "../domain/records.ts";
 import { activeSeconds, type ObservedState } from "../domain/observed-state.ts";
 
 /** Seconds after which claims that do not wait for a lost node are taken from it. */
@@ -118,13 +124,15 @@ export function concludeNotice(transaction: Transaction, observed: ObservedState
 
 /** Records how long a claim waited, with the capacity that it requested or got. */
 export function recordWait(transaction: Transaction, claim: ClaimRecord, gpuMilli: number): void {
-  const { name, tenant, queue, waitingSince } = claim;
+  const { name, tenant, queue, user, waitingSince } = claim;
   if (waitingSince !== null && waitingSince < transaction.now) {
     transaction.usage.push({
       kind: "waited",
       claim: name,
       tenant,
       queue,
+      user,
+      model: "",
       gpuMilli: gpuMilli === 0 ? askedGpuMilli(claim) : gpuMilli,
       beganAt: waitingSince,
       endedAt: transaction.now,
@@ -157,21 +165,46 @@ function takeBack(
 export function recordHeld(
   transaction: Transaction,
   observed: ObservedState,
-  { name, tenant, queue }: ClaimRecord,
+  claim: ClaimRecord,
   allocation: AllocationRecord,
 ): void {
-  const { epoch, grantedAt } = allocation;
   const node = transaction.node(allocation.node);
-  if (grantedAt < transaction.now) {
-    transaction.usage.push({
-      kind: "held",
-      claim: name,
-      tenant,
-      queue,
-      gpuMilli: amountOn(node, toStatement(allocation, node)).gpuMilli,
-      beganAt: grantedAt,
-      endedAt: transaction.now,
-      activeSeconds: Math.min(activeSeconds(observed, epoch), transaction.now - grantedAt),
-    });
+  if (allocation.grantedAt < transaction.now) {
+    const seconds = activeSeconds(observed, allocation.epoch);
+    transaction.usage.push(...heldUsage(claim, { allocation, node, now: transaction.now, seconds }));
   }
+}
+
+/** The use of an allocation until now: a record for each model of its devices. */
+export function heldUsage(
+  { name, tenant, queue, user }: ClaimRecord,
+  {
+    allocation,
+    node,
+    now,
+    seconds,
+  }: {
+    readonly allocation: AllocationRecord;
+    readonly node: NodeRecord | undefined;
+    readonly now: number;
+    /** In which its sessions made calls. */
+    readonly seconds: number;
+  },
+): UsageRecord[] {
+  const { grantedAt } = allocation;
+  const statement = toStatement(allocation, node);
+  const modelOf = (uuid: string) => node?.devices.find((device) => device.uuid === uuid)?.name ?? "";
+  const byModel = Map.groupBy(statement.devices, ({ uuid }) => modelOf(uuid));
+  return [...byModel].map(([model, devices]) => ({
+    kind: "held",
+    claim: name,
+    tenant,
+    queue,
+    user,
+    model,
+    gpuMilli: amountOn(node, byModel.size === 1 ? statement : { devices }).gpuMilli,
+    beganAt: grantedAt,
+    endedAt: now,
+    activeSeconds: Math.min(seconds, Math.max(0, now - grantedAt)),
+  }));
 }

@@ -13,6 +13,7 @@ import {
 } from "@millpond/api";
 import type { CallContext, ServiceMethods } from "./service-methods.ts";
 import { claimsByArrival, waitingPositions } from "../pool/claim-views.ts";
+import { userOf } from "../domain/caller.ts";
 import { type ClaimRecord, isLive } from "../domain/records.ts";
 import {
   createClaim,
@@ -62,7 +63,7 @@ export function makeClaimService(
       const asked = claim === undefined ? undefined : withVariables(claim, variables);
       const scoped =
         asked === undefined ? undefined : { ...asked, tenant: scopeTenant(caller, asked.tenant) };
-      const spec = { ...checkClaim(scoped), program: caller.program ?? "" };
+      const spec = { ...checkClaim(scoped), user: userOf(caller), program: caller.program ?? "" };
       if (caller.program !== undefined && !spec.isSessionBound) {
         throw millpondError(
           "MILLPOND_E_FORBIDDEN",

@@ -8,22 +8,36 @@ import {
   type Queue,
   type QueueService,
   type Quota as QuotaMessage,
+  quote,
+  UsageBy,
+  type UserLimits,
 } from "@millpond/api";
-import { type Amount, makeQueueTree, type QueueSpec, type QueueTree, type Quota } from "@millpond/scheduler";
+import {
+  type Amount,
+  limitOfUser,
+  makeQueueTree,
+  type QueueSpec,
+  type QueueTree,
+  type Quota,
+  type TenantSpec,
+} from "@millpond/scheduler";
 import type { ServiceMethods } from "./service-methods.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
+import { isTokenName } from "../domain/caller.ts";
 import { callerOf } from "../auth/visibility.ts";
 import { unixSeconds } from "../timers/clock.ts";
 import type { Pool } from "../pool/pool.ts";
-import { deleteQueue, deleteTenant, putQueue, putTenant } from "../operations/queues.ts";
+import { deleteQueue, deleteTenant, putQueue, type PutTenant, putTenant } from "../operations/queues.ts";
 import { allQueues } from "../scheduling/scheduler-view.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
 import type { Store } from "../state/store.ts";
-import { currentUsage, sumUsage } from "../operations/usage.ts";
+import { currentUsage, sumUsage, type UsageKey } from "../operations/usage.ts";
 import { checkRange } from "../domain/validate-claim.ts";
 
 const maxWeight = 10_000;
+/** The most users of a tenant with an own limit. */
+const maxUserLimits = 1000;
 /** A million GPUs. */
 const maxGpuMilli = 1_000_000_000;
 
@@ -32,6 +46,14 @@ const borrowings = new Map<number, QueueSpec["borrowing"]>([
   [Borrowing.ANY, "any"],
   [Borrowing.PREEMPTIBLE, "preemptible"],
   [Borrowing.NONE, "none"],
+]);
+
+const usageKeys = new Map<number, UsageKey>([
+  [UsageBy.UNSPECIFIED, "queue"],
+  [UsageBy.QUEUE, "queue"],
+  [UsageBy.USER, "user"],
+  [UsageBy.CLAIM, "claim"],
+  [UsageBy.MODEL, "model"],
 ]);
 
 const borrowingNumbers = {
@@ -64,7 +86,11 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
       if (tenant === undefined) {
         throw millpondError("MILLPOND_E_INVALID", 'the request has no "tenant"');
       }
-      const spec = { name: parseName(tenant.name, "tenant"), limit: checkQuota(tenant.limit, "limit") };
+      const spec = {
+        name: parseName(tenant.name, "tenant"),
+        limit: checkQuota(tenant.limit, "limit"),
+        users: checkUserLimits(tenant.userLimits),
+      };
       await putTenant(pool, spec, { createOnly, changeOnly });
       return { tenant: one(await readTenants(pool), spec.name) };
     },
@@ -91,10 +117,11 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
           `the period from ${formatMoment(from)} to ${formatMoment(to)} ends before it begins`,
         );
       }
+      const by = checkUsageBy(request.by);
       const records = [...(await store.listUsage({ from, to })), ...currentUsage(pool, now)].filter(
         (record) => tenant === "" || record.tenant === tenant,
       );
-      return { usage: sumUsage(records, { from, to }), from: BigInt(from), to: BigInt(to) };
+      return { usage: sumUsage(records, { from, to }, by), from: BigInt(from), to: BigInt(to) };
     },
   };
 }
@@ -138,6 +165,40 @@ function checkQuota(quota: QuotaMessage | undefined, what: string): Quota {
   };
 }
 
+function checkUserLimits(limits: UserLimits | undefined): PutTenant["users"] {
+  if (limits === undefined) {
+    return undefined;
+  }
+  if (limits.users.length > maxUserLimits) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `userLimits has ${limits.users.length} users, more than ${maxUserLimits}`,
+    );
+  }
+  const userLimits = new Map<string, Quota>();
+  for (const { user, limit } of limits.users) {
+    if (!isTokenName(user)) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `userLimits.users: ${quote(user)} is not the name of a token`,
+      );
+    }
+    if (userLimits.has(user)) {
+      throw millpondError("MILLPOND_E_INVALID", `userLimits.users: ${user} is given twice`);
+    }
+    userLimits.set(user, checkQuota(limit, `limit of ${user}`));
+  }
+  return { userLimit: checkQuota(limits.each, "userLimits.each"), userLimits };
+}
+
+function checkUsageBy(by: UsageBy): UsageKey {
+  const key = usageKeys.get(by);
+  if (key === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", `by is ${by}, which is not known`);
+  }
+  return key;
+}
+
 async function readQueues(pool: Pool) {
   return await pool.ledger.read((transaction) => {
     const { tree, claims } = observe(pool, transaction);
@@ -167,10 +228,39 @@ async function readTenants(pool: Pool) {
       : [...tenants, { name: defaultTenantName, limit: {} }];
     return all
       .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-      .map(({ name, limit }) => {
-        const own = claims.filter(({ tenant }) => tenant === name);
-        return { name, limit: toQuotaMessage(limit), ...statusOf(tree.usedByTenant(name), own) };
+      .map((tenant) => {
+        const { name, limit } = tenant;
+        const own = claims.filter((claim) => claim.tenant === name);
+        return {
+          name,
+          limit: toQuotaMessage(limit),
+          userLimits: toUserLimits(tenant),
+          ...statusOf(tree.usedByTenant(name), own),
+          users: statusOfUsers(tree, tenant, own),
+        };
       });
+  });
+}
+
+function toUserLimits({ userLimit, userLimits = new Map() }: TenantSpec) {
+  return {
+    ...(userLimit === undefined ? {} : { each: toQuotaMessage(userLimit) }),
+    users: [...userLimits]
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([user, limit]) => ({ user, limit: toQuotaMessage(limit) })),
+  };
+}
+
+function statusOfUsers(tree: QueueTree, tenant: TenantSpec, claims: readonly ClaimRecord[]) {
+  const byUser = Map.groupBy(claims, ({ user }) => user);
+  const names = new Set([...byUser.keys(), ...(tenant.userLimits?.keys() ?? [])]);
+  return [...names].toSorted().map((user) => {
+    const limit = limitOfUser(tenant, user);
+    return {
+      user,
+      ...(Object.keys(limit).length === 0 ? {} : { limit: toQuotaMessage(limit) }),
+      ...statusOf(tree.usedByUser({ tenant: tenant.name, user }), byUser.get(user) ?? []),
+    };
   });
 }
 

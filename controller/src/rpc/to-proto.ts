@@ -83,6 +83,7 @@ export function toClaim(
     minComputeCapability: claim.minComputeCapability,
     pool: claim.pool,
     tenant: claim.tenant,
+    user: claim.user,
     queue: claim.queue,
     priority: claim.priority,
     preemptible: claim.isPreemptible,

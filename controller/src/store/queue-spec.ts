@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { millpondError } from "@millpond/api";
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { readMembers, writeMembers } from "../domain/members.ts";
+import { makeTenantSpec } from "../domain/tenant-spec.ts";
 
 /** As stored: bounds in thousandths of a device, percent and bytes; -1: none is set. */
 interface Stored {
@@ -59,24 +61,72 @@ export function readQueueSpec(name: string, text: string): QueueSpec {
   return { name, parent, weight, borrowing, guaranteed, limit: limitOf(stored) };
 }
 
-export function writeTenantSpec({ limit }: TenantSpec): string {
-  return writeMembers<Stored>(
+/** As stored. */
+interface StoredTenant {
+  readonly limitGpuMilli: number;
+  readonly limitComputePercent: number;
+  readonly limitMemoryBytes: number;
+  /** The limit of each user. */
+  readonly userLimitGpuMilli: number;
+  readonly userLimitComputePercent: number;
+  readonly userLimitMemoryBytes: number;
+  /** Name and bounds: GPUs, compute, memory. */
+  readonly userLimits: readonly (readonly [string, number, number, number])[];
+}
+
+const tenantDefaults: StoredTenant = {
+  limitGpuMilli: -1,
+  limitComputePercent: -1,
+  limitMemoryBytes: -1,
+  userLimitGpuMilli: -1,
+  userLimitComputePercent: -1,
+  userLimitMemoryBytes: -1,
+  userLimits: [],
+};
+
+export function writeTenantSpec({ limit, userLimit = {}, userLimits = new Map() }: TenantSpec): string {
+  const [limitGpuMilli, limitComputePercent, limitMemoryBytes] = fromQuota(limit);
+  const [userLimitGpuMilli, userLimitComputePercent, userLimitMemoryBytes] = fromQuota(userLimit);
+  return writeMembers<StoredTenant>(
     {
-      ...defaults,
-      limitGpuMilli: limit.gpuMilli ?? -1,
-      limitComputePercent: limit.computePercent ?? -1,
-      limitMemoryBytes: Number(limit.memoryBytes ?? -1n),
+      limitGpuMilli,
+      limitComputePercent,
+      limitMemoryBytes,
+      userLimitGpuMilli,
+      userLimitComputePercent,
+      userLimitMemoryBytes,
+      userLimits: [...userLimits].map(([user, own]) => [user, ...fromQuota(own)] as const),
     },
-    defaults,
+    tenantDefaults,
   );
 }
 
 /** @throws MILLPOND_E_STATE_BROKEN */
 export function readTenantSpec(name: string, text: string): TenantSpec {
-  return { name, limit: limitOf(readMembers(text, defaults)) };
+  const stored = readMembers(text, tenantDefaults);
+  const userLimit = toQuota(
+    stored.userLimitGpuMilli,
+    stored.userLimitComputePercent,
+    stored.userLimitMemoryBytes,
+  );
+  const userLimits = new Map(stored.userLimits.map((own) => [own[0], toQuota(own[1], own[2], own[3])]));
+  const areRead = [...userLimits].every(
+    ([user, own]) => typeof user === "string" && Object.values(own).every((bound) => bound >= 0),
+  );
+  if (!areRead) {
+    throw millpondError(
+      "MILLPOND_E_STATE_BROKEN",
+      `the state has limits of users that cannot be read: ${text}`,
+    );
+  }
+  return makeTenantSpec({ name, limit: limitOf(stored), userLimit, userLimits });
 }
 
-function limitOf(stored: Stored): Quota {
+function fromQuota({ gpuMilli, computePercent, memoryBytes }: Quota): [number, number, number] {
+  return [gpuMilli ?? -1, computePercent ?? -1, Number(memoryBytes ?? -1n)];
+}
+
+function limitOf(stored: Pick<Stored, "limitGpuMilli" | "limitComputePercent" | "limitMemoryBytes">): Quota {
   return toQuota(stored.limitGpuMilli, stored.limitComputePercent, stored.limitMemoryBytes);
 }
 

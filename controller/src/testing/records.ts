@@ -135,13 +135,23 @@ export const queue: QueueSpec = {
   limit: { computePercent: 800, memoryBytes: 1n << 40n },
 };
 
-export const tenant: TenantSpec = { name: "team-a", limit: { gpuMilli: 4000 } };
+export const tenant: TenantSpec = {
+  name: "team-a",
+  limit: { gpuMilli: 4000 },
+  userLimit: { gpuMilli: 1000, memoryBytes: 1n << 36n },
+  userLimits: new Map([
+    ["file:user", {}],
+    ["constructor", { computePercent: 0 }],
+  ]),
+};
 
 export const usage: UsageRecord = {
   kind: "held",
   claim: "a",
   tenant: "team-a",
   queue: "research",
+  user: "ann",
+  model: "H200",
   gpuMilli: 500,
   beganAt: 100,
   endedAt: 200,

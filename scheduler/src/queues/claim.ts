@@ -13,6 +13,8 @@ import type { Amount } from "./quota.ts";
 interface Standing {
   readonly queue: string;
   readonly tenant: string;
+  /** The user of the tenant that it is charged to; empty: unknown, and charged to none. */
+  readonly user: string;
   /** Priority within the queue; higher is scheduled first. */
   readonly priority: number;
   /** May be preempted. Best-effort claims always may. */
@@ -70,6 +72,8 @@ export interface RunningTotals {
   /** The part of it that belongs to claims that may not be preempted. */
   readonly firm: ReadonlyMap<string, Amount>;
   readonly tenants: ReadonlyMap<string, Amount>;
+  /** By `userKey`. */
+  readonly users: ReadonlyMap<string, Amount>;
   /** Their number, by gang. */
   readonly gangs: ReadonlyMap<string, number>;
 }

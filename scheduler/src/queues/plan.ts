@@ -107,7 +107,7 @@ class Planner {
   readonly #hopeless = new Set<string>();
   /** Why claims of a shape and payer exceed a quota: within a pass usage only grows. */
   readonly #excessive = new Map<string, Reason>();
-  /** Queues and tenants with a claim for which quota is reserved. */
+  /** Queues and tenants, and users, with a claim for which quota is reserved. */
   readonly #keeping = new Set<string>();
   #isLeavingNoted = false;
   /** How often claims were searched whose preemption would free quota. */
@@ -210,8 +210,8 @@ class Planner {
       return;
     }
     const shape = shapeOfUnit(unit);
-    const { queue, tenant, isPreemptible } = unit.first;
-    const account = `${shape} ${queue} ${tenant} ${isPreemptible}`;
+    const { queue, tenant, user, isPreemptible } = unit.first;
+    const account = `${shape} ${queue} ${tenant} ${user} ${isPreemptible}`;
     const known = this.#excessive.get(account);
     if (known !== undefined) {
       this.#block(unit, { obstacle: "quota", reason: known, expectedAt: null });
@@ -382,8 +382,9 @@ class Planner {
    * preempted for it.
    */
   #keepQuota(unit: Unit, amount: Amount, allowedAt: number | undefined): void {
-    const { queue, tenant } = unit.first;
-    const account = `${queue} ${tenant}`;
+    const { queue, tenant, user } = unit.first;
+    const isUsers = this.#tree.isBeyondUser(unit.first, amount);
+    const account = isUsers ? `user ${tenant} ${user}` : `queue ${queue} ${tenant}`;
     if (this.#keeping.has(account) || (allowedAt === undefined && !this.#mayReserve(unit))) {
       return;
     }

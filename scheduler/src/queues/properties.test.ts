@@ -77,6 +77,7 @@ const asks = fc.record({
   percent: fc.constantFrom(25, 50, 100, 100),
   queue: fc.constantFrom("a", "b", "c"),
   tenant: fc.constantFrom("t", "u"),
+  user: fc.constantFrom("", "ann", "bob"),
   priority: fc.constantFrom(-5, 0, 0, 5),
   isPreemptible: fc.integer({ min: 0, max: 3 }).map((value) => value > 0),
   isBestEffort: fc.integer({ min: 0, max: 5 }).map((value) => value === 0),
@@ -141,7 +142,15 @@ function play(
   steps: readonly Step[],
   settings: Partial<PlanSettings> = {},
 ): QueueHistory {
-  const tenants = [{ name: "t", limit: { gpuMilli: 3000 } }];
+  const tenants = [
+    { name: "t", limit: { gpuMilli: 3000 } },
+    {
+      name: "u",
+      limit: {},
+      userLimit: { gpuMilli: 2000 },
+      userLimits: new Map([["bob", { gpuMilli: 1500 }]]),
+    },
+  ];
   const history = new QueueHistory({
     pool,
     queues,
@@ -250,6 +259,7 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
     percent: 50,
     queue: "a",
     tenant: "t",
+    user: "",
     priority: 5,
     isPreemptible: false,
     isBestEffort: false,
@@ -331,6 +341,7 @@ test("who comes later in its queue, or grows, never delays a claim or gang with 
   const plain = {
     queue: "a",
     tenant: "u",
+    user: "",
     isPreemptible: false,
     isBestEffort: false,
     preferredHost: "",

@@ -79,6 +79,7 @@ test("as few claims as possible have to end, in their order, and the unit is pla
           },
           queue: "q",
           tenant: "t",
+          user: "",
           priority: 0,
           isPreemptible: false,
           isBestEffort: false,

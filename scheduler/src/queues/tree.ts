@@ -12,12 +12,14 @@ import {
   subtract,
 } from "./quota.ts";
 import type { RunningTotals } from "./claim.ts";
-import type { QueueSpec, TenantSpec } from "./queue.ts";
+import { limitOfUser, type QueueSpec, type TenantSpec } from "./queue.ts";
 
-/** The queue and tenant that a claim is charged to. */
+/** The queue, tenant and user that a claim is charged to. */
 export interface Payer {
   readonly queue: string;
   readonly tenant: string;
+  /** Empty: none. */
+  readonly user: string;
   readonly isPreemptible: boolean;
 }
 
@@ -44,11 +46,27 @@ interface Charges {
   /** The part of it that belongs to claims that may not be preempted. */
   readonly firm: Map<string, Amount>;
   readonly byTenant: Map<string, Amount>;
+  /** By `userKey`. */
+  readonly byUser: Map<string, Amount>;
 }
 
-/** The queue or tenant whose quota an amount exceeds. */
+function noCharges(totals?: Pick<RunningTotals, "tenants" | "users">): Charges {
+  return {
+    used: new Map(),
+    firm: new Map(),
+    byTenant: new Map(totals?.tenants),
+    byUser: new Map(totals?.users),
+  };
+}
+
+/** Users of different tenants are different users: names of tenants have no slash. */
+export function userKey({ tenant, user }: Pick<Payer, "tenant" | "user">): string {
+  return `${tenant}/${user}`;
+}
+
+/** The queue, tenant or user whose quota an amount exceeds. */
 interface Excess {
-  readonly kind: "queue" | "tenant";
+  readonly kind: "queue" | "tenant" | "user";
   readonly name: string;
   readonly reason: Reason;
 }
@@ -64,9 +82,13 @@ export class QueueTree {
   /** Capacity that becomes free for waiting claims. */
   readonly #promised = new Map<string, Amount>();
   /** Quota that is reserved for waiting claims. */
-  readonly #kept: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
-  /** The first claim or gang for which quota was reserved: by queue, and by tenant. */
-  readonly #keepers = { queues: new Map<string, Keeper>(), tenants: new Map<string, Keeper>() };
+  readonly #kept = noCharges();
+  /** The first claim or gang for which quota was reserved: by queue, by tenant, and by user. */
+  readonly #keepers = {
+    queue: new Map<string, Keeper>(),
+    tenant: new Map<string, Keeper>(),
+    user: new Map<string, Keeper>(),
+  };
 
   /** @param totals usage of the running claims. Default: none */
   constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[], totals?: RunningTotals) {
@@ -76,7 +98,7 @@ export class QueueTree {
       ({ parent }) => parent,
     );
     this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
-    this.#charged = { used: new Map(), firm: new Map(), byTenant: new Map(totals?.tenants) };
+    this.#charged = noCharges(totals);
     for (const [queue, amount] of totals?.queues ?? []) {
       this.#change(this.#charged.used, queue, amount, add);
     }
@@ -91,6 +113,10 @@ export class QueueTree {
 
   usedByTenant(tenant: string): Amount {
     return this.#charged.byTenant.get(tenant) ?? nothing;
+  }
+
+  usedByUser(payer: Pick<Payer, "tenant" | "user">): Amount {
+    return this.#charged.byUser.get(userKey(payer)) ?? nothing;
   }
 
   /** The queue, its parent, and so on. */
@@ -125,21 +151,34 @@ export class QueueTree {
 
   /**
    * Reserves quota for a waiting claim: later claims only get what this leaves. A claim that exceeds its quotas on its own
-   * reserves nothing.
+   * reserves nothing. One that waits for its own user reserves of that user's quota only: the user's claims must not hold up
+   * those of others.
    *
    * @returns whether it is reserved
    */
   keep(payer: Payer, amount: Amount, keeper: Keeper): boolean {
-    const alone: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
-    if (this.#excess(payer, amount, [alone]) !== undefined) {
+    if (this.#excess(payer, amount, [noCharges()]) !== undefined) {
       return false;
+    }
+    const note = (kind: Excess["kind"], name: string) => {
+      this.#keepers[kind].set(name, this.#keepers[kind].get(name) ?? keeper);
+    };
+    note("user", userKey(payer));
+    if (this.isBeyondUser(payer, amount)) {
+      this.#chargeUser(this.#kept, payer, amount, add);
+      return true;
     }
     this.#account(this.#kept, payer, amount, add);
     for (const { name } of this.chain(payer.queue)) {
-      this.#keepers.queues.set(name, this.#keepers.queues.get(name) ?? keeper);
+      note("queue", name);
     }
-    this.#keepers.tenants.set(payer.tenant, this.#keepers.tenants.get(payer.tenant) ?? keeper);
+    note("tenant", payer.tenant);
     return true;
+  }
+
+  /** Whether the quota of its user does not allow the amount. */
+  isBeyondUser(payer: Payer, amount: Amount): boolean {
+    return this.#excess(payer, amount, [this.#charged])?.kind === "user";
   }
 
   /** Why the amount cannot be charged; undefined when it can. */
@@ -148,13 +187,13 @@ export class QueueTree {
     if (excess !== undefined) {
       return excess.reason;
     }
-    const isAnyKept = this.#keepers.tenants.size > 0;
+    const isAnyKept = this.#keepers.user.size > 0;
     const kept = isAnyKept ? this.#excess(payer, amount, [this.#charged, this.#kept]) : undefined;
     if (kept === undefined) {
       return undefined;
     }
     const { kind, name } = kept;
-    const keeper = (kind === "queue" ? this.#keepers.queues : this.#keepers.tenants).get(name);
+    const keeper = this.#keepers[kind].get(kind === "user" ? userKey(payer) : name);
     // A reservation has a keeper; without one, the quota itself is exceeded.
     return keeper === undefined ? kept.reason : reason("quota-kept-for", { scope: kind, name, ...keeper });
   }
@@ -162,6 +201,13 @@ export class QueueTree {
   #excess(payer: Payer, amount: Amount, charges: readonly Charges[]): Excess | undefined {
     const sum = (which: keyof Charges, key: string, plus: Amount) =>
       charges.reduce((total, each) => add(total, each[which].get(key) ?? nothing), plus);
+    const { tenant, user } = payer;
+    const ofTenant = this.#tenants.get(tenant);
+    // The narrowest quota first: only its user can release it, and claims of other users do not wait for it.
+    const ofUser = excessOf(sum("byUser", userKey(payer), amount), limitOfUser(ofTenant, user));
+    if (ofUser !== undefined) {
+      return { kind: "user", name: user, reason: reason("user-at-limit", { user, tenant, excess: ofUser }) };
+    }
     for (const { name, limit, guaranteed, borrowing } of this.chain(payer.queue)) {
       const after = sum("used", name, amount);
       const excess = excessOf(after, limit);
@@ -174,9 +220,7 @@ export class QueueTree {
         return { kind: "queue", name, reason: borrowed };
       }
     }
-    const { tenant } = payer;
-    const limit = this.#tenants.get(tenant)?.limit ?? {};
-    const excess = excessOf(sum("byTenant", tenant, amount), limit);
+    const excess = excessOf(sum("byTenant", tenant, amount), ofTenant?.limit ?? {});
     return excess && { kind: "tenant", name: tenant, reason: reason("tenant-at-limit", { tenant, excess }) };
   }
 
@@ -244,21 +288,38 @@ export class QueueTree {
     });
   }
 
+  /** Usage and limit of a user; undefined: the user has no limit. */
+  useOfUser(payer: Pick<Payer, "tenant" | "user">): Reason | undefined {
+    const limit = limitOfUser(this.#tenants.get(payer.tenant), payer.user);
+    return Object.keys(limit).length === 0
+      ? undefined
+      : reason("in-use", {
+          gpuMilli: this.usedByUser(payer).gpuMilli,
+          guaranteedGpuMilli: undefined,
+          limitGpuMilli: limit.gpuMilli,
+        });
+  }
+
   #staying(name: string): Amount {
     return subtract(this.used(name), this.#leaving.get(name) ?? nothing);
   }
 
-  #account(
-    { used, firm, byTenant }: Charges,
-    { queue, tenant, isPreemptible }: Payer,
-    amount: Amount,
-    sum: typeof add,
-  ): void {
+  #account(charges: Charges, payer: Payer, amount: Amount, sum: typeof add): void {
+    const { used, firm, byTenant } = charges;
+    const { queue, tenant, isPreemptible } = payer;
     this.#change(used, queue, amount, sum);
     if (!isPreemptible) {
       this.#change(firm, queue, amount, sum);
     }
     byTenant.set(tenant, sum(byTenant.get(tenant) ?? nothing, amount));
+    this.#chargeUser(charges, payer, amount, sum);
+  }
+
+  #chargeUser({ byUser }: Charges, payer: Payer, amount: Amount, sum: typeof add): void {
+    if (payer.user !== "") {
+      const key = userKey(payer);
+      byUser.set(key, sum(byUser.get(key) ?? nothing, amount));
+    }
   }
 
   #change(sums: Map<string, Amount>, queue: string, amount: Amount, sum: typeof add): void {

@@ -11,13 +11,14 @@ import type { DeviceState, Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
 import type { QueueSnapshot, RunningTotals, WaitingClaim } from "./claim.ts";
 import { add, type Amount, amountOf, nothing } from "./quota.ts";
+import { userKey } from "./tree.ts";
 
 export interface Unit {
   /** `claim NAME` or `gang NAME`: unique. */
   readonly name: string;
   /** The same as data. */
   readonly holder: HolderRef;
-  /** At least one, in order of arrival; all have the same queue, tenant and priority. */
+  /** At least one, in order of arrival; all have the same queue, tenant, user and priority. */
   readonly members: readonly WaitingClaim[];
   readonly first: WaitingClaim;
   /** When it began to wait and could have been placed. */
@@ -159,19 +160,24 @@ export function totalsOf(snapshot: Pick<QueueSnapshot, "pool" | "running" | "tot
   const queues = new Map<string, Amount>();
   const firm = new Map<string, Amount>();
   const tenants = new Map<string, Amount>();
+  const users = new Map<string, Amount>();
   const gangs = new Map<string, number>();
-  for (const { queue, tenant, gang, isPreemptible, statement } of snapshot.running) {
+  for (const { queue, tenant, user, gang, isPreemptible, statement } of snapshot.running) {
     const amount = amountOn(nodes.get(statement.node), statement);
     queues.set(queue, add(queues.get(queue) ?? nothing, amount));
     if (!isPreemptible) {
       firm.set(queue, add(firm.get(queue) ?? nothing, amount));
     }
     tenants.set(tenant, add(tenants.get(tenant) ?? nothing, amount));
+    if (user !== "") {
+      const key = userKey({ tenant, user });
+      users.set(key, add(users.get(key) ?? nothing, amount));
+    }
     if (gang !== "") {
       gangs.set(gang, (gangs.get(gang) ?? 0) + 1);
     }
   }
-  return { queues, firm, tenants, gangs };
+  return { queues, firm, tenants, users, gangs };
 }
 
 interface DeviceSizes {

@@ -15,7 +15,7 @@ import {
 } from "../queues/claim.ts";
 import { refuseGrowth } from "../queues/growth.ts";
 import { planQueues } from "../queues/plan.ts";
-import type { QueueSpec, TenantSpec } from "../queues/queue.ts";
+import { limitOfUser, type QueueSpec, type TenantSpec } from "../queues/queue.ts";
 import { withoutGrants } from "../queues/reservation.ts";
 import { amountOfStatements } from "../queues/unit.ts";
 import { add, excessOf, nothing, partOfGuarantee } from "../queues/quota.ts";
@@ -33,6 +33,7 @@ export interface Job extends Omit<WaitingClaim, "arrival" | "waitingSince"> {
 export const plainJob: Omit<Job, "request"> = {
   queue: "q",
   tenant: "t",
+  user: "",
   priority: 0,
   isPreemptible: false,
   isBestEffort: false,
@@ -305,13 +306,23 @@ export class QueueHistory {
         say(`queue ${name} has ${formatExcess(excess)}`);
       }
     }
-    for (const { name, limit } of grants.length === 0 ? [] : tenants) {
+    for (const spec of grants.length === 0 ? [] : tenants) {
+      const { name, limit } = spec;
       const excess = excessOf(
         sumOf(({ tenant }) => tenant === name),
         limit,
       );
       if (excess !== undefined) {
         say(`tenant ${name} has ${formatExcess(excess)}`);
+      }
+      for (const user of new Set(waiting.map((each) => each.user))) {
+        const ofUser = excessOf(
+          sumOf((each) => each.tenant === name && each.user === user),
+          limitOfUser(spec, user),
+        );
+        if (ofUser !== undefined) {
+          say(`user ${user} of tenant ${name} has ${formatExcess(ofUser)}`);
+        }
       }
     }
   }
@@ -344,6 +355,7 @@ export class QueueHistory {
       preferredHost,
       timeLimitSeconds,
       tenant,
+      user,
       queue,
       isPreemptible,
       isBestEffort,
@@ -356,6 +368,7 @@ export class QueueHistory {
               preferredHost,
               timeLimitSeconds,
               tenant,
+              user,
               queue,
               isPreemptible,
               isBestEffort,

@@ -40,7 +40,7 @@ async function applyOne(document: Document, { claims, queues }: Connection): Pro
     case "Tenant": {
       const { tenants: before } = await queues.listTenants({});
       const { tenant } = await queues.putTenant({ tenant: document.message });
-      return changeOf(before, tenant, ["limit"]);
+      return changeOf(before, tenant, ["limit", "userLimits"]);
     }
     case "Claim":
       try {

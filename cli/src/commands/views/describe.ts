@@ -45,6 +45,7 @@ import {
   timeLimitEnd,
   timeUntil,
   troubleOf,
+  userColumns,
 } from "../../output/columns.ts";
 import {
   claimStateWord,
@@ -245,6 +246,7 @@ async function describeClaim(
       ["Asked", `${claim.gpus} × memory ${askedMemory(claim)}, compute ${compute}`],
       ...wishesOf(claim),
       ["Tenant", claim.tenant],
+      ["User", claim.user || "unknown"],
       ["Queue", `${claim.queue}, priority ${claim.priority}`],
       ...waitOf(claim, explanation, now),
       ["Node", allocation === undefined ? "none" : `${allocation.node} (epoch ${allocation.epoch})`],
@@ -304,6 +306,8 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
       ["Name", tenant.name],
       ["Limit", quotaText(tenant.limit)],
       ["Used", quotaText(tenant.used)],
+      ["Each user", quotaText(tenant.userLimits?.each)],
+      ["Users", table(userColumns, tenant.users)],
       ["Claims", table(claimColumns(now), all)],
     ],
   };

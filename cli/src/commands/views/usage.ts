@@ -7,6 +7,7 @@ import {
   parseDuration,
   quote,
   type Usage,
+  UsageBy,
 } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -18,11 +19,13 @@ import { type Column, layOut } from "../../output/table.ts";
 export async function run(values: Values<"usage">): Promise<number> {
   const now = Math.floor(Date.now() / 1000);
   const { queues } = openConnection(values);
+  const by = values.by ?? "queue";
   const report = await queues.getUsage({
+    by: numbers[by],
     from: BigInt(values.since === undefined ? 0 : parseMoment(values.since, now, "--since")),
     to: BigInt(values.until === undefined ? 0 : parseMoment(values.until, now, "--until")),
   });
-  process.stdout.write(render(report, values.output ?? "table"));
+  process.stdout.write(render(report, { by, format: values.output ?? "table" }));
   return exitStatus.ok;
 }
 
@@ -61,9 +64,24 @@ function parseDate(text: string): number | undefined {
 
 const hours = (seconds: number): string => (seconds / 3600).toFixed(2);
 
-const columns: readonly Column<Usage>[] = [
-  { title: "TENANT", cell: (usage) => usage.tenant },
-  { title: "QUEUE", cell: (usage) => usage.queue },
+/** The members of an answer that say what it is about, with the title of each. */
+const keys = {
+  queue: ["tenant", "queue"],
+  user: ["tenant", "user"],
+  claim: ["tenant", "queue", "user", "claim"],
+  model: ["tenant", "model"],
+} as const satisfies Record<string, readonly (keyof Usage)[]>;
+
+type By = keyof typeof keys;
+
+const numbers: Readonly<Record<By, UsageBy>> = {
+  queue: UsageBy.QUEUE,
+  user: UsageBy.USER,
+  claim: UsageBy.CLAIM,
+  model: UsageBy.MODEL,
+};
+
+const sums: readonly Column<Usage>[] = [
   { title: "CLAIMS", cell: (usage) => String(usage.claims), align: "right" },
   { title: "GPU-HOURS ASKED", cell: (usage) => hours(usage.askedGpuSeconds), align: "right" },
   { title: "GRANTED", cell: (usage) => hours(usage.grantedGpuSeconds), align: "right" },
@@ -72,36 +90,54 @@ const columns: readonly Column<Usage>[] = [
   { title: "HOURS WAITED", cell: (usage) => hours(usage.waitedSeconds), align: "right" },
 ];
 
-function render({ usage, from, to }: GetUsageResponse, format: "table" | "csv" | "json"): string {
+function columnsOf(by: By): Column<Usage>[] {
+  return [
+    ...keys[by].map((key) => ({ title: key.toUpperCase(), cell: (usage: Usage) => usage[key] || "-" })),
+    ...sums,
+  ];
+}
+
+interface Rendering {
+  readonly by: By;
+  readonly format: "table" | "csv" | "json";
+}
+
+function render({ usage, from, to }: GetUsageResponse, { by, format }: Rendering): string {
   switch (format) {
     case "json":
       return renderObject("UsageList", {
         from: formatTime(from),
         to: formatTime(to),
-        items: usage.map(toJson),
+        items: usage.map((each) => toJson(each, by)),
       });
     case "csv": {
-      const rows = usage.map(toJson).map((row) => Object.values(row).join(","));
-      const titles =
-        "tenant,queue,claims,askedGpuHours,grantedGpuHours,usedGpuHours,wastedGpuHours,waitedHours";
-      return `${[titles, ...rows].join("\n")}\n`;
+      const rows = usage.map((each) => Object.values(toJson(each, by)).map(csvCell).join(","));
+      const titles = [...keys[by], "claims", ...Object.keys(hoursOf(undefined))];
+      return `${[titles.join(","), ...rows].join("\n")}\n`;
     }
     case "table":
-      return `${layOut(columns, usage, { headers: true }).lines.join("\n")}\n`;
+      return `${layOut(columnsOf(by), usage, { headers: true }).lines.join("\n")}\n`;
   }
 }
 
-/** Names of tenants and queues are DNS labels, so they need no quotes in CSV. */
-function toJson(usage: Usage) {
-  const round = (seconds: number) => Number((seconds / 3600).toFixed(6));
+/** Models of devices may contain commas. */
+function csvCell(value: string | number): string {
+  const text = String(value);
+  return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function toJson(usage: Usage, by: By): Record<string, string | number> {
+  const names = Object.fromEntries(keys[by].map((key) => [key, usage[key]]));
+  return { ...names, claims: usage.claims, ...hoursOf(usage) };
+}
+
+function hoursOf(usage: Usage | undefined) {
+  const round = (seconds = 0) => Number((seconds / 3600).toFixed(6));
   return {
-    tenant: usage.tenant,
-    queue: usage.queue,
-    claims: usage.claims,
-    askedGpuHours: round(usage.askedGpuSeconds),
-    grantedGpuHours: round(usage.grantedGpuSeconds),
-    usedGpuHours: round(usage.usedGpuSeconds),
-    wastedGpuHours: round(usage.wastedGpuSeconds),
-    waitedHours: round(usage.waitedSeconds),
+    askedGpuHours: round(usage?.askedGpuSeconds),
+    grantedGpuHours: round(usage?.grantedGpuSeconds),
+    usedGpuHours: round(usage?.usedGpuSeconds),
+    wastedGpuHours: round(usage?.wastedGpuSeconds),
+    waitedHours: round(usage?.waitedSeconds),
   };
 }

@@ -230,6 +230,8 @@ export type Claim = {
   readonly why?: Reason;
   /** Gangs only: its number among the members, from 0. It keeps it as long as it lives; a claim that takes the place of a member that has ended gets that member's. */
   readonly gangRank?: number;
+  /** The user that it is charged to: the name of the token that created it, or that gave its program one. Empty: an earlier release created it. */
+  readonly user?: string;
 };
 
 /** Placement policy. `PLACEMENT_LEAST_FRAGMENTATION`: Minimizes the capacity that other claims can no longer use. The default. `PLACEMENT_BINPACK`: On the fullest devices that fit. `PLACEMENT_SPREAD`: On the emptiest devices. */
@@ -825,6 +827,35 @@ export type Tenant = {
   /** DNS label, unique. */
   readonly name?: string;
   readonly limit?: Quota;
+  /** Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay as they are. */
+  readonly userLimits?: UserLimits;
+  readonly used?: Amount;
+  readonly waitingClaims?: number;
+  readonly boundClaims?: number;
+  /** Its users that have claims or an own limit, in order of their names. */
+  readonly users?: readonly UserStatus[];
+};
+
+/** A user of a tenant is the name of a token: its claims are those that were created with the token, and those of programs that have a token from it (CreateProgramToken). Two tokens are two users. */
+export type UserLimits = {
+  /** For each user that `users` does not name. Absent: none. */
+  readonly each?: Quota;
+  /** At most 1000. */
+  readonly users?: readonly UserLimit[];
+};
+
+export type UserLimit = {
+  /** Name of the token. */
+  readonly user?: string;
+  /** Without any bound: the user has no limit, whatever holds for the others. */
+  readonly limit?: Quota;
+};
+
+export type UserStatus = {
+  /** Name of the token; empty: claims that an earlier release created, which no limit of a user holds for. */
+  readonly user?: string;
+  /** The limit that holds for the user. Absent: none. */
+  readonly limit?: Quota;
   readonly used?: Amount;
   readonly waitingClaims?: number;
   readonly boundClaims?: number;
@@ -851,18 +882,29 @@ export type GetUsageRequest = {
   readonly from?: Int64;
   /** End of the period, not in the future; 0: now. */
   readonly to?: Int64;
+  /** The parts for which usage is summed up. */
+  readonly by?: UsageBy;
 };
 
+/** The groups of claims for which usage is summed up. `USAGE_BY_UNSPECIFIED`: As `USAGE_BY_QUEUE`. `USAGE_BY_QUEUE`: Each tenant in each queue. The default. `USAGE_BY_USER`: Each user of each tenant. `USAGE_BY_CLAIM`: Each claim. At most 10,000 in a period (MILLPOND_E_INVALID). `USAGE_BY_MODEL`: Each model of GPU, by tenant. What claims asked for while they waited has no model. */
+export type UsageBy =
+  | "USAGE_BY_UNSPECIFIED"
+  | "USAGE_BY_QUEUE"
+  | "USAGE_BY_USER"
+  | "USAGE_BY_CLAIM"
+  | "USAGE_BY_MODEL";
+
 export type GetUsageResponse = {
-  /** In order of their tenants and queues. */
+  /** In order of their tenants, queues, users, claims and models. */
   readonly usage?: readonly Usage[];
   readonly from?: Int64;
   readonly to?: Int64;
 };
 
-/** Usage of one tenant in one queue. GPU-seconds count parts of devices as `Amount.gpu_milli` does. */
+/** Usage of a part of the claims, as `GetUsageRequest.by` says. GPU-seconds count parts of devices as `Amount.gpu_milli` does. */
 export type Usage = {
   readonly tenant?: string;
+  /** By queue and by claim; empty otherwise. */
   readonly queue?: string;
   /** While claims waited, or were bound. */
   readonly askedGpuSeconds?: number;
@@ -876,6 +918,12 @@ export type Usage = {
   readonly claims?: number;
   /** Seconds that its claims waited within the period, in total. */
   readonly waitedSeconds?: number;
+  /** By user and by claim: the name of the token. Empty also for claims that an earlier release created. */
+  readonly user?: string;
+  /** By claim: its name. Claims that have had a name one after the other count as one. */
+  readonly claim?: string;
+  /** By model: the name of the GPU. Empty also for claims while they waited, and for usage that an earlier release recorded. */
+  readonly model?: string;
 };
 
 /** The methods of each service. */

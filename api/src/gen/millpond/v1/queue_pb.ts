@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/queue.proto.
  */
 export const file_millpond_v1_queue: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9xdWV1ZS5wcm90bxILbWlsbHBvbmQudjEiiwEKBVF1b3RhEhYKCWdwdV9taWxsaRgBIAEoBEgAiAEBEhwKD2NvbXB1dGVfcGVyY2VudBgCIAEoBEgBiAEBEhkKDG1lbW9yeV9ieXRlcxgDIAEoBEgCiAEBQgwKCl9ncHVfbWlsbGlCEgoQX2NvbXB1dGVfcGVyY2VudEIPCg1fbWVtb3J5X2J5dGVzIkoKBkFtb3VudBIRCglncHVfbWlsbGkYASABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAIgASgEEhQKDG1lbW9yeV9ieXRlcxgDIAEoBCL8AQoFUXVldWUSDAoEbmFtZRgBIAEoCRIOCgZwYXJlbnQYAiABKAkSDgoGd2VpZ2h0GAMgASgNEikKCWJvcnJvd2luZxgEIAEoDjIWLm1pbGxwb25kLnYxLkJvcnJvd2luZxImCgpndWFyYW50ZWVkGAUgASgLMhIubWlsbHBvbmQudjEuUXVvdGESIQoFbGltaXQYBiABKAsyEi5taWxscG9uZC52MS5RdW90YRIhCgR1c2VkGBQgASgLMhMubWlsbHBvbmQudjEuQW1vdW50EhYKDndhaXRpbmdfY2xhaW1zGBUgASgNEhQKDGJvdW5kX2NsYWltcxgWIAEoDSKKAQoGVGVuYW50EgwKBG5hbWUYASABKAkSIQoFbGltaXQYAiABKAsyEi5taWxscG9uZC52MS5RdW90YRIhCgR1c2VkGBQgASgLMhMubWlsbHBvbmQudjEuQW1vdW50EhYKDndhaXRpbmdfY2xhaW1zGBUgASgNEhQKDGJvdW5kX2NsYWltcxgWIAEoDSJeCg9QdXRRdWV1ZVJlcXVlc3QSIQoFcXVldWUYASABKAsyEi5taWxscG9uZC52MS5RdWV1ZRITCgtjcmVhdGVfb25seRgCIAEoCBITCgtjaGFuZ2Vfb25seRgDIAEoCCI1ChBQdXRRdWV1ZVJlc3BvbnNlEiEKBXF1ZXVlGAEgASgLMhIubWlsbHBvbmQudjEuUXVldWUiEwoRTGlzdFF1ZXVlc1JlcXVlc3QiOAoSTGlzdFF1ZXVlc1Jlc3BvbnNlEiIKBnF1ZXVlcxgBIAMoCzISLm1pbGxwb25kLnYxLlF1ZXVlIiIKEkRlbGV0ZVF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJIhUKE0RlbGV0ZVF1ZXVlUmVzcG9uc2UiYQoQUHV0VGVuYW50UmVxdWVzdBIjCgZ0ZW5hbnQYASABKAsyEy5taWxscG9uZC52MS5UZW5hbnQSEwoLY3JlYXRlX29ubHkYAiABKAgSEwoLY2hhbmdlX29ubHkYAyABKAgiOAoRUHV0VGVuYW50UmVzcG9uc2USIwoGdGVuYW50GAEgASgLMhMubWlsbHBvbmQudjEuVGVuYW50IhQKEkxpc3RUZW5hbnRzUmVxdWVzdCI7ChNMaXN0VGVuYW50c1Jlc3BvbnNlEiQKB3RlbmFudHMYASADKAsyEy5taWxscG9uZC52MS5UZW5hbnQiIwoTRGVsZXRlVGVuYW50UmVxdWVzdBIMCgRuYW1lGAEgASgJIhYKFERlbGV0ZVRlbmFudFJlc3BvbnNlIisKD0dldFVzYWdlUmVxdWVzdBIMCgRmcm9tGAEgASgDEgoKAnRvGAIgASgDIrwBCgVVc2FnZRIOCgZ0ZW5hbnQYASABKAkSDQoFcXVldWUYAiABKAkSGQoRYXNrZWRfZ3B1X3NlY29uZHMYAyABKAESGwoTZ3JhbnRlZF9ncHVfc2Vjb25kcxgEIAEoARIYChB1c2VkX2dwdV9zZWNvbmRzGAUgASgBEhoKEndhc3RlZF9ncHVfc2Vjb25kcxgGIAEoARIOCgZjbGFpbXMYByABKA0SFgoOd2FpdGVkX3NlY29uZHMYCCABKAEiTwoQR2V0VXNhZ2VSZXNwb25zZRIhCgV1c2FnZRgBIAMoCzISLm1pbGxwb25kLnYxLlVzYWdlEgwKBGZyb20YAiABKAMSCgoCdG8YAyABKAMqaAoJQm9ycm93aW5nEhkKFUJPUlJPV0lOR19VTlNQRUNJRklFRBAAEhEKDUJPUlJPV0lOR19BTlkQARIZChVCT1JST1dJTkdfUFJFRU1QVElCTEUQAhISCg5CT1JST1dJTkdfTk9ORRADMrQECgxRdWV1ZVNlcnZpY2USRwoIUHV0UXVldWUSHC5taWxscG9uZC52MS5QdXRRdWV1ZVJlcXVlc3QaHS5taWxscG9uZC52MS5QdXRRdWV1ZVJlc3BvbnNlEk0KCkxpc3RRdWV1ZXMSHi5taWxscG9uZC52MS5MaXN0UXVldWVzUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RRdWV1ZXNSZXNwb25zZRJQCgtEZWxldGVRdWV1ZRIfLm1pbGxwb25kLnYxLkRlbGV0ZVF1ZXVlUmVxdWVzdBogLm1pbGxwb25kLnYxLkRlbGV0ZVF1ZXVlUmVzcG9uc2USSgoJUHV0VGVuYW50Eh0ubWlsbHBvbmQudjEuUHV0VGVuYW50UmVxdWVzdBoeLm1pbGxwb25kLnYxLlB1dFRlbmFudFJlc3BvbnNlElAKC0xpc3RUZW5hbnRzEh8ubWlsbHBvbmQudjEuTGlzdFRlbmFudHNSZXF1ZXN0GiAubWlsbHBvbmQudjEuTGlzdFRlbmFudHNSZXNwb25zZRJTCgxEZWxldGVUZW5hbnQSIC5taWxscG9uZC52MS5EZWxldGVUZW5hbnRSZXF1ZXN0GiEubWlsbHBvbmQudjEuRGVsZXRlVGVuYW50UmVzcG9uc2USRwoIR2V0VXNhZ2USHC5taWxscG9uZC52MS5HZXRVc2FnZVJlcXVlc3QaHS5taWxscG9uZC52MS5HZXRVc2FnZVJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChdtaWxscG9uZC92MS9xdWV1ZS5wcm90bxILbWlsbHBvbmQudjEiiwEKBVF1b3RhEhYKCWdwdV9taWxsaRgBIAEoBEgAiAEBEhwKD2NvbXB1dGVfcGVyY2VudBgCIAEoBEgBiAEBEhkKDG1lbW9yeV9ieXRlcxgDIAEoBEgCiAEBQgwKCl9ncHVfbWlsbGlCEgoQX2NvbXB1dGVfcGVyY2VudEIPCg1fbWVtb3J5X2J5dGVzIkoKBkFtb3VudBIRCglncHVfbWlsbGkYASABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAIgASgEEhQKDG1lbW9yeV9ieXRlcxgDIAEoBCL8AQoFUXVldWUSDAoEbmFtZRgBIAEoCRIOCgZwYXJlbnQYAiABKAkSDgoGd2VpZ2h0GAMgASgNEikKCWJvcnJvd2luZxgEIAEoDjIWLm1pbGxwb25kLnYxLkJvcnJvd2luZxImCgpndWFyYW50ZWVkGAUgASgLMhIubWlsbHBvbmQudjEuUXVvdGESIQoFbGltaXQYBiABKAsyEi5taWxscG9uZC52MS5RdW90YRIhCgR1c2VkGBQgASgLMhMubWlsbHBvbmQudjEuQW1vdW50EhYKDndhaXRpbmdfY2xhaW1zGBUgASgNEhQKDGJvdW5kX2NsYWltcxgWIAEoDSLgAQoGVGVuYW50EgwKBG5hbWUYASABKAkSIQoFbGltaXQYAiABKAsyEi5taWxscG9uZC52MS5RdW90YRIsCgt1c2VyX2xpbWl0cxgDIAEoCzIXLm1pbGxwb25kLnYxLlVzZXJMaW1pdHMSIQoEdXNlZBgUIAEoCzITLm1pbGxwb25kLnYxLkFtb3VudBIWCg53YWl0aW5nX2NsYWltcxgVIAEoDRIUCgxib3VuZF9jbGFpbXMYFiABKA0SJgoFdXNlcnMYFyADKAsyFy5taWxscG9uZC52MS5Vc2VyU3RhdHVzIlUKClVzZXJMaW1pdHMSIAoEZWFjaBgBIAEoCzISLm1pbGxwb25kLnYxLlF1b3RhEiUKBXVzZXJzGAIgAygLMhYubWlsbHBvbmQudjEuVXNlckxpbWl0IjwKCVVzZXJMaW1pdBIMCgR1c2VyGAEgASgJEiEKBWxpbWl0GAIgASgLMhIubWlsbHBvbmQudjEuUXVvdGEijgEKClVzZXJTdGF0dXMSDAoEdXNlchgBIAEoCRIhCgVsaW1pdBgCIAEoCzISLm1pbGxwb25kLnYxLlF1b3RhEiEKBHVzZWQYAyABKAsyEy5taWxscG9uZC52MS5BbW91bnQSFgoOd2FpdGluZ19jbGFpbXMYBCABKA0SFAoMYm91bmRfY2xhaW1zGAUgASgNIl4KD1B1dFF1ZXVlUmVxdWVzdBIhCgVxdWV1ZRgBIAEoCzISLm1pbGxwb25kLnYxLlF1ZXVlEhMKC2NyZWF0ZV9vbmx5GAIgASgIEhMKC2NoYW5nZV9vbmx5GAMgASgIIjUKEFB1dFF1ZXVlUmVzcG9uc2USIQoFcXVldWUYASABKAsyEi5taWxscG9uZC52MS5RdWV1ZSITChFMaXN0UXVldWVzUmVxdWVzdCI4ChJMaXN0UXVldWVzUmVzcG9uc2USIgoGcXVldWVzGAEgAygLMhIubWlsbHBvbmQudjEuUXVldWUiIgoSRGVsZXRlUXVldWVSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlUXVldWVSZXNwb25zZSJhChBQdXRUZW5hbnRSZXF1ZXN0EiMKBnRlbmFudBgBIAEoCzITLm1pbGxwb25kLnYxLlRlbmFudBITCgtjcmVhdGVfb25seRgCIAEoCBITCgtjaGFuZ2Vfb25seRgDIAEoCCI4ChFQdXRUZW5hbnRSZXNwb25zZRIjCgZ0ZW5hbnQYASABKAsyEy5taWxscG9uZC52MS5UZW5hbnQiFAoSTGlzdFRlbmFudHNSZXF1ZXN0IjsKE0xpc3RUZW5hbnRzUmVzcG9uc2USJAoHdGVuYW50cxgBIAMoCzITLm1pbGxwb25kLnYxLlRlbmFudCIjChNEZWxldGVUZW5hbnRSZXF1ZXN0EgwKBG5hbWUYASABKAkiFgoURGVsZXRlVGVuYW50UmVzcG9uc2UiTQoPR2V0VXNhZ2VSZXF1ZXN0EgwKBGZyb20YASABKAMSCgoCdG8YAiABKAMSIAoCYnkYAyABKA4yFC5taWxscG9uZC52MS5Vc2FnZUJ5IugBCgVVc2FnZRIOCgZ0ZW5hbnQYASABKAkSDQoFcXVldWUYAiABKAkSGQoRYXNrZWRfZ3B1X3NlY29uZHMYAyABKAESGwoTZ3JhbnRlZF9ncHVfc2Vjb25kcxgEIAEoARIYChB1c2VkX2dwdV9zZWNvbmRzGAUgASgBEhoKEndhc3RlZF9ncHVfc2Vjb25kcxgGIAEoARIOCgZjbGFpbXMYByABKA0SFgoOd2FpdGVkX3NlY29uZHMYCCABKAESDAoEdXNlchgJIAEoCRINCgVjbGFpbRgKIAEoCRINCgVtb2RlbBgLIAEoCSJPChBHZXRVc2FnZVJlc3BvbnNlEiEKBXVzYWdlGAEgAygLMhIubWlsbHBvbmQudjEuVXNhZ2USDAoEZnJvbRgCIAEoAxIKCgJ0bxgDIAEoAypoCglCb3Jyb3dpbmcSGQoVQk9SUk9XSU5HX1VOU1BFQ0lGSUVEEAASEQoNQk9SUk9XSU5HX0FOWRABEhkKFUJPUlJPV0lOR19QUkVFTVBUSUJMRRACEhIKDkJPUlJPV0lOR19OT05FEAMqcgoHVXNhZ2VCeRIYChRVU0FHRV9CWV9VTlNQRUNJRklFRBAAEhIKDlVTQUdFX0JZX1FVRVVFEAESEQoNVVNBR0VfQllfVVNFUhACEhIKDlVTQUdFX0JZX0NMQUlNEAMSEgoOVVNBR0VfQllfTU9ERUwQBDK0BAoMUXVldWVTZXJ2aWNlEkcKCFB1dFF1ZXVlEhwubWlsbHBvbmQudjEuUHV0UXVldWVSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuUHV0UXVldWVSZXNwb25zZRJNCgpMaXN0UXVldWVzEh4ubWlsbHBvbmQudjEuTGlzdFF1ZXVlc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0UXVldWVzUmVzcG9uc2USUAoLRGVsZXRlUXVldWUSHy5taWxscG9uZC52MS5EZWxldGVRdWV1ZVJlcXVlc3QaIC5taWxscG9uZC52MS5EZWxldGVRdWV1ZVJlc3BvbnNlEkoKCVB1dFRlbmFudBIdLm1pbGxwb25kLnYxLlB1dFRlbmFudFJlcXVlc3QaHi5taWxscG9uZC52MS5QdXRUZW5hbnRSZXNwb25zZRJQCgtMaXN0VGVuYW50cxIfLm1pbGxwb25kLnYxLkxpc3RUZW5hbnRzUmVxdWVzdBogLm1pbGxwb25kLnYxLkxpc3RUZW5hbnRzUmVzcG9uc2USUwoMRGVsZXRlVGVuYW50EiAubWlsbHBvbmQudjEuRGVsZXRlVGVuYW50UmVxdWVzdBohLm1pbGxwb25kLnYxLkRlbGV0ZVRlbmFudFJlc3BvbnNlEkcKCEdldFVzYWdlEhwubWlsbHBvbmQudjEuR2V0VXNhZ2VSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuR2V0VXNhZ2VSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * Bounds. An absent one is not set.
@@ -164,6 +164,13 @@ export type Tenant = Message<"millpond.v1.Tenant"> & {
   limit?: Quota | undefined;
 
   /**
+   * Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay as they are.
+   *
+   * @generated from field: millpond.v1.UserLimits user_limits = 3;
+   */
+  userLimits?: UserLimits | undefined;
+
+  /**
    * @generated from field: millpond.v1.Amount used = 20;
    */
   used?: Amount | undefined;
@@ -177,6 +184,13 @@ export type Tenant = Message<"millpond.v1.Tenant"> & {
    * @generated from field: uint32 bound_claims = 22;
    */
   boundClaims: number;
+
+  /**
+   * Its users that have claims or an own limit, in order of their names.
+   *
+   * @generated from field: repeated millpond.v1.UserStatus users = 23;
+   */
+  users: UserStatus[];
 };
 
 /**
@@ -185,6 +199,102 @@ export type Tenant = Message<"millpond.v1.Tenant"> & {
  */
 export const TenantSchema: GenMessage<Tenant> = /*@__PURE__*/
   messageDesc(file_millpond_v1_queue, 3);
+
+/**
+ * A user of a tenant is the name of a token: its claims are those that were created with the token, and those of programs
+ * that have a token from it (CreateProgramToken). Two tokens are two users.
+ *
+ * @generated from message millpond.v1.UserLimits
+ */
+export type UserLimits = Message<"millpond.v1.UserLimits"> & {
+  /**
+   * For each user that `users` does not name. Absent: none.
+   *
+   * @generated from field: millpond.v1.Quota each = 1;
+   */
+  each?: Quota | undefined;
+
+  /**
+   * At most 1000.
+   *
+   * @generated from field: repeated millpond.v1.UserLimit users = 2;
+   */
+  users: UserLimit[];
+};
+
+/**
+ * Describes the message millpond.v1.UserLimits.
+ * Use `create(UserLimitsSchema)` to create a new message.
+ */
+export const UserLimitsSchema: GenMessage<UserLimits> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_queue, 4);
+
+/**
+ * @generated from message millpond.v1.UserLimit
+ */
+export type UserLimit = Message<"millpond.v1.UserLimit"> & {
+  /**
+   * Name of the token.
+   *
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * Without any bound: the user has no limit, whatever holds for the others.
+   *
+   * @generated from field: millpond.v1.Quota limit = 2;
+   */
+  limit?: Quota | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.UserLimit.
+ * Use `create(UserLimitSchema)` to create a new message.
+ */
+export const UserLimitSchema: GenMessage<UserLimit> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_queue, 5);
+
+/**
+ * @generated from message millpond.v1.UserStatus
+ */
+export type UserStatus = Message<"millpond.v1.UserStatus"> & {
+  /**
+   * Name of the token; empty: claims that an earlier release created, which no limit of a user holds for.
+   *
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * The limit that holds for the user. Absent: none.
+   *
+   * @generated from field: millpond.v1.Quota limit = 2;
+   */
+  limit?: Quota | undefined;
+
+  /**
+   * @generated from field: millpond.v1.Amount used = 3;
+   */
+  used?: Amount | undefined;
+
+  /**
+   * @generated from field: uint32 waiting_claims = 4;
+   */
+  waitingClaims: number;
+
+  /**
+   * @generated from field: uint32 bound_claims = 5;
+   */
+  boundClaims: number;
+};
+
+/**
+ * Describes the message millpond.v1.UserStatus.
+ * Use `create(UserStatusSchema)` to create a new message.
+ */
+export const UserStatusSchema: GenMessage<UserStatus> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_queue, 6);
 
 /**
  * @generated from message millpond.v1.PutQueueRequest
@@ -215,7 +325,7 @@ export type PutQueueRequest = Message<"millpond.v1.PutQueueRequest"> & {
  * Use `create(PutQueueRequestSchema)` to create a new message.
  */
 export const PutQueueRequestSchema: GenMessage<PutQueueRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 4);
+  messageDesc(file_millpond_v1_queue, 7);
 
 /**
  * @generated from message millpond.v1.PutQueueResponse
@@ -232,7 +342,7 @@ export type PutQueueResponse = Message<"millpond.v1.PutQueueResponse"> & {
  * Use `create(PutQueueResponseSchema)` to create a new message.
  */
 export const PutQueueResponseSchema: GenMessage<PutQueueResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 5);
+  messageDesc(file_millpond_v1_queue, 8);
 
 /**
  * @generated from message millpond.v1.ListQueuesRequest
@@ -245,7 +355,7 @@ export type ListQueuesRequest = Message<"millpond.v1.ListQueuesRequest"> & {
  * Use `create(ListQueuesRequestSchema)` to create a new message.
  */
 export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 6);
+  messageDesc(file_millpond_v1_queue, 9);
 
 /**
  * @generated from message millpond.v1.ListQueuesResponse
@@ -262,7 +372,7 @@ export type ListQueuesResponse = Message<"millpond.v1.ListQueuesResponse"> & {
  * Use `create(ListQueuesResponseSchema)` to create a new message.
  */
 export const ListQueuesResponseSchema: GenMessage<ListQueuesResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 7);
+  messageDesc(file_millpond_v1_queue, 10);
 
 /**
  * @generated from message millpond.v1.DeleteQueueRequest
@@ -279,7 +389,7 @@ export type DeleteQueueRequest = Message<"millpond.v1.DeleteQueueRequest"> & {
  * Use `create(DeleteQueueRequestSchema)` to create a new message.
  */
 export const DeleteQueueRequestSchema: GenMessage<DeleteQueueRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 8);
+  messageDesc(file_millpond_v1_queue, 11);
 
 /**
  * @generated from message millpond.v1.DeleteQueueResponse
@@ -292,7 +402,7 @@ export type DeleteQueueResponse = Message<"millpond.v1.DeleteQueueResponse"> & {
  * Use `create(DeleteQueueResponseSchema)` to create a new message.
  */
 export const DeleteQueueResponseSchema: GenMessage<DeleteQueueResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 9);
+  messageDesc(file_millpond_v1_queue, 12);
 
 /**
  * @generated from message millpond.v1.PutTenantRequest
@@ -319,7 +429,7 @@ export type PutTenantRequest = Message<"millpond.v1.PutTenantRequest"> & {
  * Use `create(PutTenantRequestSchema)` to create a new message.
  */
 export const PutTenantRequestSchema: GenMessage<PutTenantRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 10);
+  messageDesc(file_millpond_v1_queue, 13);
 
 /**
  * @generated from message millpond.v1.PutTenantResponse
@@ -336,7 +446,7 @@ export type PutTenantResponse = Message<"millpond.v1.PutTenantResponse"> & {
  * Use `create(PutTenantResponseSchema)` to create a new message.
  */
 export const PutTenantResponseSchema: GenMessage<PutTenantResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 11);
+  messageDesc(file_millpond_v1_queue, 14);
 
 /**
  * @generated from message millpond.v1.ListTenantsRequest
@@ -349,7 +459,7 @@ export type ListTenantsRequest = Message<"millpond.v1.ListTenantsRequest"> & {
  * Use `create(ListTenantsRequestSchema)` to create a new message.
  */
 export const ListTenantsRequestSchema: GenMessage<ListTenantsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 12);
+  messageDesc(file_millpond_v1_queue, 15);
 
 /**
  * @generated from message millpond.v1.ListTenantsResponse
@@ -366,7 +476,7 @@ export type ListTenantsResponse = Message<"millpond.v1.ListTenantsResponse"> & {
  * Use `create(ListTenantsResponseSchema)` to create a new message.
  */
 export const ListTenantsResponseSchema: GenMessage<ListTenantsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 13);
+  messageDesc(file_millpond_v1_queue, 16);
 
 /**
  * @generated from message millpond.v1.DeleteTenantRequest
@@ -383,7 +493,7 @@ export type DeleteTenantRequest = Message<"millpond.v1.DeleteTenantRequest"> & {
  * Use `create(DeleteTenantRequestSchema)` to create a new message.
  */
 export const DeleteTenantRequestSchema: GenMessage<DeleteTenantRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 14);
+  messageDesc(file_millpond_v1_queue, 17);
 
 /**
  * @generated from message millpond.v1.DeleteTenantResponse
@@ -396,7 +506,7 @@ export type DeleteTenantResponse = Message<"millpond.v1.DeleteTenantResponse"> &
  * Use `create(DeleteTenantResponseSchema)` to create a new message.
  */
 export const DeleteTenantResponseSchema: GenMessage<DeleteTenantResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 15);
+  messageDesc(file_millpond_v1_queue, 18);
 
 /**
  * @generated from message millpond.v1.GetUsageRequest
@@ -415,6 +525,13 @@ export type GetUsageRequest = Message<"millpond.v1.GetUsageRequest"> & {
    * @generated from field: int64 to = 2;
    */
   to: bigint;
+
+  /**
+   * The parts for which usage is summed up.
+   *
+   * @generated from field: millpond.v1.UsageBy by = 3;
+   */
+  by: UsageBy;
 };
 
 /**
@@ -422,10 +539,10 @@ export type GetUsageRequest = Message<"millpond.v1.GetUsageRequest"> & {
  * Use `create(GetUsageRequestSchema)` to create a new message.
  */
 export const GetUsageRequestSchema: GenMessage<GetUsageRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 16);
+  messageDesc(file_millpond_v1_queue, 19);
 
 /**
- * Usage of one tenant in one queue. GPU-seconds count parts of devices as `Amount.gpu_milli` does.
+ * Usage of a part of the claims, as `GetUsageRequest.by` says. GPU-seconds count parts of devices as `Amount.gpu_milli` does.
  *
  * @generated from message millpond.v1.Usage
  */
@@ -436,6 +553,8 @@ export type Usage = Message<"millpond.v1.Usage"> & {
   tenant: string;
 
   /**
+   * By queue and by claim; empty otherwise.
+   *
    * @generated from field: string queue = 2;
    */
   queue: string;
@@ -481,6 +600,27 @@ export type Usage = Message<"millpond.v1.Usage"> & {
    * @generated from field: double waited_seconds = 8;
    */
   waitedSeconds: number;
+
+  /**
+   * By user and by claim: the name of the token. Empty also for claims that an earlier release created.
+   *
+   * @generated from field: string user = 9;
+   */
+  user: string;
+
+  /**
+   * By claim: its name. Claims that have had a name one after the other count as one.
+   *
+   * @generated from field: string claim = 10;
+   */
+  claim: string;
+
+  /**
+   * By model: the name of the GPU. Empty also for claims while they waited, and for usage that an earlier release recorded.
+   *
+   * @generated from field: string model = 11;
+   */
+  model: string;
 };
 
 /**
@@ -488,14 +628,14 @@ export type Usage = Message<"millpond.v1.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 17);
+  messageDesc(file_millpond_v1_queue, 20);
 
 /**
  * @generated from message millpond.v1.GetUsageResponse
  */
 export type GetUsageResponse = Message<"millpond.v1.GetUsageResponse"> & {
   /**
-   * In order of their tenants and queues.
+   * In order of their tenants, queues, users, claims and models.
    *
    * @generated from field: repeated millpond.v1.Usage usage = 1;
    */
@@ -517,7 +657,7 @@ export type GetUsageResponse = Message<"millpond.v1.GetUsageResponse"> & {
  * Use `create(GetUsageResponseSchema)` to create a new message.
  */
 export const GetUsageResponseSchema: GenMessage<GetUsageResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_queue, 18);
+  messageDesc(file_millpond_v1_queue, 21);
 
 /**
  * Which claims may use more than the queue's guarantee while other queues leave capacity idle.
@@ -564,6 +704,61 @@ export type Borrowing = (typeof Borrowing)[keyof typeof Borrowing] | UnknownEnum
  */
 export const BorrowingSchema: GenEnum<Borrowing> = /*@__PURE__*/
   enumDesc(file_millpond_v1_queue, 0);
+
+/**
+ * The groups of claims for which usage is summed up.
+ *
+ * @generated from enum millpond.v1.UsageBy
+ */
+export const UsageBy = {
+  /**
+   * As `USAGE_BY_QUEUE`.
+   *
+   * @generated from enum value: USAGE_BY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Each tenant in each queue. The default.
+   *
+   * @generated from enum value: USAGE_BY_QUEUE = 1;
+   */
+  QUEUE: 1,
+
+  /**
+   * Each user of each tenant.
+   *
+   * @generated from enum value: USAGE_BY_USER = 2;
+   */
+  USER: 2,
+
+  /**
+   * Each claim. At most 10,000 in a period (MILLPOND_E_INVALID).
+   *
+   * @generated from enum value: USAGE_BY_CLAIM = 3;
+   */
+  CLAIM: 3,
+
+  /**
+   * Each model of GPU, by tenant. What claims asked for while they waited has no model.
+   *
+   * @generated from enum value: USAGE_BY_MODEL = 4;
+   */
+  MODEL: 4,
+} as const;
+
+/**
+ * The groups of claims for which usage is summed up.
+ *
+ * @generated from enum millpond.v1.UsageBy
+ */
+export type UsageBy = (typeof UsageBy)[keyof typeof UsageBy] | UnknownEnum;
+
+/**
+ * Describes the enum millpond.v1.UsageBy.
+ */
+export const UsageBySchema: GenEnum<UsageBy> = /*@__PURE__*/
+  enumDesc(file_millpond_v1_queue, 1);
 
 /**
  * QueueService is called by administrators of the pool's capacity. Role: user.
