@@ -34,6 +34,12 @@ export interface ReflectorOptions<T> {
 
 const pageSize = 500;
 
+/** Failures one after the other, after which everything is listed again. */
+const listAgainAfter = 5;
+
+/** A watch that ends sooner, with nothing, has failed. */
+const shortWatchMs = 1000;
+
 export class Reflector<T extends KubernetesObject> {
   readonly #options: ReflectorOptions<T>;
   readonly #objects = new Map<string, T>();
@@ -42,6 +48,7 @@ export class Reflector<T extends KubernetesObject> {
   #markSynced: () => void = () => undefined;
   #isSynced = false;
   #resourceVersion = "";
+  #events = 0;
   #failures = 0;
   #finished: Promise<void> = Promise.resolve();
 
@@ -83,13 +90,18 @@ export class Reflector<T extends KubernetesObject> {
     while (!signal.aborted) {
       try {
         if (this.#resourceVersion === "") await this.#listAll();
+        const begunMs = performance.now();
+        const events = this.#events;
         await this.#watchOnce();
+        // A server, or what is before it, that ends watches at once must not be asked without a pause.
+        if (this.#events === events && performance.now() - begunMs < shortWatchMs) throw new WatchTooShort();
         this.#failures = 0;
       } catch (error) {
         if (signal.aborted) return;
         const isForgotten = statusOf(error) === 410 || error instanceof VersionForgotten;
-        if (isForgotten) this.#resourceVersion = "";
         this.#failures += 1;
+        // A server that was restored from a backup has never had the version, and says only that it is not there yet.
+        if (isForgotten || this.#failures % listAgainAfter === 0) this.#resourceVersion = "";
         const waitMs =
           isForgotten && this.#failures === 1 ? 0 : retryMs * 2 ** Math.min(6, this.#failures - 1);
         log.debug({ path, failure: describeFailure(error), waitMs }, "watching again");
@@ -151,6 +163,7 @@ export class Reflector<T extends KubernetesObject> {
         type: string,
         object: T & { readonly code?: number; readonly message?: string },
       ): void => {
+        this.#events += 1;
         // The library drops what is thrown here.
         if (type === "ERROR") {
           failure ??=
@@ -190,6 +203,12 @@ export class Reflector<T extends KubernetesObject> {
 class VersionForgotten extends Error {
   constructor() {
     super("the server has forgotten the version that was watched from");
+  }
+}
+
+class WatchTooShort extends Error {
+  constructor() {
+    super("the watch ended at once, with nothing");
   }
 }
 

@@ -30,6 +30,8 @@ export class ClaimView {
   /** Changes of this operator's own, so that an older list does not undo them. */
   #writes = 0;
   #lastEvent = 0n;
+  /** When this operator has renewed leases last, on its own monotonic clock: that of the pool's machine may be another. */
+  readonly #renewedAtMs = new Map<string, number>();
   #comparedAtMs = Number.NEGATIVE_INFINITY;
   #isCompared = false;
 
@@ -67,8 +69,10 @@ export class ClaimView {
 
   async create(claim: MessageInitShape<typeof ClaimSchema>): Promise<Claim> {
     const { claims } = this.#options.pool;
+    const atMs = performance.now();
     try {
       const answer = await claims.createClaim({ claim }, { timeoutMs: 20_000 });
+      this.#renewedAtMs.set(claim.name ?? "", atMs);
       return this.#put(required(answer.claim));
     } catch (error) {
       // An answer was lost, or it ended a short while ago; it is this pod's either way.
@@ -85,15 +89,18 @@ export class ClaimView {
       if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
     }
     this.#writes += 1;
-    this.#claims.delete(name);
+    this.#forget(name);
   }
 
-  /** Renews the lease where a third of it is over. */
+  /** Renews the lease where a third of it is over since this operator has done so, or where it never has. */
   async renew(name: string): Promise<void> {
     const known = this.#claims.get(name);
     if (known === undefined || hasEnded(known)) return;
-    if (Number(known.leaseExpiresAt) - Date.now() / 1000 > (leaseSeconds * 2) / 3) return;
+    const atMs = performance.now();
+    const sinceMs = atMs - (this.#renewedAtMs.get(name) ?? Number.NEGATIVE_INFINITY);
+    if (sinceMs < (leaseSeconds * 1000) / 3) return;
     const { claim } = await this.#options.pool.claims.waitClaim({ name, timeoutSeconds: 0 });
+    this.#renewedAtMs.set(name, atMs);
     this.#put(required(claim));
   }
 
@@ -158,9 +165,14 @@ export class ClaimView {
       if (known === undefined || claim === undefined || differs(known, claim)) onChange(name);
     } catch (error) {
       if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
-      this.#claims.delete(name);
+      this.#forget(name);
       onChange(name);
     }
+  }
+
+  #forget(name: string): void {
+    this.#claims.delete(name);
+    this.#renewedAtMs.delete(name);
   }
 
   #put(claim: Claim): Claim {

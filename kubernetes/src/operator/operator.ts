@@ -14,7 +14,7 @@ import { errorCodeOf } from "@millpond/api";
 import type { Connection } from "@millpond/cli";
 import type { Logger } from "pino";
 import { type Allocation, chooseAllocation } from "../allocation.ts";
-import { type Cluster, readVersion, statusOf } from "../cluster/cluster.ts";
+import { type Cluster, readVersion, unlessStatus } from "../cluster/cluster.ts";
 import { LeaderElection } from "../cluster/leader-election.ts";
 import { Reflector } from "../cluster/reflector.ts";
 import { WorkQueue } from "../cluster/work-queue.ts";
@@ -320,12 +320,11 @@ export class Operator implements AsyncDisposable {
       findPod: (uid) => pods.objects.get(uid),
       findResourceClaim: (namespace, name) => resourceClaimsByName.get(`${namespace}/${name}`),
       isGone: async (namespace, name, uid) => {
-        try {
-          return (await cluster.core.readNamespacedPod({ namespace, name })).metadata?.uid !== uid;
-        } catch (error) {
-          if (statusOf(error) === 404) return true;
-          throw error;
-        }
+        const there =
+          name === undefined
+            ? (await cluster.core.listNamespacedPod({ namespace, labelSelector: keys.managed })).items
+            : [await unlessStatus(cluster.core.readNamespacedPod({ namespace, name }), 404)];
+        return !there.some((pod) => pod?.metadata?.uid === uid);
       },
       tenancyOf: (namespace) => this.#tenancy(namespace),
       hostOf: (name) => {

@@ -7,7 +7,7 @@ import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/a
 import type { ResourceV1ResourceClaim, V1Node, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
-import { podOfClaim } from "../request/pod-claims.ts";
+import { parseOwner, podOfClaim } from "../request/pod-claims.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { parseUserClaims, resourceClaimOf } from "../request/user-claims.ts";
 import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
@@ -30,8 +30,8 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
   readonly userClaims: UserClaims | undefined;
   /** A ResourceClaim by its name; undefined: there is none, or not yet. */
   readonly findResourceClaim: (namespace: string, name: string) => ResourceV1ResourceClaim | undefined;
-  /** Whether the API server has no such pod either. */
-  readonly isGone: (namespace: string, name: string, uid: string) => Promise<boolean>;
+  /** Whether the API server has no such pod either; undefined as its name: it is not known in full. */
+  readonly isGone: (namespace: string, name: string | undefined, uid: string) => Promise<boolean>;
   /** Kubernetes node that is the machine of a node of the pool; undefined: none is. */
   readonly hostOf: (poolNode: string) => V1Node | undefined;
   /** Whether pods wait behind a scheduling gate; otherwise the scheduler extender keeps them back. */
@@ -75,8 +75,12 @@ export class PodReconciler {
     const id = annotations[keys.id];
     // The webhook did not prepare the pod: it has nothing of ours.
     if ((text === undefined && written === undefined) || id === undefined) return undefined;
-    // The pod ends: it keeps its claims until its programs have ended.
-    if (pod.metadata?.deletionTimestamp !== undefined) return undefined;
+    // The pod ends: it keeps its claims until its programs have ended. Where none has begun none will, and a finalizer may keep
+    // the pod for long.
+    if (pod.metadata?.deletionTimestamp !== undefined) {
+      if (!isPlaced(pod)) await this.#endClaims(uid, pod);
+      return undefined;
+    }
     if (text === undefined) return await this.#useUserClaims(pod, written ?? "", id);
     let request: PodRequest;
     try {
@@ -134,7 +138,7 @@ export class PodReconciler {
       claims.push(found);
     }
     if (!claims.every(isGranted)) return await this.#withhold(pod, claims);
-    if (!hasStarted(pod)) {
+    if (!hasStarted(pod) || lacksSecret(pod)) {
       const values: Record<string, string> = {};
       for (const [index, claim] of claims.entries()) {
         values[claimNameKey(index)] = claim.name;
@@ -161,7 +165,8 @@ export class PodReconciler {
     const keys = keysOf(names);
     if (this.#isRobbed(pod, objectName(id), claims))
       return await this.#endRobbed(pod, "its claim waited again, and has others now");
-    const isNew = isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod);
+    const isNew =
+      isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod) || lacksSecret(pod);
     if (isNew) {
       const tokens: Record<string, string> = {};
       for (const [index, claim] of claims.entries())
@@ -358,10 +363,9 @@ export class PodReconciler {
       const claim = claims.claims.get(name);
       if (claim === undefined) continue;
       if (pod === undefined) {
-        const [, namespace, podName] = /^pod ([^/]+)\/(\S+)/.exec(claim.owner) ?? [];
         // This instance's copy of the pods may be older than a claim that another instance has made.
-        if (namespace !== undefined && podName !== undefined && !(await isGone(namespace, podName, uid)))
-          continue;
+        const owner = parseOwner("pod", claim.owner);
+        if (owner !== undefined && !(await isGone(owner.namespace, owner.name, uid))) continue;
       }
       await claims.release(name);
     }
@@ -396,6 +400,13 @@ function isGated({ spec }: V1Pod, gate: string): boolean {
 /** Whether Kubernetes' scheduler has decided on it. */
 function isPlaced({ spec }: V1Pod): boolean {
   return spec?.nodeName !== undefined && spec.nodeName !== "";
+}
+
+/** Whether a container cannot be started for want of a Secret or ConfigMap, which may have been deleted while the pod ran. */
+function lacksSecret({ status }: V1Pod): boolean {
+  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
+    ({ state }) => state?.waiting?.reason === "CreateContainerConfigError",
+  );
 }
 
 function hasStarted({ status }: V1Pod): boolean {

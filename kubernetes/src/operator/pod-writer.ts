@@ -100,7 +100,7 @@ export class PodWriter {
       }
       const hash = createHash("sha256").update(`${key} ${at} ${Math.random()}`).digest("hex").slice(0, 16);
       const event = {
-        metadata: { name: `${name.slice(0, 200)}.${hash}`, namespace },
+        metadata: { name: `${name.slice(0, 200).replace(/[-.]+$/, "")}.${hash}`, namespace },
         involvedObject: { apiVersion: "v1", kind: "Pod", namespace, name, uid: uidOf(pod) },
         type,
         reason,

@@ -6,8 +6,8 @@
 import { type Claim, ClaimState, errorCodeOf, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
-import { asMergePatch, type Cluster, statusOf, unlessStatus } from "../cluster/cluster.ts";
-import { toClaimPriority } from "../request/pod-claims.ts";
+import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { parseOwner, toClaimPriority } from "../request/pod-claims.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
 import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../request/user-claims.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
@@ -146,16 +146,20 @@ export class UserClaims {
     );
     for (const claim of others) {
       if (known === undefined && !hasEnded(claim)) {
-        const [, namespace = "", name = ""] = /^resourceclaim ([^/]+)\/(\S+)/.exec(claim.owner) ?? [];
         // A copy of the cluster's ResourceClaims may be older than a claim that another operator has made.
-        try {
-          const there = await cluster.resource.readNamespacedResourceClaim({ namespace, name });
-          if (there.metadata?.uid === uid && allocatedOf(names.domain, there).length > 0) continue;
-        } catch (error) {
-          if (statusOf(error) !== 404) throw error;
-        }
+        const there = (await readOwners(cluster, claim.owner)).find(({ metadata }) => metadata?.uid === uid);
+        if (there !== undefined && allocatedOf(names.domain, there).length > 0) continue;
       }
       await claims.release(claim.name);
     }
   }
+}
+
+/** The ResourceClaims that may be that of an owner, which has as much of their name as it can hold. */
+async function readOwners({ resource }: Cluster, owner: string): Promise<ResourceV1ResourceClaim[]> {
+  const { namespace, name } = parseOwner("resourceclaim", owner) ?? {};
+  if (namespace === undefined) return [];
+  if (name === undefined) return (await resource.listNamespacedResourceClaim({ namespace })).items;
+  const found = await unlessStatus(resource.readNamespacedResourceClaim({ namespace, name }), 404);
+  return found === undefined ? [] : [found];
 }

@@ -69,7 +69,7 @@ export function toClaims(
   return request.slices.map(({ slice, containers }, index) => ({
     ...toClaimMessage({ ...values, ...slice, queue: values.queue ?? pod.queue, locality: "any" }),
     name: claimName(pod.uid, index),
-    owner: `pod ${pod.namespace}/${pod.name} ${containers.join(",")}`.slice(0, 256),
+    owner: `pod ${pod.namespace}/${pod.name} ${containers.join(",")}`.slice(0, maxOwnerLength),
     tenant: pod.tenant,
     priority: pod.priority,
     labels: {
@@ -79,6 +79,24 @@ export function toClaims(
     },
     leaseSeconds,
   }));
+}
+
+/** Characters of a claim's owner. */
+export const maxOwnerLength = 256;
+
+/**
+ * Reads the object for which an operator has made a claim; undefined: it is of another kind.
+ *
+ * @returns `name` undefined where it was too long for the claim's owner.
+ */
+export function parseOwner(
+  kind: "pod" | "resourceclaim",
+  owner: string,
+): { readonly namespace: string; readonly name: string | undefined } | undefined {
+  const [, found, namespace, name] = /^(\S+) ([^/ ]+)\/(\S+)/.exec(owner) ?? [];
+  if (found !== kind || namespace === undefined) return undefined;
+  const isCut = owner.length >= maxOwnerLength && owner.endsWith(name ?? "");
+  return { namespace, name: isCut ? undefined : name };
 }
 
 /** Names of gangs are unique in the pool, and pods of one namespace must not join those of another. */

@@ -3,7 +3,14 @@
 import { formatSize, isName } from "@millpond/api";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { claimName, podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "./pod-claims.ts";
+import {
+  claimName,
+  parseOwner,
+  podOfClaim,
+  type PodIdentity,
+  toClaimPriority,
+  toClaims,
+} from "./pod-claims.ts";
 import { formatSlices, parseSlices, type PodSlice, readPodRequest } from "./pod-request.ts";
 import { formatQuantity, parseWholeQuantity } from "./quantity.ts";
 import { makeResourceNames } from "./resource-names.ts";
@@ -357,4 +364,20 @@ describe("claims of a pod", () => {
       }),
     );
   });
+});
+
+test("the owner of a claim names its pod, or says that the name is too long to be known from it", () => {
+  const ownerOf = (name: string): string =>
+    toClaims(
+      { slices: [{ slice: { gpus: 1 }, containers: ["main"] }], options: {} },
+      { ...identity, name },
+      "c1",
+    )[0]?.owner ?? "";
+  expect(parseOwner("pod", ownerOf("train-0"))).toEqual({ namespace: "team-a", name: "train-0" });
+  for (const length of [238, 245, 253])
+    expect(parseOwner("pod", ownerOf("a".repeat(length)))?.name, `${length}`).toBe(
+      length < 245 ? "a".repeat(length) : undefined,
+    );
+  expect(parseOwner("resourceclaim", ownerOf("train-0"))).toBeUndefined();
+  expect(parseOwner("pod", "ann")).toBeUndefined();
 });

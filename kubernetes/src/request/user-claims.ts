@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ResourceV1ResourceClaim, V1DeviceClass, V1Pod } from "@kubernetes/client-node";
 import { type ClaimSchema, millpondError, type Node } from "@millpond/api";
-import { clusterLabel, leaseSeconds } from "./pod-claims.ts";
+import { clusterLabel, leaseSeconds, maxOwnerLength } from "./pod-claims.ts";
 import { parseWholeQuantity } from "./quantity.ts";
 import { kindOfResource, type ResourceNames } from "./resource-names.ts";
 
@@ -207,7 +207,7 @@ export function toUserClaim(
   }
   return {
     name: userClaimName(domain, claim) ?? "",
-    owner: `resourceclaim ${namespace}/${name}`.slice(0, 256),
+    owner: `resourceclaim ${namespace}/${name}`.slice(0, maxOwnerLength),
     gpus: sizes.length,
     memoryBytes: size.memory,
     computePercent: Number(size.cores),

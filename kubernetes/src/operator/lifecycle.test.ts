@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Pods from their creation to their end, on a played API server: what holds without a Kubernetes, too.
+
+import { expect, onTestFinished, test } from "vitest";
+import { asMergePatch } from "../cluster/cluster.ts";
+import { PlayedCluster } from "../testing/played/played-cluster.ts";
+
+const GiB = 1n << 30n;
+const half = { "millpond.dev/vgpu": "1", "millpond.dev/memory": "8Gi" };
+const patience = { timeout: 120_000 };
+
+async function start(nodes: Record<string, readonly bigint[]> = { "gpu-a": [16n * GiB] }) {
+  const cluster = await PlayedCluster.start(nodes);
+  onTestFinished(() => cluster[Symbol.asyncDispose]());
+  await cluster.startOperator();
+  return cluster;
+}
+
+const idOf = async (cluster: PlayedCluster, name: string) =>
+  (await cluster.pod(name))?.metadata?.annotations?.["millpond.dev/id"] ?? "";
+
+test("a pod waits behind its gate until the pool grants it, has its token and devices, and returns them", async () => {
+  const cluster = await start();
+  await cluster.createPod("first", half);
+  await expect.poll(() => cluster.bound("first"), patience).toBe("True Bound");
+  const pod = await cluster.pod("first");
+  expect(pod?.spec?.schedulingGates ?? []).toEqual([]);
+  const id = await idOf(cluster, "first");
+  const claim = cluster.server.store.get("resource.k8s.io/resourceclaims", "default", `millpond-${id}-0`);
+  expect(JSON.stringify(claim["spec"])).toContain('"memory":"8Gi"');
+  const secret = cluster.server.store.get("/secrets", "default", `millpond-${id}`);
+  expect(Object.keys(secret["data"] as object).sort()).toEqual(["ca", "controller", "token-0"]);
+
+  await cluster.createPod("second", half);
+  await cluster.createPod("third", half);
+  await expect.poll(() => cluster.bound("second"), patience).toBe("True Bound");
+  await expect.poll(() => cluster.bound("third"), patience).toBe("False Waiting");
+  expect(() => cluster.server.bind("default", "third", "worker-1")).toThrow("gates");
+  cluster.server.bind("default", "first", "worker-1");
+  cluster.server.setPodStatus("default", "first", { phase: "Succeeded" });
+  await expect.poll(() => cluster.bound("third"), patience).toBe("True Bound");
+  // What belongs to the pod goes with it.
+  await cluster.core.deleteNamespacedPod({ namespace: "default", name: "first" });
+  expect(cluster.server.store.find("/secrets", "default", `millpond-${id}`)).toBeUndefined();
+  expect(cluster.server.denied).toEqual([]);
+});
+
+test("a pod that is deleted before it is placed returns its claim, also while a finalizer keeps it", async () => {
+  const cluster = await start();
+  const whole = { "millpond.dev/vgpu": "1" };
+  await cluster.createPod("kept", whole, { metadata: { finalizers: ["example.org/slow"] } });
+  await expect.poll(() => cluster.bound("kept"), patience).toBe("True Bound");
+  await cluster.createPod("next", whole);
+  await cluster.core.deleteNamespacedPod({ namespace: "default", name: "kept" });
+  await expect.poll(() => cluster.bound("next"), patience).toBe("True Bound");
+  expect((await cluster.pod("kept"))?.metadata?.deletionTimestamp).toBeDefined();
+  // One that runs keeps it until its programs have ended.
+  cluster.server.bind("default", "next", "worker-1");
+  cluster.server.setPodStatus("default", "next", { phase: "Running" });
+  const claims = await cluster.claims();
+  await cluster.core.deleteNamespacedPod({ namespace: "default", name: "next" });
+  await cluster.createPod("last", whole);
+  await expect.poll(() => cluster.bound("last"), patience).toBe("False Waiting");
+  expect(await cluster.claims()).toEqual(expect.arrayContaining(claims));
+  const gone = { namespace: "default", name: "next", body: { gracePeriodSeconds: 0 } };
+  await cluster.core.deleteNamespacedPod(gone);
+  await expect.poll(() => cluster.bound("last"), patience).toBe("True Bound");
+});
+
+test("a pod's Secret that is deleted while it runs is made again for a container that cannot start without it", async () => {
+  const cluster = await start();
+  await cluster.createPod("p", half);
+  await expect.poll(() => cluster.bound("p"), patience).toBe("True Bound");
+  const name = `millpond-${await idOf(cluster, "p")}`;
+  cluster.server.bind("default", "p", "worker-1");
+  const status = (state: object) => ({
+    phase: "Running",
+    containerStatuses: [{ name: "main", image: "x", imageID: "x", ready: false, restartCount: 1, state }],
+  });
+  cluster.server.setPodStatus("default", "p", status({ running: {} }));
+  await cluster.core.deleteNamespacedSecret({ namespace: "default", name });
+  cluster.server.setPodStatus("default", "p", {
+    ...status({ waiting: { reason: "CreateContainerConfigError" } }),
+    // As after a first start.
+    initContainerStatuses: [
+      {
+        name: "init",
+        image: "x",
+        imageID: "x",
+        ready: true,
+        restartCount: 0,
+        state: { terminated: { exitCode: 0 } },
+      },
+    ],
+  });
+  await expect.poll(() => cluster.server.store.find("/secrets", "default", name), patience).toBeDefined();
+});
+
+test("an API server that begins again and has forgotten what was, and sends no bookmarks, loses no pod", async () => {
+  const cluster = await start({ "gpu-a": Array.from({ length: 4 }, () => 16n * GiB) });
+  cluster.server.hasBookmarks = false;
+  const names = Array.from({ length: 6 }, (_, index) => `p-${index}`);
+  for (const [index, name] of names.entries()) {
+    await cluster.createPod(name, half);
+    if (index % 2 === 0) await cluster.server.restart();
+  }
+  await expect
+    .poll(async () => await Promise.all(names.map((name) => cluster.bound(name))), patience)
+    .toEqual(names.map(() => "True Bound"));
+  for (const name of names) await cluster.core.deleteNamespacedPod({ namespace: "default", name });
+  await cluster.server.restart();
+  const held = async () => {
+    const { claims } = await cluster.pool.connect().claims.listClaims({});
+    return claims.filter(({ allocation }) => allocation !== undefined).length;
+  };
+  await expect.poll(held, patience).toBe(0);
+});
+
+test("names may be as long as Kubernetes has them", async () => {
+  const cluster = await start();
+  const name = `${"a-".repeat(99)}a.${"b".repeat(53)}`;
+  expect(name).toHaveLength(253);
+  await cluster.createPod(name, half);
+  await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
+  const { items } = await cluster.core.listNamespacedEvent({ namespace: "default" });
+  expect(items.length).toBeGreaterThan(0);
+  for (const { metadata } of items)
+    expect(metadata?.name).toMatch(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/);
+});
+
+test("pods of a namespace that ends leave nothing in the pool", async () => {
+  const cluster = await start();
+  await cluster.core.createNamespace({ body: { metadata: { name: "team" } } });
+  await cluster.createPod("p", half, { namespace: "team" });
+  await expect.poll(() => cluster.bound("p", "team"), patience).toBe("True Bound");
+  await cluster.core.deleteNamespace({ name: "team" });
+  await expect(cluster.createPod("late", half, { namespace: "team" })).rejects.toThrow("terminated");
+  await cluster.core.deleteNamespacedPod({ namespace: "team", name: "p" });
+  const held = async () =>
+    (await cluster.pool.connect().claims.listClaims({})).claims.filter(
+      (claim) => claim.allocation !== undefined,
+    );
+  await expect.poll(held, patience).toEqual([]);
+});
+
+test("the resize annotation changes the claim of a pod that runs, and a wrong one changes nothing", async () => {
+  const cluster = await start();
+  await cluster.createPod("p", half);
+  await expect.poll(() => cluster.bound("p"), patience).toBe("True Bound");
+  const annotate = (text: string) =>
+    cluster.core.patchNamespacedPod(
+      {
+        namespace: "default",
+        name: "p",
+        body: { metadata: { annotations: { "millpond.dev/resize": text } } },
+      },
+      asMergePatch,
+    );
+  await expect(annotate("memory=lots")).rejects.toThrow("MILLPOND_E_INVALID");
+  await annotate("memory=12Gi");
+  const size = async () => (await cluster.pool.connect().claims.listClaims({})).claims[0]?.memoryBytes;
+  await expect.poll(size, patience).toBe(12n * GiB);
+});
