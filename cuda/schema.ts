@@ -202,12 +202,14 @@ export type Group = { readonly [symbol: string]: Remoting };
 /**
  * How the worker interprets 64 bits from a client:
  * - `address`: memory or an object of the worker or its driver. Commands treat it as opaque: only worker::AddressGate decides
- *   whether it belongs to the session.
+ *   whether it belongs to the session. Memory of the client's own that lies there is made the worker's, too, before the
+ *   command is sent.
+ * - `place`: the same, where memory is to begin or ends with the command, so that nothing is there to follow.
  * - `echo`: an address in the client, or any other value, that is only ever returned to the client.
  * - `handle`: the number of an object that is looked up.
  * - `number`: a size, a count or a set of bits.
  */
-export type Meaning = "address" | "echo" | "handle" | "number";
+export type Meaning = "address" | "place" | "echo" | "handle" | "number";
 
 /** Type of a fixed-size field of a wire command; `{bytes}` is a struct as it lies in memory. */
 export type FieldType =
@@ -242,7 +244,7 @@ export interface Command {
   /** Submits device work that ends by itself, unlike a wait for a later action of the program. */
   readonly work?: true;
   readonly fields: readonly RequestField[];
-  /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */
+  /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. `tails.ts` says what is in them. */
   readonly tails?: readonly string[];
   /** Absent: nothing comes back. */
   readonly reply?: {

@@ -14,6 +14,7 @@ const cppTypes = {
   i64: "int64_t",
   f32: "float",
   address: "wire::Address",
+  place: "wire::Address",
   echo: "uint64_t",
   handle: "uint64_t",
   number: "uint64_t",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * `native/protocol/gen/command_layouts.h`: the memory layout of each command, for generators of commands such as the
- * fuzzers.
+ * `native/protocol/gen/command_layouts.h`: the memory layout of each command, for the client, which looks for addresses in its
+ * commands, and for generators of commands such as the fuzzers.
  */
-import type { Command } from "@millpond/cuda";
+import type { Command, RequestField, TailMeaning } from "@millpond/cuda";
+import { pointee } from "./layout.ts";
 import { handleKindName } from "./names.ts";
 import type { Plan, PlannedArgument, PlannedCall } from "./plan/plan.ts";
 import { banner } from "./text.ts";
@@ -26,30 +27,64 @@ function useOf({ argument }: PlannedArgument): string | undefined {
   }
 }
 
-function layoutText(command: Command, call: PlannedCall | undefined): string {
+const hasAddress = (plan: Plan, struct: string): boolean =>
+  Object.values(plan.structs[struct] ?? {}).includes("address");
+
+/** The same by the type of the field alone. */
+function useOfType(type: RequestField[1], plan: Plan): string | undefined {
+  if (type === "address") return "FieldUse::kAddress";
+  if (type === "place") return "FieldUse::kPlace";
+  return typeof type === "object" && hasAddress(plan, type.of) ? "FieldUse::kStruct" : undefined;
+}
+
+/** What is in a tail: of a generated call, an array of structs or of numbers. */
+function tailMeaning(command: Command, tail: string, call: PlannedCall | undefined, plan: Plan): TailMeaning {
+  const described = plan.tails[command.name]?.[tail];
+  if (described !== undefined) return described;
+  const type = call?.arguments.find(({ parameter }) => parameter.name === tail)?.parameter.type ?? "";
+  return hasAddress(plan, (pointee(type) ?? "").replace(/^const /, "")) ? "words" : "plain";
+}
+
+const tailUses: Readonly<Record<TailMeaning, string>> = {
+  plain: "TailUse::kPlain",
+  words: "TailUse::kWords",
+  node: "TailUse::kNode",
+};
+
+function layoutText(command: Command, call: PlannedCall | undefined, plan: Plan): string {
   const tails = command.tails ?? [];
   const { fields } = place(command.fields, tails);
   const plain = fields.length - tails.length;
   const texts = fields.map((field, index) => {
     const planned = call?.arguments.find(({ parameter }) => parameter.name === field.name);
     const word = index < plain ? undefined : "FieldUse::kTailBytes";
-    const use = field.type === "address" ? "FieldUse::kAddress" : ((planned && useOf(planned)) ?? word);
+    const type = command.fields.find(([name]) => name === field.name)?.[1];
+    const use = (type && useOfType(type, plan)) ?? (planned && useOf(planned)) ?? word;
     return `    {"${field.name}", ${field.offset}, ${field.size}${use === undefined ? "" : `, ${use}`}},`;
   });
-  return [`inline constexpr FieldLayout k${command.name}[] = {`, ...texts, "};"].join("\n");
+  const uses = tails.map((tail) => tailUses[tailMeaning(command, tail, call, plan)]);
+  return [
+    `inline constexpr FieldLayout k${command.name}[] = {`,
+    ...texts,
+    "};",
+    ...(uses.length === 0
+      ? []
+      : [`inline constexpr TailUse k${command.name}Tails[] = {${uses.join(", ")}};`]),
+  ].join("\n");
 }
 
 function rowText(command: Command): string {
   const tails = command.tails ?? [];
   const { fields, size } = place(command.fields, tails);
   const list = fields.length === 0 ? "{}" : `layouts::k${command.name}`;
-  return `    {Op::k${command.name}, ${size}, ${tails.length}, ${command.reply ? "true" : "false"}, ${list}},`;
+  const uses = tails.length === 0 ? "{}" : `layouts::k${command.name}Tails`;
+  return `    {Op::k${command.name}, ${size}, ${tails.length}, ${command.reply ? "true" : "false"}, ${list}, ${uses}},`;
 }
 
 export function emitLayouts(plan: Plan): string {
   const calls = new Map(plan.calls.map((call) => [call.command.name, call]));
   const withFields = plan.commands.filter((c) => c.fields.length + (c.tails?.length ?? 0) > 0);
-  return `${banner("How each command lies in memory: for whoever makes commands up, as the tests do.")}#pragma once
+  return `${banner("How each command lies in memory, and where addresses are in it.")}#pragma once
 
 #include <cstdint>
 #include <span>
@@ -65,6 +100,15 @@ enum class FieldUse : uint8_t {
   kNewHandle,  ///< one that it must not have yet
   kTailBytes,  ///< the length of a tail
   kAddress,    ///< something lies there for the worker or its driver
+  kPlace,      ///< an address where something begins, or ends with the command
+  kStruct,     ///< a struct with addresses among its words
+};
+
+/// Where addresses are in a tail.
+enum class TailUse : uint8_t {
+  kPlain,  ///< nowhere
+  kWords,  ///< at any offset
+  kNode,   ///< where graph::NodeRecord and what follows it have them
 };
 
 struct FieldLayout {
@@ -81,11 +125,21 @@ struct CommandLayout {
   uint16_t tails;
   bool hasReply;
   std::span<const FieldLayout> fields;  ///< the lengths of the tails last
+  std::span<const TailUse> tailUses;    ///< of each tail
+
+  /// Whether the worker or its driver may follow an address that the command brings.
+  constexpr bool namesMemory() const {
+    for (const FieldLayout& field : fields)
+      if (field.use == FieldUse::kAddress || field.use == FieldUse::kStruct) return true;
+    for (const TailUse use : tailUses)
+      if (use != TailUse::kPlain) return true;
+    return false;
+  }
 };
 
 namespace layouts {
 
-${withFields.map((command) => layoutText(command, calls.get(command.name))).join("\n")}
+${withFields.map((command) => layoutText(command, calls.get(command.name), plan)).join("\n")}
 
 }  // namespace layouts
 

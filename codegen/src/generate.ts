@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All generated files: path from the repository root → content. Pure: same description, same bytes. */
-import { commands, driver, loadAbi, structs, workerParts, workerSymbols } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs, tails, workerParts, workerSymbols } from "@millpond/cuda";
 import { emitCrossingMembers } from "./crossing.ts";
 import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
@@ -23,7 +23,7 @@ import { emitNvmlCoverage } from "./nvml/emit-nvml-docs.ts";
 import { makePlan } from "./plan/planner.ts";
 
 export function generate(): ReadonlyMap<string, string> {
-  const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
+  const plan = makePlan({ abi: loadAbi(), driver, commands, structs, tails });
   return new Map([
     ["native/cuda/gen/cuda_api.h", emitTypes(plan.abi)],
     ["native/cuda/gen/crossing_members.h", emitCrossingMembers(structs)],

@@ -25,6 +25,7 @@ const scalarSizes = {
   i64: 8,
   f32: 4,
   address: 8,
+  place: 8,
   echo: 8,
   handle: 8,
   number: 8,

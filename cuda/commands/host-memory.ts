@@ -9,7 +9,7 @@ export const hostMemoryCommands: readonly Command[] = [
     left: "books",
     fields: [
       ["bytes", "number"],
-      ["address", "address"],
+      ["address", "place"],
       ["flags", "u32"],
       ["isPrivate", "u32"],
     ],
@@ -21,14 +21,14 @@ export const hostMemoryCommands: readonly Command[] = [
     left: { makes: "address", kind: "hostMemory" },
     fields: [
       ["bytes", "number"],
-      ["address", "address"],
+      ["address", "place"],
     ],
   },
   {
     name: "HostFree",
     doc: "The end of a HostAlloc.",
     left: "books",
-    fields: [["address", "address"]],
+    fields: [["address", "place"]],
     reply: { fields: [] },
   },
 ];

@@ -10,7 +10,7 @@ export const virtualMemoryCommands: readonly Command[] = [
     fields: [
       ["bytes", "number"],
       ["alignment", "number"],
-      ["hint", "address"],
+      ["hint", "place"],
     ],
     reply: { fields: [["address", "u64"]] },
   },

@@ -80,7 +80,6 @@ export const streams = {
   cuStreamBatchMemOp_v2: {
     style: "async",
     left: "books",
-    precondition: "words",
     consequence: "batchesWords",
     arguments: {
       stream,

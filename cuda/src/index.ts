@@ -29,6 +29,7 @@ export type {
   SameAs,
 } from "../schema.ts";
 export { type MemberMeaning, structs } from "../structs.ts";
+export { type TailMeaning, tails } from "../tails.ts";
 export { driver } from "../driver/index.ts";
 export { workerSymbols } from "../worker-symbols.ts";
 export { nvml, unsupported as unsupportedNvml } from "../nvml/index.ts";

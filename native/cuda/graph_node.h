@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
 
 #include "cuda/crossing.h"
 #include "cuda/gen/cuda_api.h"
@@ -56,6 +59,34 @@ struct NodeRecord {
     uint32_t operationFlags;
   };
 };
+
+/// Where the device finds memory by a node as it crosses, whichever memory that is: not what copies read or write of the
+/// client's.
+inline std::vector<uint64_t> devicePlaces(std::span<const std::byte> node) {
+  NodeRecord record;
+  if (node.size() < sizeof(record)) return {};
+  std::memcpy(&record, node.data(), sizeof(record));
+  switch (record.type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY: {
+      const CUDA_MEMCPY3D copy = record.copy.whole();
+      std::vector<uint64_t> places;
+      if (copy.srcMemoryType == CU_MEMORYTYPE_DEVICE) places.push_back(copy.srcDevice);
+      if (copy.dstMemoryType == CU_MEMORYTYPE_DEVICE) places.push_back(copy.dstDevice);
+      return places;
+    }
+    case CU_GRAPH_NODE_TYPE_MEMSET: return {record.fill.whole().dst};
+    default: return {};
+  }
+}
+
+/// The part behind the record, if addresses may be anywhere in it: parameters of a kernel, memory operations.
+inline std::span<const std::byte> partWithAddresses(std::span<const std::byte> node) {
+  uint32_t type = 0;
+  if (node.size() < sizeof(NodeRecord)) return {};
+  std::memcpy(&type, node.data(), sizeof(type));
+  const bool has = type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+  return has ? node.subspan(sizeof(NodeRecord)) : std::span<const std::byte>{};
+}
 
 /// Memory of the client that an executable graph reads, or writes.
 struct Source {

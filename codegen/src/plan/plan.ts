@@ -10,10 +10,14 @@ import type {
   Parameter,
   Remoted,
   Remoting,
+  TailMeaning,
 } from "@millpond/cuda";
 import type { StructMeanings } from "../crossing.ts";
 import type { Layouts } from "../layout.ts";
 import { stemOf } from "../names.ts";
+
+/** Command → tail → what is in it. */
+export type TailMeanings = Readonly<Record<string, Readonly<Record<string, TailMeaning>>>>;
 
 /** The symbols of one entry point: the plain one and its per-thread twin. */
 export interface Entry {
@@ -70,6 +74,8 @@ export interface Plan {
   readonly handCommands: ReadonlySet<Command>;
   /** The meaning of the members of structs that cross from a client. */
   readonly structs: StructMeanings;
+  /** What is in the tails of hand-written commands. */
+  readonly tails: TailMeanings;
 }
 
 export interface Description {
@@ -77,6 +83,8 @@ export interface Description {
   readonly driver: { readonly [group: string]: Group };
   readonly commands: readonly Command[];
   readonly structs?: StructMeanings;
+  /** Absent: nothing is in tails that is followed. */
+  readonly tails?: TailMeanings;
 }
 
 /** All errors of a description. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import { commands, driver, loadAbi, structs, type Command, type Group } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs, tails, type Command, type Group } from "@millpond/cuda";
 import { describe, expect, test } from "vitest";
 import { sampleAbi, sampleCommands, sampleGroups } from "../../test/sample.ts";
 import { DescriptionError } from "./plan.ts";
@@ -52,6 +52,26 @@ describe("a plan", () => {
     const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
     expect(plan.calls.length).toBeGreaterThan(40);
     expect(plan.entries.flatMap((e) => e.variants)).toHaveLength(plan.abi.functions.length);
+  });
+
+  test("needs to know of every tail whether addresses may be in it", () => {
+    const problemsWith = (known: typeof tails): readonly string[] => {
+      try {
+        makePlan({ abi: loadAbi(), driver, commands, structs, tails: known });
+        return [];
+      } catch (error) {
+        if (error instanceof DescriptionError) return error.problems;
+        throw error;
+      }
+    };
+    expect(problemsWith(tails)).toEqual([]);
+    const { Launch: _, ...others } = tails;
+    expect(problemsWith({ ...others, Launch: { attributes: "words" } })).toEqual([
+      "command Launch: params: tails.ts does not say what is in it",
+    ]);
+    expect(problemsWith({ ...tails, MemGetInfo: { extra: "plain" } })).toEqual([
+      "tails.ts: command MemGetInfo: extra: there is no such tail",
+    ]);
   });
 
   test("needs to know what every member of 64 bits means that a client sends", () => {

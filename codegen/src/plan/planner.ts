@@ -26,6 +26,7 @@ import {
   collectEntries,
   isOutput,
 } from "./plan.ts";
+import { tailProblems } from "./tails.ts";
 
 /** Names that generated functions use themselves. */
 const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "result", "flavour"]);
@@ -37,11 +38,11 @@ const sameTypes = (a: readonly Parameter[], b: readonly Parameter[], layouts: La
 function leftMisfit({ fields }: Command, left: Left): string | undefined {
   if (typeof left === "string") return undefined;
   const types = new Map<string, FieldType>(fields);
-  const expects = (name: string, wanted: "u32" | "address" | "handle"): string | undefined =>
+  const expects = (name: string, wanted: "u32" | "place" | "handle"): string | undefined =>
     types.get(name) === wanted
       ? undefined
       : `what is left is said to be by ${name}, which is no field of type ${wanted}`;
-  const byKind = { context: "u32", hostMemory: "address", handle: "handle" } as const;
+  const byKind = { context: "u32", hostMemory: "place", handle: "handle" } as const;
   if ("makes" in left) return expects(left.makes, byKind[left.kind ?? "handle"]);
   if ("tells" in left) return expects(left.tells, "handle");
   if (!types.has(left.sets)) return `what is left is said to be ${left.sets}, which is no field`;
@@ -81,6 +82,7 @@ class Planner {
     const { driver, commands } = this.#description;
     this.#checkCommands(commands);
     this.#checkStructs(commands);
+    this.problems.push(...tailProblems(commands, this.#description.tails));
     for (const entry of collectEntries(this.#abi)) this.#entries.set(entry.stem, entry);
     for (const [group, members] of Object.entries(driver)) this.#describe(group, members);
     for (const entry of this.#entries.values()) this.#checkSame(entry);
@@ -112,6 +114,7 @@ class Planner {
       commands: planned.sort((a, b) => (a.name < b.name ? -1 : 1)),
       handCommands: new Set(commands),
       structs: this.#description.structs ?? {},
+      tails: this.#description.tails ?? {},
     };
   }
 

@@ -18,6 +18,7 @@
 #include "client/session/remote.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/client/session_client.h"
+#include "protocol/gen/command_layouts.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client {
@@ -96,6 +97,7 @@ class Call {
   CUresult post(const C& fixed, const Tails&... tails) noexcept {
     static_assert(!C::kHasReply, "a command with a reply has to be sent by wait()");
     if (entry_ != CUDA_SUCCESS) return entry_;
+    if (const CUresult r = reach(fixed, tails...); r != CUDA_SUCCESS) return r;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     std::vector<std::byte> encoded;
     if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]]
@@ -126,6 +128,7 @@ class Call {
   template <typename C>
   CUresult postData(C fixed, std::span<const std::byte> data, Session::Data whose = Session::Data::kCallers) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
+    if (const CUresult r = reach(fixed, data); r != CUDA_SUCCESS) return r;
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), data.size()); r != CUDA_SUCCESS) return r;
@@ -155,6 +158,7 @@ class Call {
   template <typename C, typename... Tails>
   CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
+    if (const CUresult r = reach(fixed, tails...); r != CUDA_SUCCESS) return r;
     if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
       if (Mirror::exists()) [[unlikely]] {
         // A wait only reads, so the turn need not last.
@@ -181,6 +185,8 @@ class Call {
                       R& reply) noexcept {
     static_assert(sizeof(C) <= maxCommand && sizeof(R) <= maxReply);
     if (entry_ != CUDA_SUCCESS) return entry_;
+    // The answer may be about memory that was there before.
+    if (const CUresult r = reach(fixed); r != CUDA_SUCCESS) return r;
     const auto key = cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
     const auto answer = std::as_writable_bytes(std::span(&reply, 1));
     if (cache.find(key, answer)) return CUDA_SUCCESS;
@@ -196,6 +202,7 @@ class Call {
   template <typename C>
   CUresult waitOnce(uint64_t scope, const C& fixed) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
+    if (const CUresult r = reach(fixed); r != CUDA_SUCCESS) return r;
     AnswerCache& answers = remote_->answers;
     const auto key =
         AnswerCache::key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
@@ -214,6 +221,19 @@ class Call {
   bool awaitTaken() noexcept;
 
  private:
+  /// Memory of this process alone to which the command leads the worker or a kernel becomes the worker's, too: for every
+  /// command, so that no call has to think of it.
+  template <typename C, typename... Tails>
+  CUresult reach(const C& fixed, const Tails&... tails) noexcept {
+    constexpr const cmd::CommandLayout& layout = cmd::layoutOf(C::kOp);
+    if constexpr (layout.namesMemory()) {
+      if (!remote_->memory.hasLocal()) [[likely]]
+        return CUDA_SUCCESS;
+      const std::array<std::span<const std::byte>, sizeof...(Tails)> all{std::as_bytes(std::span(tails))...};
+      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all);
+    }
+    return CUDA_SUCCESS;
+  }
   /// Whether the program's memory that a command is made from may fault: that must not be while the session's locks are
   /// held, or the device's turn has begun.
   template <typename C, typename Tail>

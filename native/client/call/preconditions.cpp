@@ -64,22 +64,8 @@ CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   return memory.mayUse(to, bytes) && memory.mayUse(from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes) {
+void wordAt(Call& call, CUdeviceptr at, size_t bytes) {
   if (at % bytes != 0 || !call.remote().memory.find(at, bytes)) call.waitForResult();
-  return call.remote().mapped.reachAt(call, at);
-}
-
-CUresult words(Call& call, CUstream, unsigned count, const CUstreamBatchMemOpParams* operations, unsigned) {
-  return reachWords(call, {operations, operations ? count : 0});
-}
-
-CUresult reachWords(Call& call, std::span<const CUstreamBatchMemOpParams> operations) {
-  for (const CUstreamBatchMemOpParams& each : operations) {
-    // All operations but flushes and barriers begin with the address; the worker refuses unknown ones.
-    if (each.operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES || each.operation == CU_STREAM_MEM_OP_BARRIER) continue;
-    if (const CUresult r = call.remote().mapped.reachAt(call, each.waitValue.address); r != CUDA_SUCCESS) return r;
-  }
-  return CUDA_SUCCESS;
 }
 
 void awaitIfSeen(Call& call, CUdeviceptr to) {
@@ -89,8 +75,7 @@ void awaitIfSeen(Call& call, CUdeviceptr to) {
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return call.remote().mapped.reachAt(call, to);
+  return call.remote().memory.mayUse(to, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit) {

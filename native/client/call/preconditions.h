@@ -32,10 +32,7 @@ CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
 CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
-CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
-/// Lets the worker reach the program's memory in which operations of a batch have their words.
-CUresult reachWords(Call& call, std::span<const CUstreamBatchMemOpParams> operations);
-CUresult words(Call& call, CUstream, unsigned count, const CUstreamBatchMemOpParams* operations, unsigned);
+void wordAt(Call& call, CUdeviceptr at, size_t bytes);
 /// A fill without a stream is done when the call returns, if the program can read it without a copy.
 void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
@@ -46,7 +43,8 @@ CUresult isNotOfModule(Call& call, CUtexref reference);
 /// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
 template <class T>
 CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
-  return wordAt(call, at, sizeof(T));
+  wordAt(call, at, sizeof(T));
+  return CUDA_SUCCESS;
 }
 
 /// Alignment to the width of the value, and that memory of this session is not left at its end.

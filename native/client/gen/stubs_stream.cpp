@@ -151,9 +151,6 @@ CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int co
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   wire.count = count;
   wire.flags = flags;
-  if (const CUresult r = precondition::words(call, stream, count, paramArray, flags); r != CUDA_SUCCESS) {
-    return r;
-  }
   const CUresult result = call.post(wire, std::as_bytes(std::span(paramArray, count)));
   if (result == CUDA_SUCCESS) {
     consequence::batchesWords(call, wire, std::as_bytes(std::span(paramArray, count)));

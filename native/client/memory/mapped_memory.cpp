@@ -12,6 +12,7 @@
 #include "base/address_places.h"
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/call/named_places.h"
 
 namespace millpond::client {
 namespace {
@@ -36,6 +37,14 @@ bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
   }
   std::fclose(maps);
   return at >= address + bytes;
+}
+
+/// Where addresses that lie in a run may lead.
+std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
+  std::vector<uint64_t> places;
+  memory.eachLocalAddress(run.address, {reinterpret_cast<const std::byte*>(run.address), run.bytes},
+                          [&](uint64_t each) { addPlaces(places, each); });
+  return places;
 }
 
 }  // namespace
@@ -124,7 +133,7 @@ CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) 
   return result;
 }
 
-CUresult MappedMemory::reach(Call& call, const MemoryRun& run, Landing landing) {
+CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing) {
   const std::lock_guard lock(mutex_);
   // Another thread may have been quicker.
   const auto now = call.remote().memory.find(run.address);
@@ -168,40 +177,27 @@ CUresult MappedMemory::reach(Call& call, const MemoryRun& run, Landing landing) 
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reachAt(Call& call, uint64_t address) {
-  const MemoryMap& memory = call.remote().memory;
-  if (!memory.mayBeLocal(address)) return CUDA_SUCCESS;
-  const auto run = memory.find(address);
-  return run && run->kind == MemoryKind::kPinnedLocal ? reach(call, *run) : CUDA_SUCCESS;
+CUresult MappedMemory::reach(Call& call, const MemoryRun& run, Landing landing) {
+  if (const CUresult r = mirror(call, run, landing); r != CUDA_SUCCESS) return r;
+  return reachEach(call, placesIn(call.remote().memory, run));
 }
 
-CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameters) {
-  if (!call.remote().memory.hasLocal()) [[likely]]
-    return CUDA_SUCCESS;
-  std::vector<uint64_t> found;
-  for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); ++at) {
-    uint64_t address = 0;
-    std::memcpy(&address, parameters.data() + at, sizeof(address));
-    if (call.remote().memory.mayBeLocal(address) || call.remote().memory.mayBeLocal(address - 1))
-      found.push_back(address);
-  }
-  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
+CUresult MappedMemory::reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+                                    std::span<const std::span<const std::byte>> tails) {
+  std::vector<uint64_t> places = namedPlaces(call.remote().memory, layout, fixed, tails);
+  return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places));
 }
 
-CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> addresses) {
+CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places) {
   const MemoryMap& memory = call.remote().memory;
-  while (!addresses.empty() && memory.hasLocal()) {
-    const uint64_t address = addresses.back();
-    addresses.pop_back();
-    // The address behind the end is one of the memory as well, whatever else begins there.
-    for (const uint64_t place : {address, address - 1}) {
-      const auto run = memory.find(place);
-      if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-      if (const CUresult r = reach(call, *run); r != CUDA_SUCCESS) return r;
-      // Addresses that lie there lead further.
-      memory.eachLocalAddress(run->address, {reinterpret_cast<const std::byte*>(run->address), run->bytes},
-                              [&](uint64_t each) { addresses.push_back(each); });
-    }
+  while (!places.empty() && memory.hasLocal()) {
+    const auto run = memory.find(places.back());
+    places.pop_back();
+    if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
+    if (const CUresult r = mirror(call, *run, Landing::kAwaited); r != CUDA_SUCCESS) return r;
+    // Addresses that lie there lead further.
+    const std::vector<uint64_t> inside = placesIn(memory, *run);
+    places.insert(places.end(), inside.begin(), inside.end());
   }
   return CUDA_SUCCESS;
 }
@@ -210,7 +206,7 @@ CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const 
   if (!call.remote().memory.hasLocal()) [[likely]]
     return CUDA_SUCCESS;
   std::vector<uint64_t> found;
-  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { found.push_back(each); });
+  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });
   return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
 }
 
@@ -221,7 +217,8 @@ CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
   if (!call.isDoneNow(stream)) return CUDA_SUCCESS;
   for (;;) {
     { const MirrorTurn turn(call.context(), stream); }
-    std::vector<uint64_t> found = Mirror::instance().takeNamed();
+    std::vector<uint64_t> found;
+    for (const uint64_t each : Mirror::instance().takeNamed()) addPlaces(found, each);
     if (found.empty()) return CUDA_SUCCESS;
     if (const CUresult r = reachEach(call, std::move(found)); r != CUDA_SUCCESS) return r;
   }

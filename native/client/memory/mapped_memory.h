@@ -14,6 +14,7 @@
 #include "client/memory/memory_map.h"
 #include "client/memory/mirror/traced_pages.h"
 #include "cuda/gen/cuda_api.h"
+#include "protocol/gen/command_layouts.h"
 
 namespace millpond::client {
 
@@ -31,12 +32,11 @@ class MappedMemory {
   /// Treatment of bytes that are on their way to the run: the call waits for them, or they land when they come, and go to the
   /// device like bytes that the program writes.
   enum class Landing : uint8_t { kAwaited, kUnderWay };
-  /// Lets kernels reach the run.
+  /// Lets kernels reach the run, and all memory whose address lies in it.
   CUresult reach(Call& call, const MemoryRun& run, Landing landing = Landing::kAwaited);
-  /// The same for memory at that address, if it is such.
-  CUresult reachAt(Call& call, uint64_t address);
-  /// The same for all memory whose address is among the parameters of a kernel, at whatever offset.
-  CUresult reachAll(Call& call, std::span<const std::byte> parameters);
+  /// The same for all memory to which a command that is about to be sent leads the worker or a kernel, by whatever address.
+  CUresult reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+                        std::span<const std::span<const std::byte>> tails);
   /// The same for memory whose address is among bytes that are about to be given to a device, where they are to lie at
   /// `address`: kernels may find it there.
   CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
@@ -56,7 +56,10 @@ class MappedMemory {
     unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
   };
 
-  CUresult reachEach(Call& call, std::vector<uint64_t> addresses);
+  /// Lets kernels reach the memory that one of the places lies in, and what its contents lead to.
+  CUresult reachEach(Call& call, std::vector<uint64_t> places);
+  /// The worker has the run from here on, too.
+  CUresult mirror(Call& call, const MemoryRun& run, Landing landing);
   void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
   CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x5a44f093418aced6;
+inline constexpr uint64_t kApiHash = 0x0938c10c0fcee886;
 
 }  // namespace millpond

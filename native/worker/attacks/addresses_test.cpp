@@ -166,6 +166,10 @@ std::vector<std::pair<std::string, std::vector<std::byte>>> nodesAt(uint64_t add
   return nodes;
 }
 
+bool isAddress(const cmd::FieldLayout& field) {
+  return field.use == cmd::FieldUse::kAddress || field.use == cmd::FieldUse::kPlace;
+}
+
 TEST("memory of the worker in every address of every command") {
   size_t sent = 0;
   for (const Carrier carrier : kCarriers) {
@@ -173,13 +177,13 @@ TEST("memory of the worker in every address of every command") {
     std::minstd_rand random(11);
     for (const cmd::CommandLayout& layout : cmd::kCommandLayouts)
       for (const cmd::FieldLayout& field : layout.fields) {
-        if (field.use != cmd::FieldUse::kAddress) continue;
+        if (!isAddress(field)) continue;
         for (int variant = 0; variant < 24; ++variant) {
           const uint64_t numbers[] = {0, 1, 2, 8, 64, 256, 4096, 1 + random() % 512};
           std::vector<std::byte> body(layout.fixedBytes);
           for (const cmd::FieldLayout& other : layout.fields) {
             uint64_t value = other.bytes > 8 || other.use == cmd::FieldUse::kTailBytes ? 0 : numbers[random() % 8];
-            if (other.use == cmd::FieldUse::kAddress)
+            if (isAddress(other))
               value = random() % 4 ? attacker.memory() + 64 * (random() % 8) : attacker.canary().address();
             if (std::string_view(other.name).find("tream") != std::string_view::npos)
               value = random() % 2 ? OwnSession::stream(1) : 0;

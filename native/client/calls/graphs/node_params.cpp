@@ -25,8 +25,7 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, PackedNod
                        {params.blockDimX, params.blockDimY, params.blockDimZ},
                        params.sharedMemBytes,
                        0};
-  if (const CUresult r = packParameters(info, params.kernelParams, params.extra, out.rest); r != CUDA_SUCCESS) return r;
-  return call.remote().mapped.reachAll(call, out.rest);
+  return packParameters(info, params.kernelParams, params.extra, out.rest);
 }
 
 /// Where an end that may be anywhere, or of which the worker has its own, lies.
@@ -78,7 +77,7 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
 CUresult packFill(Call& call, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, PackedNode& out) {
   if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
   out.record.fill = params;
-  return call.remote().mapped.reachAt(call, params.dst);
+  return CUDA_SUCCESS;
 }
 
 CUresult packEvent(Call& call, CUevent event, PackedNode& out) {
@@ -118,7 +117,7 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
       if (params.memOp.count && !params.memOp.paramArray) return CUDA_ERROR_INVALID_VALUE;
       out.record.operationFlags = params.memOp.flags;
       out.follow(params.memOp.paramArray, params.memOp.count);
-      return precondition::reachWords(call, {params.memOp.paramArray, params.memOp.count});
+      return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       if (const CUresult r = useContext(call, params.conditional.ctx); r != CUDA_SUCCESS) return r;
       out.record.conditional = {params.conditional.handle, static_cast<uint32_t>(params.conditional.type),

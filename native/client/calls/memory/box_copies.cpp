@@ -203,16 +203,14 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
   return r;
 }
 
-/// Mirrors pinned memory that more rows would land in than the worker has room for: then they go in one command.
-CUresult reachManyRows(Call& call, End& to, const End& from, const Extent& extent, Wait wait) {
-  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows)
-    return CUDA_SUCCESS;
+/// Whether more rows would land in pinned memory than the worker has room for: then they go in one command, and the memory is
+/// mirrored.
+bool hasTooManyRows(Call& call, const End& to, const End& from, const Extent& extent, Wait wait) {
+  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows) return false;
   const uint64_t first = to.row(0, 0);
-  const auto pinned =
-      call.remote().memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first);
-  if (!pinned) return CUDA_SUCCESS;
-  to.isOwn = false;
-  return call.remote().mapped.reach(call, *pinned);
+  return call.remote()
+      .memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first)
+      .has_value();
 }
 
 CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
@@ -245,8 +243,10 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     if (isTaken && (r != CUDA_SUCCESS || wait == Wait::kNo)) return r;
     if (isTaken) return isSeenByHost(call, to.address) && !to.isOwn ? awaitStream(call, stream) : call.check();
   }
-  if (const CUresult r = reachManyRows(call, to, from, extent, wait); r != CUDA_SUCCESS) return r;
-  if (!to.isOwn && !from.isOwn) return postBox(call, to, from, extent, stream);
+  if (hasTooManyRows(call, to, from, extent, wait)) {
+    to.isOwn = false;
+    return postBox(call, to, from, extent, stream);
+  }
   const auto eachRow = [&](auto&& row) {
     for (size_t z = 0; z < extent.depth; ++z)
       for (size_t y = 0; y < extent.height; ++y)

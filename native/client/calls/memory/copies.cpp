@@ -88,7 +88,6 @@ namespace {
 /// From memory of this process as it is now.
 CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
   const auto run = call.remote().memory.find(to);
-  if (run && run->kind == MemoryKind::kPinnedLocal) return CUDA_ERROR_INVALID_VALUE;
   cmd::CopyToDevice wire{};
   wire.address = to;
   wire.stream = stream;

@@ -130,7 +130,6 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
     std::memset(usual.data(), 0, info.parameterBytes);  // the gaps between parameters
   }
   if (const CUresult r = packParameters(info, kernelParams, extra, params); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = call.remote().mapped.reachAll(call, params); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;
   return call.post(wire, attributes.bytes(), std::span<const std::byte>(params));
 }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * What is in the tails of the commands of `commands/`: whether the worker or a kernel may find addresses of memory there, which
+ * the client then makes the worker's, too, before it sends the command. Every tail has its line.
+ */
+
+/**
+ * - `plain`: no addresses, or none that anything follows before the program gives them to a device.
+ * - `words`: an address may be at any offset.
+ * - `node`: a graph::NodeRecord and what follows it, which says itself what is an address.
+ */
+export type TailMeaning = "plain" | "words" | "node";
+
+/** Command → tail → what is in it. */
+export const tails: Readonly<Record<string, Readonly<Record<string, TailMeaning>>>> = {
+  ArrayMap: { entries: "plain" },
+  AtomicCapabilities: { operations: "plain" },
+  CaptureBegin: { nodes: "plain", edges: "plain" },
+  CaptureDepend: { nodes: "plain", edges: "plain" },
+  ClusterOccupancy: { attributes: "words" },
+  ContextCreate: { affinity: "plain" },
+  CopyToDevice: { data: "plain" },
+  GetFunction: { name: "plain" },
+  GetGlobal: { name: "plain" },
+  GetReference: { name: "plain" },
+  GraphAddNode: { nodes: "plain", edges: "plain", params: "node" },
+  GraphDepend: { from: "plain", to: "plain", edges: "plain" },
+  GraphSetNode: { params: "node" },
+  GraphSource: { data: "plain" },
+  GraphUpdateNode: { params: "node" },
+  ImagePart: { data: "plain" },
+  Launch: { attributes: "words", params: "words" },
+  LinkAdd: { name: "plain", options: "plain" },
+  LinkCreate: { options: "plain" },
+  ModuleLoad: { options: "plain", places: "plain" },
+  ResourceDescribe: { resources: "plain" },
+  VmSetAccess: { access: "plain" },
+};
