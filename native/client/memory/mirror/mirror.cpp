@@ -17,6 +17,11 @@ namespace {
 /// How often a touch waits for a device that other threads keep giving work before they have to wait for it.
 constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
+/// How long a touch waits for the device, which may be waiting for the thread in a way that this library cannot know: a kernel
+/// may poll what the thread is about to copy. After that the page is brought as it is now.
+constexpr int64_t kPatienceNs = 50'000'000;
+/// How often such a touch looks whether it must not wait any more.
+constexpr int64_t kRelookNs = 500'000;
 /// Compared bytes are read in pieces of this size.
 constexpr size_t kReadPiece = wire::kChunkBytes;
 /// A program that asks in a loop whether work is done spends at most this fraction (1 / N) of its time on comparing bytes.
@@ -287,34 +292,53 @@ std::optional<uint64_t> Mirror::moment() const {
 void Mirror::settle() {
   for (unsigned attempt = 0;; ++attempt) {
     Lock lock(mutex_);
-    if (quiet_ != work() && !awaitQuiet(lock, attempt)) continue;
+    if (quiet_ != work() && awaitQuiet(lock, attempt, false) != Quiet::kYes) continue;
     if (merged_ != quiet_) mergeCompared();
     merged_ = quiet_;
     return;
   }
 }
 
-bool Mirror::awaitQuiet(Lock& lock, unsigned attempt) {
+bool Mirror::mayBeAwaited() const { return doesStreamWait() || CallbackThread::anyBusy(); }
+
+Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
   const bool isGated = attempt >= kAttempts;
   if (isGated) gate_.store(1, std::memory_order_release);
   const uint64_t begun = work();
   const std::vector<uint64_t> streams = link_.streams();
   lock.unlock();
+  const int64_t end = monotonicNs() + kPatienceNs;
+  // A function of the program, or a wait for a word, that is given to a stream meanwhile may come before the wait below.
+  const auto mustGiveUp = [&] {
+    if (!mayGiveUp) return false;
+    const Lock look(mutex_);
+    return mayBeAwaited() || monotonicNs() > end;
+  };
+  bool isGivenUp = false;
   // A command that was begun must be appended before a wait for it.
-  while (posting_.load(std::memory_order_acquire) != 0 && begun == work()) {
+  while (posting_.load(std::memory_order_acquire) != 0 && begun == work() && !isGivenUp) {
     const timespec little{0, kLookNs};
     ::nanosleep(&little, nullptr);
+    isGivenUp = mustGiveUp();
   }
-  const bool isAppended = begun == work();
-  if (isAppended) MirrorLink::settle(streams);
+  const bool isAppended = !isGivenUp && begun == work();
+  const std::optional<uint32_t> question = isAppended && mayGiveUp ? watch_.ask(streams) : std::nullopt;
+  if (question)
+    while (!isGivenUp && !watch_.isAnswered(*question, kRelookNs)) isGivenUp = mustGiveUp();
+  else if (isAppended)
+    MirrorLink::settle(streams);
   lock.lock();
   if (isGated) {
     gate_.store(0, std::memory_order_release);
     futexWake(gate_, INT32_MAX);
   }
-  if (!isAppended) return false;
+  if (isGivenUp) {
+    if (question) unanswered_ = {*question, begun};
+    return Quiet::kGivenUp;
+  }
+  if (!isAppended) return Quiet::kMoreWork;
   quiet_ = std::max(quiet_, begun);
-  return begun == work();
+  return begun == work() ? Quiet::kYes : Quiet::kMoreWork;
 }
 
 // Touches of the program
@@ -351,19 +375,25 @@ bool Mirror::upgrade(Traced& region, size_t page, bool isWrite) {
 bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
   Lock lock(mutex_);
   for (unsigned attempt = 0;; ++attempt) {
-    // The device, or a function of the program that the device waits for, may be waiting for this thread.
-    if (doesStreamWait() || CallbackThread::anyBusy()) return serveAtOnce(address, isWrite);
+    if (mayBeAwaited()) return serveAtOnce(address, isWrite);
     Traced* region = tracedAt(address);
     if (!region) return false;
     const size_t page = region->pages->pageOf(address);
     if (upgrade(*region, page, isWrite)) return true;
-    if (quiet_ == work() || awaitQuiet(lock, attempt)) {
-      // The lock was given up meanwhile.
-      region = tracedAt(address);
-      if (!region) return false;
-      if (!upgrade(*region, page, isWrite)) bring(*region, region->pages->wanted(page), isWrite);
-      return true;
+    if (unanswered_ && watch_.isAnswered(unanswered_->question, 0)) {
+      quiet_ = std::max(quiet_, unanswered_->work);
+      unanswered_.reset();
     }
+    // The same work was waited for in vain.
+    if (unanswered_ && unanswered_->work == work()) return serveAtOnce(address, isWrite);
+    const Quiet quiet = quiet_ == work() ? Quiet::kYes : awaitQuiet(lock, attempt, true);
+    if (quiet == Quiet::kMoreWork) continue;
+    if (quiet == Quiet::kGivenUp) return serveAtOnce(address, isWrite);
+    // The lock was given up meanwhile.
+    region = tracedAt(address);
+    if (!region) return false;
+    if (!upgrade(*region, page, isWrite)) bring(*region, region->pages->wanted(page), isWrite);
+    return true;
   }
 }
 

@@ -18,6 +18,7 @@
 #include "client/memory/mirror/compared_bytes.h"
 #include "client/memory/mirror/fault_handler.h"
 #include "client/memory/mirror/mirror_link.h"
+#include "client/memory/mirror/quiet_watch.h"
 #include "client/memory/mirror/traced_pages.h"
 
 namespace millpond::client {
@@ -118,7 +119,11 @@ class Mirror {
   bool upgrade(Traced& region, size_t page, bool isWrite);
   void bring(Traced& region, TracedPages::Run run, bool isWrite);
   void bringAll(Traced& region);
-  bool awaitQuiet(Lock& lock, unsigned attempt);
+  /// Whether the device, or a function of the program that the device waits for, may be waiting for a thread that touches memory.
+  bool mayBeAwaited() const;
+  enum class Quiet : uint8_t { kYes, kMoreWork, kGivenUp };
+  /// Waits until the device has done what it was given so far, unless `mayGiveUp` and there is a reason to.
+  Quiet awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp);
   void pushAll();
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   void pushHeld();
@@ -157,7 +162,14 @@ class Mirror {
       0};  ///< `work_` when a stream was last given a word of other memory to wait for
   std::vector<Held> held_;
   std::vector<uint64_t> named_;
-  std::atomic<uint32_t> awaiting_{0};               ///< 1: there are awaited words
+  std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
+  QuietWatch watch_{&MirrorLink::settle};
+  /// A wait that was given up: the question, and the work that it is about.
+  struct Unanswered {
+    uint32_t question;
+    uint64_t work;
+  };
+  std::optional<Unanswered> unanswered_;
   uint64_t quiet_ = 0;                              ///< `work_` when the device was known to have done it all
   uint64_t merged_ = 0;                             ///< the same, with compared bytes brought here since
   std::chrono::steady_clock::time_point nextPoll_;  ///< from here on questions compare bytes again

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits for devices on a thread of its own, so that a caller can give up.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace millpond::client {
+
+class QuietWatch {
+ public:
+  /// Waits for the devices; where a capture forbids to wait for a whole context, for the given streams.
+  using Settle = void (*)(const std::vector<uint64_t>& streams);
+
+  explicit QuietWatch(Settle settle) : settle_(settle) {}
+  /// Begins to wait until devices have done what they were given so far. The number of the question; none where the system has no
+  /// thread left.
+  std::optional<uint32_t> ask(std::vector<uint64_t> streams);
+  /// Whether they have; waits for at most `timeoutNs`.
+  bool isAnswered(uint32_t question, int64_t timeoutNs);
+
+ private:
+  [[noreturn]] void run();
+
+  const Settle settle_;
+  std::mutex mutex_;
+  bool isStarted_ = false;
+  std::vector<uint64_t> streams_;
+  std::atomic<uint32_t> asked_{0};
+  std::atomic<uint32_t> answered_{0};  ///< the last question, and with it all before
+};
+
+}  // namespace millpond::client
