@@ -49,6 +49,7 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                        with the one of the state directory
                        (MILLPOND_OWN_AGENT_TOKENS_ONLY=1)
   --webhooks FILE      receivers of events, as JSON (MILLPOND_WEBHOOKS)
+  --oidc FILE          OpenID provider of the console, as JSON (MILLPOND_OIDC)
   --tls-names NAMES    more names and addresses of this machine for the own certificate
                        (MILLPOND_TLS_NAMES)
 
@@ -128,6 +129,7 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
     ),
     tracing: readTracing(env),
     webhooks: values.webhooks ?? env["MILLPOND_WEBHOOKS"],
+    oidc: values.oidc ?? env["MILLPOND_OIDC"],
     userTokens: splitList(env["MILLPOND_USER_TOKENS"]),
     agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
     log: makeLog(level),
@@ -175,6 +177,7 @@ function parse(args: readonly string[]) {
         "own-agent-tokens-only": { type: "boolean" },
         "changes-per-second": { type: "string" },
         webhooks: { type: "string" },
+        oidc: { type: "string" },
         help: { type: "boolean", short: "h", default: false },
       },
     });

@@ -44,6 +44,8 @@ import { PoolKey } from "./state/pool-key.ts";
 import type { Store } from "./state/store.ts";
 import { certificateSource } from "./http/tls.ts";
 import { KeyRing } from "./auth/key-ring.ts";
+import { OidcTokens } from "./auth/oidc-tokens.ts";
+import { OidcPages } from "./http/oidc-pages.ts";
 import { LoginSessions } from "./auth/login-sessions.ts";
 import { type CreatorToken, ProgramTokens } from "./auth/program-tokens.ts";
 import { ClaimTokens, type FixedToken, hashOf, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
@@ -115,11 +117,12 @@ export async function startController(options: ControllerOptions): Promise<Contr
     (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
     () => unixSeconds(clock),
   );
+  const oidcTokens = new OidcTokens(keys, resolved.oidc?.rules ?? [], () => unixSeconds(clock));
   const tokens = new TokenVerifier(
     fixed,
     (hash) => elector.pool.ledger.tokenByHash(hash),
     () => unixSeconds(clock),
-    [claimTokens, programTokens],
+    [claimTokens, programTokens, oidcTokens],
   );
   const sessions = new LoginSessions(keys, () => unixSeconds(clock));
   const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
@@ -183,6 +186,16 @@ export async function startController(options: ControllerOptions): Promise<Contr
       tokens,
       identity: state.identity,
       isSecure: tls !== undefined,
+      oidc:
+        resolved.oidc &&
+        new OidcPages({
+          config: resolved.oidc,
+          keys,
+          tokens: oidcTokens,
+          url: () => resolved.advertise ?? url,
+          now: () => unixSeconds(clock),
+          log,
+        }),
     }),
     metrics: {
       "/metrics": async (caller) => await readMetrics(elector, version, caller),

@@ -8,6 +8,7 @@ import type { Logger } from "pino";
 import { type Clock, systemClock } from "./timers/clock.ts";
 import type { TlsSource } from "./http/tls.ts";
 import { defaultChangesPerSecond } from "./auth/call-limits.ts";
+import { type OidcConfig, readOidcConfig } from "./auth/oidc-config.ts";
 import { isToken } from "./auth/tokens.ts";
 import { poolKeyPath } from "./state/pool-key.ts";
 import { readWebhooks, type WebhookConfig } from "./notifications/webhook-config.ts";
@@ -62,6 +63,8 @@ export interface ControllerOptions {
   readonly tracing?: OtlpTarget | undefined;
   /** File that names the receivers of events, JSON. Default: there are none. */
   readonly webhooks?: string | undefined;
+  /** File that names the OpenID provider of the console, JSON. Default: there is none. */
+  readonly oidc?: string | undefined;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
   /** Default: the clock of the host. */
@@ -85,6 +88,7 @@ export interface ResolvedOptions {
   readonly changesPerSecond: number;
   readonly takesSharedAgentTokens: boolean;
   readonly webhooks: readonly WebhookConfig[];
+  readonly oidc: OidcConfig | undefined;
   readonly clock: Clock;
 }
 
@@ -107,6 +111,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     takesSharedAgentTokens = true,
     changesPerSecond = defaultChangesPerSecond,
     webhooks = "",
+    oidc = "",
     clock = systemClock,
   } = options;
   if (stateDirectory === "") {
@@ -152,6 +157,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     changesPerSecond,
     takesSharedAgentTokens,
     webhooks: webhooks === "" ? [] : readWebhooks(resolve(webhooks)),
+    oidc: oidc === "" ? undefined : readOidcConfig(resolve(oidc)),
     tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
     clock,
   };

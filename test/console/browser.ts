@@ -12,7 +12,7 @@ import {
   PoolService,
   QueueService,
 } from "@millpond/api";
-import { type Controller, startController, systemClock } from "@millpond/controller";
+import { type Controller, type ControllerOptions, startController, systemClock } from "@millpond/controller";
 import { FakeAgent } from "@millpond/controller/testing/fake-agent";
 import { makeTransport } from "@millpond/controller/testing/transport";
 import axe from "axe-core";
@@ -42,21 +42,28 @@ export async function launchBrowser(): Promise<Browser> {
 
 export type Devices = readonly MessageInitShape<typeof DeviceReportSchema>[];
 
+type PoolOptions = Pick<ControllerOptions, "oidc">;
+
 /** A controller that can be stopped and started again at the same address, and agents that outlive it. */
 export class ConsolePool implements AsyncDisposable {
   readonly #directory: string;
   readonly #agents: FakeAgent[] = [];
+  readonly #options: PoolOptions;
   #controller: Controller;
   #isUp = true;
 
-  private constructor(directory: string, controller: Controller) {
+  private constructor(directory: string, controller: Controller, options: PoolOptions) {
     this.#directory = directory;
     this.#controller = controller;
+    this.#options = options;
   }
 
-  static async start(nodes: Readonly<Record<string, Devices>>): Promise<ConsolePool> {
+  static async start(
+    nodes: Readonly<Record<string, Devices>>,
+    options: PoolOptions = {},
+  ): Promise<ConsolePool> {
     const directory = mkdtempSync(join(tmpdir(), "millpond-console-"));
-    const pool = new ConsolePool(directory, await start(directory, "127.0.0.1:0"));
+    const pool = new ConsolePool(directory, await start(directory, "127.0.0.1:0", options), options);
     for (const [node, devices] of Object.entries(nodes)) {
       const { url, agentToken: token } = pool.#controller;
       const agent = new FakeAgent({ url, token, clock: systemClock, node, devices });
@@ -114,7 +121,7 @@ export class ConsolePool implements AsyncDisposable {
   }
 
   async startController(): Promise<void> {
-    this.#controller = await start(this.#directory, new URL(this.url).host);
+    this.#controller = await start(this.#directory, new URL(this.url).host, this.#options);
     this.#isUp = true;
   }
 
@@ -125,8 +132,8 @@ export class ConsolePool implements AsyncDisposable {
   }
 }
 
-async function start(stateDirectory: string, listen: string): Promise<Controller> {
-  return await startController({ stateDirectory, listen, log: pino({ level: "silent" }) });
+async function start(stateDirectory: string, listen: string, options: PoolOptions): Promise<Controller> {
+  return await startController({ ...options, stateDirectory, listen, log: pino({ level: "silent" }) });
 }
 
 /** A page, and all that it should not do: each is an error of the test at its end. */
@@ -135,6 +142,8 @@ export class WatchedPage implements AsyncDisposable {
   readonly context: BrowserContext;
   readonly #url: string;
   readonly #faults: string[] = [];
+  /** Origins that the browser is sent to, beside that of the pool. */
+  readonly mayVisit: string[] = [];
 
   private constructor(context: BrowserContext, page: Page, url: string) {
     this.context = context;
@@ -169,7 +178,7 @@ export class WatchedPage implements AsyncDisposable {
     });
     page.on("request", (request) => {
       const { origin, protocol } = new URL(request.url());
-      if (protocol !== "blob:" && origin !== new URL(this.#url).origin) {
+      if (protocol !== "blob:" && origin !== new URL(this.#url).origin && !this.mayVisit.includes(origin)) {
         this.#faults.push(`request to ${request.url()}`);
       }
     });

@@ -172,6 +172,14 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         env: "MILLPOND_WEBHOOKS",
         defaultText: "none",
       },
+      oidc: {
+        flags: "--oidc <file>",
+        type: "text",
+        description:
+          "Let users of the OpenID provider that this file names log in to the console, JSON: docs/oidc.md",
+        env: "MILLPOND_OIDC",
+        defaultText: "none",
+      },
       logLevel: {
         flags: "--log-level <level>",
         type: "choice",

@@ -16,8 +16,18 @@ export interface Me {
 /** `unknown`: not requested yet; `none`: no user is logged in. */
 export const login = new Store<Me | "unknown" | "none">("unknown");
 
+/** Name of the OpenID provider that users may log in with; empty: there is none. */
+export const provider = new Store<string>("");
+
 /** Why the last login ended or failed, for the login page; empty: it did not. */
 export const loginTrouble = new Store<string>("");
+
+interface Refusal {
+  readonly message?: string;
+  readonly provider?: string;
+  /** Why a login by the provider failed. */
+  readonly trouble?: string;
+}
 
 async function send(method: string, body?: unknown): Promise<Me> {
   const response = await fetch(path, {
@@ -28,7 +38,11 @@ async function send(method: string, body?: unknown): Promise<Me> {
   if (response.status === 204) {
     return { name: "", role: "", tenant: "" };
   }
-  const answer = (await response.json()) as Me & { readonly message?: string };
+  const answer = (await response.json()) as Me & Refusal;
+  provider.set(answer.provider ?? provider.get());
+  if (answer.trouble !== undefined) {
+    loginTrouble.set(answer.trouble);
+  }
   if (!response.ok) {
     throw new Error(answer.message ?? String(response.status));
   }

@@ -27,6 +27,7 @@ export const chinese: Texts = {
   copy: "复制",
   copied: "已复制",
   logIn: "登录",
+  logInWith: (provider) => `使用 ${provider} 登录`,
   logOut: "退出",
   loggedInAs: "当前登录",
   token: "令牌",

@@ -26,6 +26,7 @@ export const english = {
   copy: "Copy",
   copied: "Copied",
   logIn: "Log in",
+  logInWith: (provider: string) => `Log in with ${provider}`,
   logOut: "Log out",
   loggedInAs: "Logged in as",
   token: "Token",

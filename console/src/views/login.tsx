@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useEffect, useState } from "preact/hooks";
-import { logIn, loginTrouble } from "../state/login.ts";
+import { logIn, loginTrouble, provider } from "../state/login.ts";
 import { addressOf, go, usePlace } from "../state/place.ts";
 import { useStore } from "../state/store.ts";
 import { texts } from "../texts/texts.ts";
+
+/** The view to come back to; the login page itself is none. */
+function returnAddress(path: readonly string[]): string {
+  return path[0] === "login" ? addressOf() : location.pathname + location.search;
+}
 
 /** Whatever is looked at without a login is asked for again after it. */
 export function LoginView() {
   const t = texts();
   const trouble = useStore(loginTrouble);
+  const providerName = useStore(provider);
   const [isBusy, setBusy] = useState(false);
   const [token, setToken] = useState("");
   const { path } = usePlace();
@@ -38,6 +44,14 @@ export function LoginView() {
     <main class="login" id="content">
       <img src="/console/icon.svg" alt="" width="48" height="48" />
       <h1>Millpond</h1>
+      {providerName !== "" && (
+        // An ordinary link: the controller sends the browser on to the provider.
+        <p>
+          <a class="button main" href={`/console/oidc/login?to=${encodeURIComponent(returnAddress(path))}`}>
+            {t.logInWith(providerName)}
+          </a>
+        </p>
+      )}
       <form
         onSubmit={(event) => {
           event.preventDefault();

@@ -7,7 +7,12 @@ import type { PoolKey } from "../state/pool-key.ts";
 import { isAccepted, maySign, openSigningKey } from "../state/signing-keys.ts";
 
 /** The use of a secret: those of different uses have nothing in common. */
-export type SecretPurpose = "claim tokens" | "program tokens" | "console logins";
+export type SecretPurpose =
+  | "claim tokens"
+  | "program tokens"
+  | "console logins"
+  | "oidc tokens"
+  | "oidc flows";
 
 /** A secret that is derived from a signing key. */
 export interface DerivedSecret {

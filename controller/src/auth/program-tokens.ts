@@ -2,7 +2,7 @@
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
-import type { Caller } from "../domain/caller.ts";
+import { type Caller, oidcPrefix } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 import { sealOf } from "./tokens.ts";
@@ -34,6 +34,11 @@ export class ProgramTokens {
 
   /** @param tenant Of the claims that are created with it. */
   make(creator: Pick<Caller, "name">, tenant: string): string {
+    if (creator.name.startsWith(oidcPrefix)) {
+      throw millpondError("MILLPOND_E_FORBIDDEN", "a login by OpenID Connect makes no tokens of programs", {
+        remedy: "Use a token: an administrator makes one with `millpond token create`.",
+      });
+    }
     const token = this.#find(creator.name);
     if (token === undefined) {
       throw millpondError("MILLPOND_E_UNAUTHENTICATED", `the token ${creator.name} was revoked meanwhile`);

@@ -34,9 +34,22 @@ export interface Caller {
   readonly creator?: string;
 }
 
+/** The prefix of the names of users that an OpenID provider has named: no token that is created has such a name. */
+export const oidcPrefix = "oidc:";
+
+/** Bytes of such a name: with all else, the token of a login stays below the limit of a header. */
+export const maxOidcNameBytes = 64;
+
+/** Whether an OpenID provider may give a user this name: it is shown in the audit as it is. */
+export function isOidcName(text: string): boolean {
+  return /^[\p{L}\p{N}.@_+:|/-]+$/u.test(text) && Buffer.byteLength(text) <= maxOidcNameBytes;
+}
+
 /** Whether a token could have the name: those of the state directory and the environment have a colon in theirs. */
 export function isTokenName(text: string): boolean {
-  return /^[a-z0-9](?:[a-z0-9:-]{0,61}[a-z0-9])?$/.test(text);
+  return text.startsWith(oidcPrefix)
+    ? isOidcName(text.slice(oidcPrefix.length))
+    : /^[a-z0-9](?:[a-z0-9:-]{0,61}[a-z0-9])?$/.test(text);
 }
 
 /** The user that what a caller creates is charged to. */

@@ -13,12 +13,14 @@ import { loginSeconds, type LoginSessions } from "../auth/login-sessions.ts";
 import type { TokenVerifier } from "../auth/tokens.ts";
 import type { Caller } from "../domain/caller.ts";
 import type { ConsoleFile } from "./console-files.ts";
+import type { OidcAnswer, OidcPages } from "./oidc-pages.ts";
 import { outwait, readBody } from "./request-body.ts";
 
 /** A page of another origin cannot send it without being asked first, which is refused. */
 export const consoleHeader = "millpond-console";
 
 const sessionPath = "/console/session";
+const oidcPath = "/console/oidc/";
 const maxLoginBytes = 4096;
 
 /** No page of another origin shows ours, and ours loads and calls nothing elsewhere and runs no script but its own. */
@@ -51,15 +53,20 @@ export interface ConsoleOptions {
   readonly identity: string;
   /** Whether browsers come by TLS. */
   readonly isSecure: boolean;
+  /** Absent: there are no logins by an OpenID provider. */
+  readonly oidc?: OidcPages | undefined;
 }
 
 export class Console {
   readonly #options: ConsoleOptions;
   readonly #cookie: string;
+  /** The cookie of logins under way at an OpenID provider. */
+  readonly #oidcCookie: string;
 
   constructor(options: ConsoleOptions) {
     this.#options = options;
     this.#cookie = `${options.isSecure ? "__Host-" : ""}millpond-${options.identity.slice(0, 8)}`;
+    this.#oidcCookie = `${this.#cookie}-oidc`;
   }
 
   /**
@@ -86,6 +93,8 @@ export class Console {
     response.shouldKeepAlive &&= request.headers.authorization !== undefined;
     if (path === sessionPath) {
       await this.#answerSession(request, response);
+    } else if (path.startsWith(oidcPath)) {
+      await this.#answerOidc(request, response, path.slice(oidcPath.length));
     } else if (path === "/" || path === "/console") {
       send(response, 302, { location: "/console/" });
     } else if (path.startsWith("/console/")) {
@@ -122,6 +131,58 @@ export class Console {
     send(response, 200, headers, isGzip ? file.gzipped : file.bytes);
   }
 
+  async #answerOidc(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
+    const { oidc } = this.#options;
+    if (oidc === undefined || (name !== "login" && name !== "callback")) {
+      send(
+        response,
+        404,
+        { "content-type": "text/plain; charset=utf-8" },
+        Buffer.from("There is no such page.\n"),
+      );
+      return;
+    }
+    // Every answer sets a cookie, so HEAD is not the same without a body.
+    if (request.method !== "GET") {
+      send(response, 405, { allow: "GET" });
+      return;
+    }
+    const kept = readCookie(request.headers.cookie ?? "", this.#oidcCookie);
+    const answer = await (name === "login" ? oidc.begin(request) : oidc.finish(request, kept));
+    send(response, 302, { location: answer.location, "set-cookie": this.#oidcCookies(answer) });
+  }
+
+  #oidcCookies({ kept, token }: OidcAnswer): string[] {
+    const { sessions, oidc } = this.#options;
+    const seconds = kept === "" ? 0 : (oidc?.cookieSeconds ?? 0);
+    return [
+      // Lax: the browser comes back from the provider's site.
+      this.#makeCookie(kept, seconds, { name: this.#oidcCookie, sameSite: "Lax" }),
+      ...(token === undefined ? [] : [this.#makeCookie(sessions.seal(token), loginSeconds)]),
+    ];
+  }
+
+  /** Answers with the caller and the provider; without a login, also with the refusal of the last one. */
+  #answerWho(request: IncomingMessage, response: ServerResponse): void {
+    const { oidc, tokens } = this.#options;
+    const provider = oidc === undefined ? {} : { provider: oidc.label };
+    let caller: Caller;
+    try {
+      caller = requireToken(request.headers.authorization, tokens);
+    } catch (error) {
+      const { code, rawMessage: message } = ConnectError.from(error);
+      const trouble = oidc?.troubleOf(readCookie(request.headers.cookie ?? "", this.#oidcCookie));
+      sendJson(
+        response,
+        codeToHttpStatus(code),
+        { message, ...provider, trouble },
+        trouble === undefined ? {} : { "set-cookie": this.#oidcCookies({ location: "", kept: "" }) },
+      );
+      return;
+    }
+    sendJson(response, 200, { ...identityOf(caller), ...provider });
+  }
+
   async #answerSession(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       const body = await readBody(request, maxLoginBytes);
@@ -132,7 +193,7 @@ export class Console {
       }
       switch (request.method) {
         case "GET":
-          sendCaller(response, requireToken(request.headers.authorization, this.#options.tokens));
+          this.#answerWho(request, response);
           return;
         case "POST":
           this.#logIn(response, body);
@@ -162,12 +223,21 @@ export class Console {
     }
     const caller = requireToken(`Bearer ${token}`, tokens);
     requirePerson(caller);
-    sendCaller(response, caller, { "set-cookie": this.#makeCookie(sessions.seal(token), loginSeconds) });
+    sendJson(response, 200, identityOf(caller), {
+      "set-cookie": this.#makeCookie(sessions.seal(token), loginSeconds),
+    });
   }
 
-  #makeCookie(value: string, maxAge: number): string {
+  #makeCookie(
+    value: string,
+    maxAge: number,
+    { name, sameSite }: { readonly name: string; readonly sameSite: "Strict" | "Lax" } = {
+      name: this.#cookie,
+      sameSite: "Strict",
+    },
+  ): string {
     const secure = this.#options.isSecure ? "; Secure" : "";
-    return `${this.#cookie}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAge}${secure}`;
+    return `${name}=${value}; Path=/; HttpOnly; SameSite=${sameSite}; Max-Age=${maxAge}${secure}`;
   }
 }
 
@@ -221,9 +291,8 @@ function parseLogin(body: Uint8Array): { readonly token?: string; readonly code?
   throw millpondError("MILLPOND_E_INVALID", "the login has neither a token nor a code");
 }
 
-function sendCaller(response: ServerResponse, caller: Caller, headers: OutgoingHttpHeaders = {}): void {
-  const { name, role, tenant } = caller;
-  sendJson(response, 200, { name, role, tenant }, headers);
+function identityOf({ name, role, tenant }: Caller): Pick<Caller, "name" | "role" | "tenant"> {
+  return { name, role, tenant };
 }
 
 function sendJson(

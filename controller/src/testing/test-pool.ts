@@ -8,6 +8,7 @@ import { ClaimService, errorCodeOf, PoolService } from "@millpond/api";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { type Controller, startController } from "../controller.ts";
+import type { ControllerOptions } from "../options.ts";
 import { FakeAgent, fakeDevice } from "./fake-agent.ts";
 import { ManualClock } from "./manual-clock.ts";
 import { makeTransport } from "./transport.ts";
@@ -21,6 +22,8 @@ export function makeTestDirectory(): string {
   return directory;
 }
 
+type TestPoolOptions = Pick<ControllerOptions, "oidc">;
+
 /** A real controller on a free port, with a clock that stands still. Everything is ended after the test. */
 export class TestPool {
   readonly clock: ManualClock;
@@ -30,7 +33,15 @@ export class TestPool {
   claims: Client<typeof ClaimService>;
   pool: Client<typeof PoolService>;
 
-  private constructor(directory: string, clock: ManualClock, controller: Controller) {
+  readonly #options: TestPoolOptions;
+
+  private constructor(
+    directory: string,
+    clock: ManualClock,
+    controller: Controller,
+    options: TestPoolOptions,
+  ) {
+    this.#options = options;
     this.directory = directory;
     this.clock = clock;
     this.controller = controller;
@@ -40,10 +51,13 @@ export class TestPool {
   }
 
   /** @param nodes The memory of each device, by node. */
-  static async start(nodes: Readonly<Record<string, readonly bigint[]>> = {}): Promise<TestPool> {
+  static async start(
+    nodes: Readonly<Record<string, readonly bigint[]>> = {},
+    options: TestPoolOptions = {},
+  ): Promise<TestPool> {
     const directory = makeTestDirectory();
     const clock = new ManualClock();
-    const pool = new TestPool(directory, clock, await start(directory, clock));
+    const pool = new TestPool(directory, clock, await start(directory, clock, options), options);
     onTestFinished(() => pool.stop());
     for (const [node, memories] of Object.entries(nodes)) {
       await pool.addAgent(node, memories);
@@ -112,7 +126,7 @@ export class TestPool {
   /** Stops the controller and the agents, and starts the controller again on the same state. */
   async restart(): Promise<void> {
     await this.stop();
-    this.controller = await start(this.directory, this.clock);
+    this.controller = await start(this.directory, this.clock, this.#options);
     const transport = makeTransport(this.controller.url, this.controller.userToken);
     this.claims = createClient(ClaimService, transport);
     this.pool = createClient(PoolService, transport);
@@ -124,8 +138,9 @@ export class TestPool {
   }
 }
 
-async function start(directory: string, clock: ManualClock): Promise<Controller> {
+async function start(directory: string, clock: ManualClock, options: TestPoolOptions): Promise<Controller> {
   return await startController({
+    ...options,
     stateDirectory: directory,
     listen: "127.0.0.1:0",
     clock,

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Texts that lie in a browser and that only controllers of this pool can read and make: any of them, also one that was
+// started since.
+
+import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import type { DerivedSecret, KeyRing, SecretPurpose } from "./key-ring.ts";
+
+const nonceBytes = 12;
+const sealBytes = 16;
+
+export interface SealedTextsOptions {
+  readonly keys: KeyRing;
+  /** Unix seconds. */
+  readonly now: () => number;
+  readonly purpose: SecretPurpose;
+  readonly lifetimeSeconds: number;
+}
+
+/** Seals values of one kind, AES-256-GCM, for some time. */
+export class SealedTexts<T> {
+  readonly #options: SealedTextsOptions;
+
+  constructor(options: SealedTextsOptions) {
+    this.#options = options;
+  }
+
+  seal(value: T): string {
+    const { keys, now, purpose, lifetimeSeconds } = this.#options;
+    const nonce = randomBytes(nonceBytes);
+    const cipher = createCipheriv("aes-256-gcm", keys.secret(purpose).secret, nonce);
+    const text = JSON.stringify({ value, expiresAt: now() + lifetimeSeconds });
+    return Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]).toString(
+      "base64url",
+    );
+  }
+
+  /** Undefined where its time is over, or it is none of ours. */
+  unseal(text: string): T | undefined {
+    const { keys, now, purpose, lifetimeSeconds } = this.#options;
+    const bytes = Buffer.from(text, "base64url");
+    if (bytes.byteLength < nonceBytes + sealBytes) {
+      return undefined;
+    }
+    const opened = keys
+      .secrets(purpose, undefined)
+      .filter(({ retiresAt }) => retiresAt === null || now() < retiresAt + lifetimeSeconds)
+      .map((secret) => open(bytes, secret))
+      .find((each) => each !== undefined);
+    if (opened === undefined) {
+      return undefined;
+    }
+    // A controller of this pool wrote it: the seal says so.
+    const { value, expiresAt } = JSON.parse(opened) as { readonly value: T; readonly expiresAt: number };
+    return expiresAt > now() ? value : undefined;
+  }
+}
+
+/** Undefined where another key sealed it, of another pool or a forger's. */
+function open(bytes: Buffer, { secret }: DerivedSecret): string | undefined {
+  const decipher = createDecipheriv("aes-256-gcm", secret, bytes.subarray(0, nonceBytes), {
+    authTagLength: sealBytes,
+  });
+  decipher.setAuthTag(bytes.subarray(-sealBytes));
+  try {
+    const opened = decipher.update(bytes.subarray(nonceBytes, -sealBytes));
+    return Buffer.concat([opened, decipher.final()]).toString("utf8");
+  } catch {
+    return undefined;
+  }
+}
