@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 #include "testing/check.h"
 
 namespace millpond::worker {

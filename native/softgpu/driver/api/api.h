@@ -6,10 +6,10 @@
 #include <new>
 
 #include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/engine/host_function.h"
+#include "softgpu/driver/host/log.h"
 #include "softgpu/driver/model/current_context.h"
-#include "softgpu/driver/model/driver.h"
-#include "softgpu/driver/model/log.h"
 
 namespace millpond::softgpu::api {
 

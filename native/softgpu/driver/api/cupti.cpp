@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: CUPTI's Activity API, as far as workers use it. NVIDIA's is a library of its own, which knows the driver from
 // inside; the software GPU is both.
-#include "softgpu/driver/engine/activities.h"
+#include "softgpu/driver/queue/activities.h"
 
 using namespace millpond;
 using softgpu::Activities;

@@ -2,7 +2,7 @@
 // Entry points beyond CUDA's, for workers that restrict file access before they initialise the driver.
 #include <string>
 
-#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/host/configuration.h"
 
 /// Makes the directory of the devices' state where there is none, and returns its path, which is good until the next call.
 /// Null: it cannot be made.

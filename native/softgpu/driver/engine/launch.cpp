@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "softgpu/driver/engine/activities.h"
-#include "softgpu/driver/engine/launch_events.h"
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/engine/occupancy.h"
 #include "softgpu/driver/graphs/capture.h"
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/queue/activities.h"
+#include "softgpu/driver/streams/launch_events.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/host/pages.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "softgpu/driver/engine/activities.h"
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/graphs/capture.h"
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/queue/activities.h"
 
 namespace millpond::softgpu {
 namespace {

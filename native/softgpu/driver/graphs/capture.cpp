@@ -5,7 +5,7 @@
 #include <atomic>
 #include <set>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -15,8 +15,8 @@
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/engine/launch.h"
 #include "softgpu/driver/engine/transfer.h"
-#include "softgpu/driver/graphs/capture_point.h"
 #include "softgpu/driver/graphs/graph_footprint.h"
+#include "softgpu/driver/model/capture_point.h"
 #include "softgpu/driver/model/context.h"
 #include "softgpu/driver/model/event.h"
 

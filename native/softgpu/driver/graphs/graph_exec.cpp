@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/engine/host_function.h"
 #include "softgpu/driver/graphs/condition_values.h"
-#include "softgpu/driver/model/driver.h"
 
 namespace millpond::softgpu {
 namespace {

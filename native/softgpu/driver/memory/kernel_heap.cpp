@@ -5,7 +5,7 @@
 #include <iterator>
 #include <new>
 
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/host/pages.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/driver/memory/memory.h"
 
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/host/pages.h"
 #include "softgpu/driver/model/device.h"
-#include "softgpu/driver/model/driver.h"
 
 namespace millpond::softgpu {
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
 
 namespace millpond::softgpu {
 

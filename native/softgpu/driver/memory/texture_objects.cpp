@@ -5,7 +5,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "softgpu/driver/memory/pages.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
+#include "softgpu/driver/host/pages.h"
 
 namespace millpond::softgpu {
 namespace {

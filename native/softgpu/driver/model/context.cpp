@@ -5,9 +5,9 @@
 #include <cstring>
 #include <exception>
 
-#include "softgpu/driver/engine/activities.h"
-#include "softgpu/driver/model/driver.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/host/log.h"
+#include "softgpu/driver/queue/activities.h"
 
 namespace millpond::softgpu {
 namespace {

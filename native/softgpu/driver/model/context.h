@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
-#include "softgpu/driver/engine/activities.h"
-#include "softgpu/driver/engine/dispatcher.h"
-#include "softgpu/driver/engine/grid_workspaces.h"
-#include "softgpu/driver/engine/queue_places.h"
-#include "softgpu/driver/graphs/capture_point.h"
 #include "softgpu/driver/memory/kernel_heap.h"
+#include "softgpu/driver/model/capture_point.h"
+#include "softgpu/driver/model/grid_workspaces.h"
+#include "softgpu/driver/queue/activities.h"
+#include "softgpu/driver/queue/dispatcher.h"
+#include "softgpu/driver/queue/queue_places.h"
 
 namespace millpond::softgpu {
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "cuda/gen/cuda_api.h"
-#include "softgpu/driver/memory/ledger.h"
-#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/host/configuration.h"
+#include "softgpu/driver/host/ledger.h"
 
 namespace millpond::softgpu {
 

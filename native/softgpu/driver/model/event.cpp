@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {

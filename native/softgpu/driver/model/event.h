@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "cuda/gen/cuda_api.h"
-#include "softgpu/driver/graphs/capture_point.h"
+#include "softgpu/driver/model/capture_point.h"
 #include "softgpu/driver/model/context.h"
 #include "softgpu/driver/model/shared_event.h"
 

@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
-#include "softgpu/driver/memory/ledger.h"
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/host/ledger.h"
+#include "softgpu/driver/host/pages.h"
 
 namespace millpond::softgpu {
 namespace {

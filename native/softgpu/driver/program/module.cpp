@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "softgpu/driver/model/driver.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/host/log.h"
 
 namespace millpond::softgpu {
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "image/image.h"
-#include "softgpu/driver/model/driver.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/host/log.h"
 
 namespace millpond::softgpu {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/memory/ledger.h"
+#include "softgpu/driver/host/ledger.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/host/configuration.h"
 #include "softgpu/driver/model/device.h"
 #include "softgpu/driver/tests/loaded_driver.h"
 

@@ -2,7 +2,7 @@
 // Entry points: device memory, host memory.
 #include "softgpu/driver/api/api.h"
 #include "softgpu/driver/graphs/capture.h"
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/host/pages.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;

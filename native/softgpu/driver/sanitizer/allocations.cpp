@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/memory/allocations.h"
+#include "softgpu/driver/sanitizer/allocations.h"
 
 #include <iterator>
 #include <mutex>

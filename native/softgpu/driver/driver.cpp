@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 #include <pthread.h>
 
-#include "softgpu/driver/engine/signals.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
+#include "softgpu/driver/host/signals.h"
 
 namespace millpond::softgpu {
 namespace {

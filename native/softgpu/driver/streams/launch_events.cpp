@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/launch_events.h"
+#include "softgpu/driver/streams/launch_events.h"
 
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/graphs/capture.h"
-#include "softgpu/driver/model/driver.h"
 
 namespace millpond::softgpu {
 namespace {

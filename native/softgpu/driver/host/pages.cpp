@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/memory/pages.h"
+#include "softgpu/driver/host/pages.h"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/sanitizer.h"
+#include "softgpu/driver/sanitizer/sanitizer.h"
 
 #include <cxxabi.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "softgpu/driver/host/log.h"
 #include "softgpu/driver/memory/address_space.h"
-#include "softgpu/driver/model/log.h"
 
 namespace millpond::softgpu {
 namespace {

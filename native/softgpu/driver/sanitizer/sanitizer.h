@@ -14,8 +14,8 @@
 
 #include "base/json.h"
 #include "cuda/sanitizer_table.h"
-#include "softgpu/driver/memory/allocations.h"
-#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/host/configuration.h"
+#include "softgpu/driver/sanitizer/allocations.h"
 #include "softgpu/ptx/engine.h"
 
 namespace millpond::softgpu {

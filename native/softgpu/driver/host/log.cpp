@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
 
 #include <unistd.h>
 

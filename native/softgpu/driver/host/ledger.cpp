@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/memory/ledger.h"
+#include "softgpu/driver/host/ledger.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
 
 namespace millpond::softgpu {
 

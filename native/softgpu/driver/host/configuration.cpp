@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/host/configuration.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "softgpu/driver/engine/chaos.h"
+#include "softgpu/driver/queue/chaos.h"
 
 namespace millpond::softgpu {
 

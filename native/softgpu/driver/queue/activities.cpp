@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/activities.h"
+#include "softgpu/driver/queue/activities.h"
 
 #include <cstring>
 #include <ctime>

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
-#include "softgpu/driver/engine/dispatcher.h"
-#include "softgpu/driver/engine/sanitizer.h"
 #include "softgpu/driver/graphs/graph_exec.h"
 #include "softgpu/driver/memory/array.h"
 #include "softgpu/driver/memory/memory.h"
@@ -27,6 +25,8 @@
 #include "softgpu/driver/program/library.h"
 #include "softgpu/driver/program/link.h"
 #include "softgpu/driver/program/module.h"
+#include "softgpu/driver/queue/dispatcher.h"
+#include "softgpu/driver/sanitizer/sanitizer.h"
 #include "softgpu/ptx/engine.h"
 
 namespace millpond::softgpu {

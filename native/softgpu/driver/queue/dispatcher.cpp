@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/dispatcher.h"
+#include "softgpu/driver/queue/dispatcher.h"
 
 #include <algorithm>
 #include <iterator>
 #include <system_error>
 
-#include "softgpu/driver/engine/signals.h"
-#include "softgpu/driver/model/log.h"
+#include "softgpu/driver/host/log.h"
+#include "softgpu/driver/host/signals.h"
 
 namespace millpond::softgpu {
 namespace {

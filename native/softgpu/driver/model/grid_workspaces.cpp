@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/grid_workspaces.h"
+#include "softgpu/driver/model/grid_workspaces.h"
 
 #include <cstring>
 
-#include "softgpu/driver/model/driver.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/engine/chaos.h"
+#include "softgpu/driver/queue/chaos.h"
 
 namespace millpond::softgpu {
 
