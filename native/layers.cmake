@@ -3,14 +3,15 @@
 # they use, and no others. An upward include does not compile, and a layer can only use those that
 # are declared before it.
 
-# millpond_layer(NAME FOLDERS folders… [FILES_OF folders…] [WITHOUT files…] [USES layers…] [OPTIONS…] [SMALL files…]): the
-# object library NAME of all sources of the folders but tests, with their subfolders, or with FILES_OF without them; paths
-# begin at native/. NAME_headers is what layers above, tests and programs see of it. WITHOUT: sources that belong to a program.
-# SMALL: sources that run once in a process, compiled for size.
+# millpond_layer(NAME FOLDERS folders… [FILES_OF folders…] [WITHOUT files…] [USES layers…] [OPTIONS…] [SMALL files…]
+# [BUILT_APART]): the object library NAME of all sources of the folders but tests, with their subfolders, or with FILES_OF
+# without them; paths begin at native/. NAME_headers is what layers above, tests and programs see of it. WITHOUT: sources that
+# belong to a program. SMALL: sources that run once in a process, compiled for size. BUILT_APART: targets of their own compile
+# the sources, and link NAME_headers.
 #
 # `npm run check -- lint` reads these calls: there, a layer includes only those layers that it names itself.
 function(millpond_layer name)
-  cmake_parse_arguments(L "" "" "FOLDERS;FILES_OF;WITHOUT;USES;OPTIONS;SMALL" ${ARGN})
+  cmake_parse_arguments(L "BUILT_APART" "" "FOLDERS;FILES_OF;WITHOUT;USES;OPTIONS;SMALL" ${ARGN})
   set(root ${CMAKE_BINARY_DIR}/layers/${name})
   set(sources "")
   # Made again each time: what was moved elsewhere must not be found here.
@@ -46,7 +47,7 @@ function(millpond_layer name)
   set(used ${L_USES})
   list(TRANSFORM used APPEND _headers)
   target_link_libraries(${name}_headers INTERFACE ${used})
-  if(NOT sources)
+  if(L_BUILT_APART OR NOT sources)
     return()
   endif()
   list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)

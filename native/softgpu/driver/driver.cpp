@@ -3,8 +3,9 @@
 
 #include <pthread.h>
 
+#include "softgpu/driver/host/configuration.h"
 #include "softgpu/driver/host/log.h"
-#include "softgpu/driver/host/signals.h"
+#include "softgpu/driver/host/pages.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -43,21 +44,20 @@ CUresult Driver::openDevices() {
   }
   std::vector<std::unique_ptr<Device>> devices;
   for (unsigned ordinal = 0; ordinal < configuration->devices; ++ordinal) {
-    Result<std::unique_ptr<Device>> device = Device::open(ordinal, *configuration);
+    Result<std::unique_ptr<Device>> device = Device::open(ordinal, *configuration, dispatcher_);
     if (!device) {
       log(LogLevel::error, device.error().message);
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    (*device)->setPrimaryContext(std::make_shared<Context>(**device, Context::Kind::primary, 0));
     devices.push_back(std::move(*device));
   }
-  for (const std::unique_ptr<Device>& device : devices) {
-    stores_.push_back(std::make_unique<PhysicalStore>(*device));
-    contexts_.add(device->primaryContext());
-  }
+  for (const std::unique_ptr<Device>& device : devices) contexts_.add(device->primaryContext());
   devices_ = std::move(devices);
-  queueDepth_ = configuration->queueDepth;
+  dispatcher_.setQueueDepth(configuration->queueDepth);
   if (configuration->chaos) dispatcher_.disorder(*configuration->chaos);
-  sanitizer_ = Sanitizer::make(*configuration);
+  Sanitizer::start(*configuration);
+  DeviceMemory::instance().open(devices_, sanitizer() ? kPageBytes : 0);
   return CUDA_SUCCESS;
 }
 
@@ -73,14 +73,6 @@ Device* Driver::device(int ordinal) const {
   return devices_[static_cast<size_t>(ordinal)].get();
 }
 
-ptx::Executor& Driver::executor() {
-  std::call_once(executorOnce_, [this] {
-    const SignalsBlocked blocked;
-    executor_ = std::make_unique<ptx::Executor>();
-  });
-  return *executor_;
-}
-
 Current Driver::findCurrent(CUcontext handle) const {
   if (ContextPtr context = contexts_.find(handle)) return {std::move(context)};
   const GreenPtr green = greens_.find(reinterpret_cast<CUgreenCtx>(handle));
@@ -90,8 +82,8 @@ Current Driver::findCurrent(CUcontext handle) const {
 void Driver::forgetContents(const Module& module) {
   functions_.removeIf([&](const Function& function) { return &function.module() == &module; });
   const auto isItsOwn = [&](const TextureReference& reference) { return reference.module() == &module; };
-  textureReferences_.removeIf(isItsOwn);
-  surfaceReferences_.removeIf(isItsOwn);
+  textureReferences().removeIf(isItsOwn);
+  surfaceReferences().removeIf(isItsOwn);
 }
 
 void Driver::destroyContext(const ContextPtr& context) {
@@ -102,11 +94,11 @@ void Driver::destroyContext(const ContextPtr& context) {
   events_.removeIf(isOwned);
   for (const std::shared_ptr<Library>& library : libraries_.all()) library->dropInstance(id);
   functions_.removeIf(isOwned);
-  textureReferences_.removeIf(isOwned);
-  surfaceReferences_.removeIf(isOwned);
+  textureReferences().removeIf(isOwned);
+  surfaceReferences().removeIf(isOwned);
   modules_.removeIf(isOwned);
-  textures_.removeOwnedBy(id);
-  memory_.releaseOwnedBy(id);
+  textures().removeOwnedBy(id);
+  memory().releaseOwnedBy(id);
 }
 
 ContextPtr Driver::retainPrimary(Device& device) {

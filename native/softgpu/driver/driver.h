@@ -3,18 +3,15 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/graphs/graph_exec.h"
-#include "softgpu/driver/memory/array.h"
-#include "softgpu/driver/memory/memory.h"
-#include "softgpu/driver/memory/physical_memory.h"
-#include "softgpu/driver/memory/texture_objects.h"
-#include "softgpu/driver/memory/texture_reference.h"
-#include "softgpu/driver/memory/virtual_memory.h"
+#include "softgpu/driver/graphs/graph_handles.h"
+#include "softgpu/driver/memory/device_memory.h"
 #include "softgpu/driver/model/context.h"
 #include "softgpu/driver/model/current_context.h"
 #include "softgpu/driver/model/device.h"
@@ -27,7 +24,6 @@
 #include "softgpu/driver/program/module.h"
 #include "softgpu/driver/queue/dispatcher.h"
 #include "softgpu/driver/sanitizer/sanitizer.h"
-#include "softgpu/ptx/engine.h"
 
 namespace millpond::softgpu {
 
@@ -45,17 +41,13 @@ class Driver {
   int deviceCount() const { return static_cast<int>(devices_.size()); }
   /// Null when there is no such device.
   Device* device(int ordinal) const;
-  PhysicalStore& store(const Device& device) { return *stores_[device.ordinal()]; }
 
   Dispatcher& dispatcher() { return dispatcher_; }
-  /// How much a stream takes before calls wait.
-  size_t queueDepth() const { return queueDepth_; }
-  Memory& memory() { return memory_; }
-  VirtualMemory& virtualMemory() { return virtualMemory_; }
   /// Null where programs are not checked.
-  Sanitizer* sanitizer() { return sanitizer_.get(); }
-  /// Runs kernels; its threads start with the first use.
-  ptx::Executor& executor();
+  Sanitizer* sanitizer() { return Sanitizer::instance(); }
+  DeviceMemory& deviceMemory() { return DeviceMemory::instance(); }
+  Memory& memory() { return deviceMemory().memory(); }
+  VirtualMemory& virtualMemory() { return deviceMemory().virtualMemory(); }
 
   HandleTable<Context, CUcontext>& contexts() { return contexts_; }
   HandleTable<GreenContext, CUgreenCtx>& greens() { return greens_; }
@@ -68,15 +60,15 @@ class Driver {
   HandleTable<Function, CUfunction>& functions() { return functions_; }
   HandleTable<Library, CUlibrary>& libraries() { return libraries_; }
   HandleTable<LibraryKernel, CUkernel>& kernels() { return kernels_; }
-  HandleTable<Array, CUarray>& arrays() { return arrays_; }
-  HandleTable<MipmappedArray, CUmipmappedArray>& mipmappedArrays() { return mipmappedArrays_; }
-  TextureObjects& textures() { return textures_; }
-  HandleTable<TextureReference, CUtexref>& textureReferences() { return textureReferences_; }
-  HandleTable<TextureReference, CUsurfref>& surfaceReferences() { return surfaceReferences_; }
-  HandleTable<Graph, CUgraph>& graphs() { return graphs_; }
-  HandleTable<GraphNode, CUgraphNode>& graphNodes() { return graphNodes_; }
-  HandleTable<GraphExec, CUgraphExec>& graphExecs() { return graphExecs_; }
-  HandleTable<UserObject, CUuserObject>& userObjects() { return userObjects_; }
+  HandleTable<Array, CUarray>& arrays() { return deviceMemory().arrays(); }
+  HandleTable<MipmappedArray, CUmipmappedArray>& mipmappedArrays() { return deviceMemory().mipmappedArrays(); }
+  TextureObjects& textures() { return deviceMemory().textures(); }
+  HandleTable<TextureReference, CUtexref>& textureReferences() { return deviceMemory().textureReferences(); }
+  HandleTable<TextureReference, CUsurfref>& surfaceReferences() { return deviceMemory().surfaceReferences(); }
+  HandleTable<Graph, CUgraph>& graphs() { return GraphHandles::instance().graphs; }
+  HandleTable<GraphNode, CUgraphNode>& graphNodes() { return GraphHandles::instance().nodes; }
+  HandleTable<GraphExec, CUgraphExec>& graphExecs() { return GraphHandles::instance().executables; }
+  HandleTable<UserObject, CUuserObject>& userObjects() { return GraphHandles::instance().userObjects; }
   HandleTable<Link, CUlinkState>& links() { return links_; }
 
   /// Drops the handles of a module's contents.
@@ -99,14 +91,7 @@ class Driver {
   std::mutex primaryMutex_;
   std::map<unsigned, unsigned> primaryReferences_;  // by device
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<std::unique_ptr<PhysicalStore>> stores_;
-  std::unique_ptr<Sanitizer> sanitizer_;
   Dispatcher dispatcher_;
-  size_t queueDepth_ = 0;
-  Memory memory_;
-  VirtualMemory virtualMemory_{memory_};
-  std::once_flag executorOnce_;
-  std::unique_ptr<ptx::Executor> executor_;
 
   HandleTable<Context, CUcontext> contexts_;
   HandleTable<GreenContext, CUgreenCtx> greens_;
@@ -117,15 +102,6 @@ class Driver {
   HandleTable<Function, CUfunction> functions_;
   HandleTable<Library, CUlibrary> libraries_;
   HandleTable<LibraryKernel, CUkernel> kernels_;
-  HandleTable<Array, CUarray> arrays_;
-  HandleTable<MipmappedArray, CUmipmappedArray> mipmappedArrays_;
-  TextureObjects textures_;
-  HandleTable<TextureReference, CUtexref> textureReferences_;
-  HandleTable<TextureReference, CUsurfref> surfaceReferences_;
-  HandleTable<Graph, CUgraph> graphs_;
-  HandleTable<GraphNode, CUgraphNode> graphNodes_;
-  HandleTable<GraphExec, CUgraphExec> graphExecs_;
-  HandleTable<UserObject, CUuserObject> userObjects_;
   HandleTable<Link, CUlinkState> links_;
 };
 

@@ -7,7 +7,6 @@ const rules: IncludeRules = {
   layers: readLayers([
     "millpond_layer(low FILES_OF low)\nmillpond_layer(high FOLDERS high WITHOUT high/main.cpp USES low)\n",
   ]),
-  unlayered: { flat: ["low"] },
   testing: ["testing"],
   knownCycles: [],
 };
@@ -51,7 +50,7 @@ test("a folder inside of a layer's may be a layer of its own, and files directly
   const layers = readLayers([
     `# millpond_layer(none FOLDERS low)
 millpond_layer(files FILES_OF low \${options} OPTIONS $<$<NOT:$<CONFIG:Debug>>:-Os> -fno-rtti) # the lowest
-millpond_layer(inner FOLDERS low/outer/inner
+millpond_layer(inner FOLDERS low/outer/inner BUILT_APART
                USES files)
 millpond_layer(outer FOLDERS low/outer USES files inner)`,
   ]);
@@ -69,19 +68,6 @@ millpond_layer(outer FOLDERS low/outer USES files inner)`,
   const upward = { "low/outer/inner/b.h": '#include "low/outer/d.h"\n', "low/outer/d.h": "" };
   expect(faults(upward, { layers })).toEqual([
     "low/outer/inner/b.h includes low/outer/d.h: inner uses files",
-  ]);
-});
-
-test("a component without layers includes itself and the layers named for it, and nothing else", () => {
-  const files = {
-    "low/a.h": "",
-    "high/b.h": "",
-    "flat/c/d.h": "",
-    "flat/e.cpp": '#include "low/a.h"\n#include "flat/c/d.h"\n',
-  };
-  expect(faults(files)).toEqual([]);
-  expect(faults({ ...files, "flat/f.cpp": '#include "high/b.h"\n' })).toEqual([
-    "flat/f.cpp includes high/b.h: flat may include low",
   ]);
 });
 

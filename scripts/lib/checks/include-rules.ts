@@ -8,8 +8,6 @@ import { findLayer, type NativeLayer } from "./native-layers.ts";
 export interface IncludeRules {
   /** From the lowest up: each uses only those before it. */
   readonly layers: readonly NativeLayer[];
-  /** By component whose folders are no layers yet: the layers that all of it may include beside itself. */
-  readonly unlayered: Readonly<Record<string, readonly string[]>>;
   /** Components that only tests and benchmarks consist of: they may include all. */
   readonly testing: readonly string[];
   /** Units of cycles that are left; a new cycle, or a further unit in one of these, is a fault. */
@@ -40,22 +38,10 @@ export function findIncludeFaults(files: readonly SourceFile[], rules: IncludeRu
   return [...faults, ...faultsOfCycles(graph, rules)];
 }
 
-function faultOfLayers(
-  from: string,
-  to: string,
-  { layers, unlayered, testing }: IncludeRules,
-): string | undefined {
+function faultOfLayers(from: string, to: string, { layers, testing }: IncludeRules): string | undefined {
   const isProgram = layers.some(({ without }) => without.includes(from));
   if (testPath.test(from) || isProgram || testing.includes(componentOf(from))) return undefined;
   const other = findLayer(to, layers);
-  const mayInclude = unlayered[componentOf(from)];
-  if (mayInclude !== undefined) {
-    const isAllowed =
-      componentOf(from) === componentOf(to) || (other !== undefined && mayInclude.includes(other.name));
-    return isAllowed
-      ? undefined
-      : `${from} includes ${to}: ${componentOf(from)} may include ${mayInclude.join(", ")}`;
-  }
   const own = findLayer(from, layers);
   if (own === undefined) return `${from} belongs to no layer: name its folder in a millpond_layer of CMake`;
   if (other?.name === own.name || (other !== undefined && own.uses.includes(other.name))) return undefined;

@@ -13,7 +13,7 @@ export interface NativeLayer {
 }
 
 const call = /^[ \t]*millpond_layer\(((?:[^()$]|\$\{\w+\}|\$<[^\n]*?>(?=[\s)]))*)\)/gm;
-const keywords = new Set(["FOLDERS", "FILES_OF", "WITHOUT", "USES", "OPTIONS", "SMALL"]);
+const keywords = new Set(["FOLDERS", "FILES_OF", "WITHOUT", "USES", "OPTIONS", "SMALL", "BUILT_APART"]);
 
 /** @param cmake the texts of CMake files */
 export function readLayers(cmake: readonly string[]): NativeLayer[] {

@@ -10,6 +10,7 @@
 #include "softgpu/driver/engine/host_function.h"
 #include "softgpu/driver/host/log.h"
 #include "softgpu/driver/model/current_context.h"
+#include "softgpu/driver/streams/resolve.h"
 
 namespace millpond::softgpu::api {
 
@@ -69,7 +70,7 @@ template <typename Body>
 CUresult withStream(CUstream handle, Body body) noexcept {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     StreamTarget target;
-    if (CUresult result = resolveStream(handle, context, &target)) return result;
+    if (CUresult result = resolveStream(handle, context, driver.streams(), &target)) return result;
     return body(driver, target);
   });
 }

@@ -3,6 +3,7 @@
 #include "softgpu/driver/engine/launch.h"
 #include "softgpu/driver/api/function.h"
 #include "softgpu/driver/engine/occupancy.h"
+#include "softgpu/driver/streams/launches.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
@@ -14,7 +15,7 @@ CUresult launch(CUfunction f, const LaunchShape& shape, CUstream stream, void** 
   return withStream(stream, [&](Driver& driver, const StreamTarget& target) -> CUresult {
     std::shared_ptr<Function> function;
     if (CUresult result = resolveFunction(driver, f, target.context, &function)) return result;
-    return enqueueLaunch(target, function, shape, parameters, extra, attributes);
+    return enqueueLaunch(target, function, shape, parameters, extra, attributes, driver.events());
   });
 }
 

@@ -67,7 +67,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     const std::shared_ptr<Event> event = driver.events().find(hEvent);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     bool captured = false;
-    if (CUresult result = captureWait(target, *event, Flags & CU_EVENT_WAIT_EXTERNAL, hEvent, &captured)) return result;
+    if (CUresult result = captureWait(target, event, Flags & CU_EVENT_WAIT_EXTERNAL, hEvent, &captured)) return result;
     if (!captured) target.context->enqueueWait(target.queue, event->point());
     return CUDA_SUCCESS;
   });

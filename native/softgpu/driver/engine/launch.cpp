@@ -6,11 +6,13 @@
 #include <optional>
 #include <vector>
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/engine/occupancy.h"
-#include "softgpu/driver/graphs/capture.h"
+#include "softgpu/driver/host/signals.h"
+#include "softgpu/driver/memory/device_memory.h"
+#include "softgpu/driver/model/device.h"
+#include "softgpu/driver/program/module.h"
 #include "softgpu/driver/queue/activities.h"
-#include "softgpu/driver/streams/launch_events.h"
+#include "softgpu/driver/sanitizer/sanitizer.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -85,8 +87,7 @@ constexpr size_t kWorkspaceLow = 2;
 /// A workspace for as long as a grid runs.
 class Workspace {
  public:
-  Workspace(Context& context, bool isWanted)
-      : context_(context), address_(isWanted ? context.gridWorkspaces().take(context) : 0) {}
+  Workspace(Context& context, bool isWanted) : context_(context), address_(isWanted ? take(context) : 0) {}
   ~Workspace() {
     if (address_ != 0) context_.gridWorkspaces().giveBack(address_);
   }
@@ -95,26 +96,41 @@ class Workspace {
   uint64_t address() const { return address_; }
 
  private:
+  static uint64_t take(Context& context) {
+    return context.gridWorkspaces().take([&](uint64_t bytes) {
+      return DeviceMemory::instance().memory().allocateVariable(context, bytes, bytes, true);
+    });
+  }
+
   Context& context_;
   const uint64_t address_;
 };
 
+/// Runs kernels; its threads start with the first use, and run until the process is gone.
+ptx::Executor& executor() {
+  static ptx::Executor* const one = [] {
+    const SignalsBlocked blocked;
+    return std::make_unique<ptx::Executor>().release();
+  }();
+  return *one;
+}
+
 /// The environment of a grid beside its launch parameters.
 struct Surroundings {
   size_t stackBytes = 0;
-  std::shared_ptr<KernelHeap> heap;
+  std::shared_ptr<ptx::DeviceHeap> heap;
   std::shared_ptr<ptx::Conditions> conditions;
   uint64_t madeAt = 0;  ///< of the launch, on the sanitizer's clock
   Call call;            ///< of the program, that made the launch
 };
 
 void runGrid(Context& context, const PreparedLaunch& prepared, const Surroundings& with) {
-  Driver& driver = Driver::instance();
+  DeviceMemory& device = DeviceMemory::instance();
   const Function& function = *prepared.function;
   const LaunchShape& shape = prepared.shape;
-  Sanitizer* const sanitizer = driver.sanitizer();
-  const Quiescence::Use use(driver.memory().quiescence());
-  const KernelMemory memory(driver.memory().space(), static_cast<int>(context.device().ordinal()));
+  Sanitizer* const sanitizer = Sanitizer::instance();
+  const Quiescence::Use use(device.memory().quiescence());
+  const KernelMemory memory(device.memory().space(), static_cast<int>(context.device().ordinal()));
   ptx::Launch launch;
   launch.grid = shape.grid;
   launch.block = shape.block;
@@ -125,7 +141,7 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
   launch.conditions = with.conditions.get();
   launch.memory = &memory;
   launch.multiprocessors = context.device().multiprocessors();
-  launch.textures = prepared.textures ? prepared.textures.get() : &driver.textures();
+  launch.textures = prepared.textures ? prepared.textures.get() : &device.textures();
   launch.cancel = &context.isCancelled();
   const std::string kernel = "kernel " + function.info().name + ": ";
   const Workspace workspace(context, shape.isCooperative);
@@ -137,11 +153,11 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
   std::optional<LaunchInspector> inspector;
   if (sanitizer) sanitizer->launched(function.info().name);
   if (sanitizer)
-    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(),
+    launch.inspector = &inspector.emplace(*sanitizer, device.memory().space(),
                                           static_cast<int>(context.device().ordinal()), with.madeAt, with.call);
   const bool isNoted = Activities::instance().notes(cupti::Kind::kConcurrentKernel);
   const uint64_t start = isNoted ? Activities::now() : 0;
-  const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
+  const ptx::LaunchResult result = executor().run(function.kernel(), launch);
   if (isNoted)
     Activities::instance().kernel(start, function.info().name,
                                   {.grid = {shape.grid.x, shape.grid.y, shape.grid.z},
@@ -202,34 +218,13 @@ std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch
                                  std::shared_ptr<ptx::Conditions> conditions) {
   Surroundings with;
   context->limit(CU_LIMIT_STACK_SIZE, &with.stackBytes);
-  if (launch.function->info().usesHeap) with.heap = context->kernelHeap();
+  if (launch.function->info().usesHeap) with.heap = DeviceMemory::instance().memory().kernelHeap(*context);
   with.conditions = std::move(conditions);
-  if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) {
+  if (Sanitizer* const sanitizer = Sanitizer::instance()) {
     with.madeAt = sanitizer->allocations().now();
     with.call = sanitizer->currentCall();
   }
   return [context, launch, with = std::move(with)] { runGrid(*context, launch, with); };
-}
-
-CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function, const LaunchShape& shape,
-                       void** parameters, void** extra, std::span<const CUlaunchAttribute> attributes) {
-  PreparedLaunch prepared;
-  if (CUresult result = prepareLaunch(stream.context, function, shape, parameters, extra, &prepared)) return result;
-  LaunchEvents events;
-  if (CUresult result = LaunchEvents::of(stream, attributes, &events)) return result;
-  bool captured = false;
-  const auto handle = HandleTable<Function, CUfunction>::handleOf(function.get());
-  if (CUresult result = captureWork(
-          stream,
-          KernelWork{
-              handle, stream.context->handle(), stream.context, prepared, {attributes.begin(), attributes.end()}},
-          &captured))
-    return result;
-  if (captured) return CUDA_SUCCESS;
-  events.recordBegin(stream.queue);
-  stream.context->enqueue(stream.queue, Operation::Kind::work, launchBody(stream.context, prepared));
-  events.recordEnd(stream.queue);
-  return CUDA_SUCCESS;
 }
 
 }  // namespace millpond::softgpu

@@ -42,11 +42,6 @@ CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function
 std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
                                  std::shared_ptr<ptx::Conditions> conditions = nullptr);
 
-/// Checks the launch as the driver does, copies the parameters and queues the grid. Parameters come as one
-/// pointer each (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
-CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function, const LaunchShape& shape,
-                       void** parameters, void** extra, std::span<const CUlaunchAttribute> attributes);
-
 /// The error that a fault ends the context with.
 CUresult faultCode(ptx::Fault::Kind kind);
 

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "softgpu/driver/driver.h"
-#include "softgpu/driver/graphs/capture.h"
+#include "softgpu/driver/memory/device_memory.h"
 #include "softgpu/driver/queue/activities.h"
+#include "softgpu/driver/sanitizer/sanitizer.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -38,38 +38,32 @@ std::optional<uint64_t> spanOf(const CopyEnd& end, const Extent& extent) {
   return bytes;
 }
 
-/// An end whose memory the driver knows, so that it can be checked again when the copy runs.
-struct CheckedRange {
-  uint64_t address;
-  uint64_t bytes;
-  Access access;
-
-  bool isCovered(Memory& memory) const { return memory.space().covers(address, bytes, access); }
-};
+bool isCovered(const CheckedRange& range) {
+  return DeviceMemory::instance().memory().space().covers(range.address, range.bytes, range.access);
+}
 
 /// Finds out whether an end is known memory (`range`) or ordinary host memory (nothing). False for a wrong
 /// address.
 bool classify(const CopyEnd& end, uint64_t bytes, Access access, std::optional<CheckedRange>* range) {
   if (end.address == 0) return false;
-  Memory& memory = Driver::instance().memory();
   const CheckedRange candidate{end.address, bytes, access};
-  if (candidate.isCovered(memory)) {
+  if (isCovered(candidate)) {
     *range = candidate;
     return true;
   }
   if (end.place == Place::device) return false;
   if (end.place == Place::host) return true;
-  return !memory.space().overlaps(end.address, bytes);
+  return !DeviceMemory::instance().memory().space().overlaps(end.address, bytes);
 }
 
 bool isHostMemory(uint64_t address) {
-  const RegionPtr region = Driver::instance().memory().space().find(address);
+  const RegionPtr region = DeviceMemory::instance().memory().space().find(address);
   return !region || region->isHost();
 }
 
 /// As CUPTI calls it. What the driver does not know is ordinary memory of the host.
 cupti::MemoryKind memoryKindOf(uint64_t address) {
-  const RegionPtr region = Driver::instance().memory().space().find(address);
+  const RegionPtr region = DeviceMemory::instance().memory().space().find(address);
   if (!region) return cupti::MemoryKind::kPageable;
   return region->isHost() ? cupti::MemoryKind::kPinned : cupti::MemoryKind::kDevice;
 }
@@ -83,7 +77,7 @@ void noteCopy(uint64_t start, const Copy& copy) {
 }
 
 void moveRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
-  Sanitizer* const sanitizer = Driver::instance().sanitizer();
+  Sanitizer* const sanitizer = Sanitizer::instance();
   for (uint64_t slice = 0; slice < extent.depth; ++slice) {
     for (uint64_t row = 0; row < extent.height; ++row) {
       const uint64_t target = to.address + slice * to.sliceStride + row * to.rowStride;
@@ -106,10 +100,9 @@ void copyRows(const CopyEnd& read, const Copy& copy) {
 std::function<void()> checked(const ContextPtr& owner, const char* what, std::vector<CheckedRange> ranges,
                               std::function<void()> body) {
   return [context = owner, what, ranges = std::move(ranges), body = std::move(body)] {
-    Memory& memory = Driver::instance().memory();
-    const Quiescence::Use use(memory.quiescence());
+    const Quiescence::Use use(DeviceMemory::instance().memory().quiescence());
     for (const CheckedRange& range : ranges) {
-      if (range.isCovered(memory)) continue;
+      if (isCovered(range)) continue;
       context->fail(CUDA_ERROR_ILLEGAL_ADDRESS,
                     std::string("a queued ") + what + " found its memory freed or unmapped");
       return;
@@ -120,33 +113,6 @@ std::function<void()> checked(const ContextPtr& owner, const char* what, std::ve
 
 Operation::Kind kindOf(uint64_t bytes) {
   return bytes <= largestBrief() ? Operation::Kind::brief : Operation::Kind::work;
-}
-
-/// The driver's structure for a copy that was asked for by a call.
-CUDA_MEMCPY3D paramsOf(const Copy& copy) {
-  const auto type = [](Place place) {
-    return place == Place::host     ? CU_MEMORYTYPE_HOST
-           : place == Place::device ? CU_MEMORYTYPE_DEVICE
-                                    : CU_MEMORYTYPE_UNIFIED;
-  };
-  const auto rows = [&](const CopyEnd& end) {
-    return end.sliceStride && end.rowStride ? end.sliceStride / end.rowStride : copy.extent.height;
-  };
-  CUDA_MEMCPY3D params{};
-  params.srcMemoryType = type(copy.from.place);
-  params.srcHost = reinterpret_cast<const void*>(copy.from.place == Place::host ? copy.from.address : 0);
-  params.srcDevice = copy.from.place == Place::host ? 0 : copy.from.address;
-  params.srcPitch = copy.from.rowStride ? copy.from.rowStride : copy.extent.width;
-  params.srcHeight = rows(copy.from);
-  params.dstMemoryType = type(copy.to.place);
-  params.dstHost = reinterpret_cast<void*>(copy.to.place == Place::host ? copy.to.address : 0);
-  params.dstDevice = copy.to.place == Place::host ? 0 : copy.to.address;
-  params.dstPitch = copy.to.rowStride ? copy.to.rowStride : copy.extent.width;
-  params.dstHeight = rows(copy.to);
-  params.WidthInBytes = copy.extent.width;
-  params.Height = copy.extent.height;
-  params.Depth = copy.extent.depth;
-  return params;
 }
 
 // `bytes` is the span of memory that the body works on.
@@ -165,8 +131,7 @@ void fillRow(uint64_t address, T value, uint64_t count) {
 void setRows(const Fill& fill) {
   for (uint64_t row = 0; row < fill.height; ++row) {
     const uint64_t address = fill.address + row * fill.rowStride;
-    if (Sanitizer* const sanitizer = Driver::instance().sanitizer())
-      sanitizer->filled(address, fill.width * fill.elementBytes);
+    if (Sanitizer* const sanitizer = Sanitizer::instance()) sanitizer->filled(address, fill.width * fill.elementBytes);
     switch (fill.elementBytes) {
       case 1: std::memset(reinterpret_cast<void*>(address), static_cast<int>(fill.value & 0xFF), fill.width); break;
       case 2: fillRow(address, static_cast<uint16_t>(fill.value), fill.width); break;
@@ -182,28 +147,19 @@ void fillRows(const Fill& fill) {
   if (isNoted) Activities::instance().fill(start, fill.value, fill.width * fill.elementBytes * fill.height);
 }
 
+std::vector<CheckedRange> rangesOf(const CheckedCopy& copy) {
+  std::vector<CheckedRange> known;
+  if (copy.from) known.push_back(*copy.from);
+  if (copy.to) known.push_back(*copy.to);
+  return known;
+}
+
 }  // namespace
 
-namespace {
-
-/// A copy whose ends have been looked at.
-struct CheckedCopy {
-  uint64_t bytes = 0;  ///< span of the source
-  std::optional<CheckedRange> from;
-  std::optional<CheckedRange> to;
-
-  std::vector<CheckedRange> ranges() const {
-    std::vector<CheckedRange> known;
-    if (from) known.push_back(*from);
-    if (to) known.push_back(*to);
-    return known;
-  }
-};
-
-CUresult check(const Copy& copy, CheckedCopy* checkedCopy) {
+CUresult checkCopy(const Copy& copy, CheckedCopy* checkedCopy) {
   const std::optional<uint64_t> fromBytes = spanOf(copy.from, copy.extent);
   const std::optional<uint64_t> toBytes = spanOf(copy.to, copy.extent);
-  if (Sanitizer* const sanitizer = Driver::instance().sanitizer(); sanitizer && fromBytes && toBytes) {
+  if (Sanitizer* const sanitizer = Sanitizer::instance(); sanitizer && fromBytes && toBytes) {
     sanitizer->checkTransfer(copy.from.address, *fromBytes, false);
     sanitizer->checkTransfer(copy.to.address, *toBytes, true);
   }
@@ -211,11 +167,12 @@ CUresult check(const Copy& copy, CheckedCopy* checkedCopy) {
       !classify(copy.to, *toBytes, Access::write, &checkedCopy->to)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  checkedCopy->copy = copy;
   checkedCopy->bytes = *fromBytes;
   return CUDA_SUCCESS;
 }
 
-CUresult check(const Fill& fill, uint64_t* bytes, std::optional<CheckedRange>* range) {
+CUresult checkFill(const Fill& fill, CheckedFill* checkedFill) {
   if (fill.elementBytes != 1 && fill.elementBytes != 2 && fill.elementBytes != 4) return CUDA_ERROR_INVALID_VALUE;
   if (fill.address % fill.elementBytes != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t width;
@@ -225,31 +182,29 @@ CUresult check(const Fill& fill, uint64_t* bytes, std::optional<CheckedRange>* r
   }
   const CopyEnd end{Place::device, fill.address, fill.rowStride, 0};
   const std::optional<uint64_t> span = spanOf(end, {width, fill.height, 1});
-  if (Sanitizer* const sanitizer = Driver::instance().sanitizer(); sanitizer && span)
+  if (Sanitizer* const sanitizer = Sanitizer::instance(); sanitizer && span)
     sanitizer->checkTransfer(fill.address, *span, true);
-  if (!span || !classify(end, *span, Access::write, range)) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = *span;
+  std::optional<CheckedRange> range;
+  if (!span || !classify(end, *span, Access::write, &range)) return CUDA_ERROR_INVALID_VALUE;
+  *checkedFill = {fill, *span, *range};
   return CUDA_SUCCESS;
 }
-
-}  // namespace
 
 CUresult prepareCopy(const ContextPtr& context, const Copy& copy, PreparedTransfer* prepared) {
   if (copy.extent.isEmpty()) return CUDA_SUCCESS;
   CheckedCopy ends;
-  if (CUresult result = check(copy, &ends)) return result;
+  if (CUresult result = checkCopy(copy, &ends)) return result;
   prepared->kind = kindOf(ends.bytes);
-  prepared->body = checked(context, "copy", ends.ranges(), [copy] { copyRows(copy.from, copy); });
+  prepared->body = checked(context, "copy", rangesOf(ends), [copy] { copyRows(copy.from, copy); });
   return CUDA_SUCCESS;
 }
 
 CUresult prepareFill(const ContextPtr& context, const Fill& fill, PreparedTransfer* prepared) {
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  uint64_t bytes = 0;
-  std::optional<CheckedRange> range;
-  if (CUresult result = check(fill, &bytes, &range)) return result;
-  prepared->kind = kindOf(bytes);
-  prepared->body = checked(context, "fill", {*range}, [fill] { fillRows(fill); });
+  CheckedFill target;
+  if (CUresult result = checkFill(fill, &target)) return result;
+  prepared->kind = kindOf(target.bytes);
+  prepared->body = checked(context, "fill", {target.range}, [fill] { fillRows(fill); });
   return CUDA_SUCCESS;
 }
 
@@ -257,17 +212,9 @@ Fill fillOf(const CUDA_MEMSET_NODE_PARAMS& params) {
   return {params.dst, params.pitch, params.value, params.elementSize, params.width, params.height};
 }
 
-CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) {
-  if (copy.extent.isEmpty()) return CUDA_SUCCESS;
-  CheckedCopy ends;
-  if (CUresult result = check(copy, &ends)) return result;
-  bool captured = false;
-  if (CUresult result =
-          captureWork(stream, CopyWork{paramsOf(copy), stream.context->handle(), stream.context, copy}, &captured))
-    return result;
-  if (captured) return CUDA_SUCCESS;
-  const auto& [fromBytes, from, to] = ends;
-  std::vector<CheckedRange> ranges = ends.ranges();
+CUresult enqueueChecked(const StreamTarget& stream, const CheckedCopy& ends, Return when) {
+  const auto& [copy, fromBytes, from, to] = ends;
+  std::vector<CheckedRange> ranges = rangesOf(ends);
 
   // As an H200 does, docs/decisions/0036: between memories of the host every call waits; the source of a short copy is read
   // at the call where the stream has no work of its own.
@@ -279,7 +226,7 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   if (when == Return::whenQueued && to && !isToHost && readsAtCall) {
     const auto* bytes = reinterpret_cast<const std::byte*>(copy.from.address);
     auto staged = std::make_shared<const std::vector<std::byte>>(bytes, bytes + fromBytes);
-    auto body = [staged, copy] {
+    auto body = [staged, copy = copy] {
       CopyEnd end = copy.from;
       end.address = reinterpret_cast<uint64_t>(staged->data());
       copyRows(end, copy);
@@ -289,22 +236,14 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   const bool touchesUnpinned = !from || !to;
   const bool touchesHost = touchesUnpinned || isHostMemory(copy.from.address) || isHostMemory(copy.to.address);
   const bool waits = isWithinHost || (when == Return::whenDone ? touchesHost : touchesUnpinned);
-  auto body = [copy] { copyRows(copy.from, copy); };
+  auto body = [copy = copy] { copyRows(copy.from, copy); };
   return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), waits);
 }
 
-CUresult enqueueFill(const StreamTarget& stream, const Fill& fill, Return when) {
-  if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  uint64_t bytes = 0;
-  std::optional<CheckedRange> range;
-  if (CUresult result = check(fill, &bytes, &range)) return result;
-  const CUDA_MEMSET_NODE_PARAMS params{fill.address,      fill.rowStride, fill.value,
-                                       fill.elementBytes, fill.width,     fill.height};
-  bool captured = false;
-  if (CUresult result = captureWork(stream, FillWork{params, stream.context}, &captured)) return result;
-  if (captured) return CUDA_SUCCESS;
-  const bool waits = when == Return::whenDone && isHostMemory(fill.address);
-  return enqueue(stream, bytes, checked(stream.context, "fill", {*range}, [fill] { fillRows(fill); }), waits);
+CUresult enqueueChecked(const StreamTarget& stream, const CheckedFill& target, Return when) {
+  const bool waits = when == Return::whenDone && isHostMemory(target.fill.address);
+  auto body = checked(stream.context, "fill", {target.range}, [fill = target.fill] { fillRows(fill); });
+  return enqueue(stream, target.bytes, std::move(body), waits);
 }
 
 namespace {
@@ -338,7 +277,7 @@ CUresult enqueueWrite(const StreamTarget& stream, const Word& word) {
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::write, &range)) return result;
   auto body = checked(stream.context, "write", {range}, [word] {
-    if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) sanitizer->filled(word.address, word.bytes);
+    if (Sanitizer* const sanitizer = Sanitizer::instance()) sanitizer->filled(word.address, word.bytes);
     if (word.bytes == 4)
       __atomic_store_n(reinterpret_cast<uint32_t*>(word.address), static_cast<uint32_t>(word.value), __ATOMIC_SEQ_CST);
     else

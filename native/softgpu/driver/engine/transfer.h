@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/memory/address_space.h"
 #include "softgpu/driver/model/stream.h"
 
 namespace millpond::softgpu {
@@ -49,9 +51,23 @@ enum class Return {
               // before the return, and written before it
 };
 
-/// CUDA_ERROR_INVALID_VALUE when an end is not memory of its place. The same found later, because the memory
-/// was freed meanwhile, fails the context.
-CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when);
+/// An end whose memory the driver knows, so that it can be checked again when the copy runs.
+struct CheckedRange {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  Access access = Access::read;
+};
+/// A copy whose ends have been looked at.
+struct CheckedCopy {
+  Copy copy;
+  uint64_t bytes = 0;                ///< span of the source
+  std::optional<CheckedRange> from;  ///< nothing: ordinary memory of the host
+  std::optional<CheckedRange> to;    ///< as `from`
+};
+/// CUDA_ERROR_INVALID_VALUE when an end is not memory of its place. `copy` must not be empty.
+CUresult checkCopy(const Copy& copy, CheckedCopy* checkedCopy);
+/// Memory that was freed since the check fails the context.
+CUresult enqueueChecked(const StreamTarget& stream, const CheckedCopy& ends, Return when);
 
 /// A fill with elements of 1, 2 or 4 bytes.
 struct Fill {
@@ -77,7 +93,15 @@ CUresult enqueueWrite(const StreamTarget& stream, const Word& word);
 /// has failed.
 CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags);
 
+/// A fill whose memory has been looked at.
+struct CheckedFill {
+  Fill fill;
+  uint64_t bytes = 0;  ///< span of the memory
+  CheckedRange range;
+};
+/// `fill` must not be empty.
+CUresult checkFill(const Fill& fill, CheckedFill* checkedFill);
 /// Waits only for fills of host memory, and only if `when` says so.
-CUresult enqueueFill(const StreamTarget& stream, const Fill& fill, Return when);
+CUresult enqueueChecked(const StreamTarget& stream, const CheckedFill& target, Return when);
 
 }  // namespace millpond::softgpu

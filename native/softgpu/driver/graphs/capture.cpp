@@ -5,7 +5,7 @@
 #include <atomic>
 #include <set>
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/graphs/graph_handles.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -165,7 +165,7 @@ CUresult beginCapture(const StreamTarget& stream, GraphPtr into, std::vector<Gra
   capture->thread = thisThread();
   capture->context = stream.context;
   capture->origin = stream.queue;
-  if (!capture->isIntoGraph) Driver::instance().graphs().add(capture->graph);
+  if (!capture->isIntoGraph) GraphHandles::instance().graphs.add(capture->graph);
   join(capture, stream.queue);
   stream.queue->capture.after = std::move(after);
   captures().push_back(capture);
@@ -191,26 +191,27 @@ CUresult endCapture(const StreamTarget& stream, GraphPtr* graph) {
   if (result == CUDA_SUCCESS)
     *graph = capture->graph;
   else if (!capture->isIntoGraph)
-    Driver::instance().graphs().remove(capture->graph->handle());
+    GraphHandles::instance().graphs.remove(capture->graph->handle());
   return result;
 }
 
-CUresult captureWait(const StreamTarget& stream, Event& event, bool external, CUevent handle, bool* captured) {
+CUresult captureWait(const StreamTarget& stream, const std::shared_ptr<Event>& event, bool external, CUevent handle,
+                     bool* captured) {
   *captured = false;
   if (openCaptures == 0) return CUDA_SUCCESS;
   const Lock lock(graphMutex());
   CapturePoint& mine = stream.queue->capture;
   if (external) {
     if (!mine) return CUDA_SUCCESS;
-    return captureWork(stream, EventWork{handle, Driver::instance().events().find(handle), false}, captured);
+    return captureWork(stream, EventWork{handle, event, false}, captured);
   }
   // An event recorded in a capture that has ended no longer marks a point.
-  const std::shared_ptr<Capture> other = event.capture.capture;
+  const std::shared_ptr<Capture> other = event->capture.capture;
   const bool isOpen = other && std::find(captures().begin(), captures().end(), other) != captures().end();
   if (!isOpen) {
     if (!mine) return CUDA_SUCCESS;
     *captured = true;
-    if (!other && !event.point()) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+    if (!other && !event->point()) return CUDA_SUCCESS;  // never recorded: nothing to wait for
     // Work outside of the capture cannot be waited for in the graph.
     mine.capture->isInvalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -225,7 +226,7 @@ CUresult captureWait(const StreamTarget& stream, Event& event, bool external, CU
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   join(other, stream.queue);
-  addEdges(mine.after, event.capture.after);
+  addEdges(mine.after, event->capture.after);
   *captured = true;
   return CUDA_SUCCESS;
 }
@@ -253,7 +254,7 @@ void forgetQueue(const QueuePtr& queue) {
   // A capture without its origin can never be ended. Another queue stays in it: what it came to may have been waited for.
   if (capture->origin != queue) return;
   close(capture);
-  if (!capture->isIntoGraph) Driver::instance().graphs().remove(capture->graph->handle());
+  if (!capture->isIntoGraph) GraphHandles::instance().graphs.remove(capture->graph->handle());
 }
 
 }  // namespace millpond::softgpu

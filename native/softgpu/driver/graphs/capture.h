@@ -49,7 +49,8 @@ CUresult beginCapture(const StreamTarget& stream, GraphPtr into, std::vector<Gra
                       CUstreamCaptureMode mode);
 CUresult endCapture(const StreamTarget& stream, GraphPtr* graph);
 /// Streams that wait for an event that was recorded in a capture join it. `captured`: that was it.
-CUresult captureWait(const StreamTarget& stream, Event& event, bool external, CUevent handle, bool* captured);
+CUresult captureWait(const StreamTarget& stream, const std::shared_ptr<Event>& event, bool external, CUevent handle,
+                     bool* captured);
 CUresult captureRecord(const StreamTarget& stream, const std::shared_ptr<Event>& event, bool external, CUevent handle,
                        bool* captured);
 /// The stream is destroyed.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/graphs/graph_handles.h"
+#include "softgpu/driver/memory/device_memory.h"
+#include "softgpu/driver/model/device.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -44,7 +46,7 @@ std::recursive_mutex& graphMutex() {
 
 CUresult GraphMemory::allocate(const ContextPtr& context, uint64_t bytes, std::shared_ptr<GraphMemory>* memory) {
   uint64_t address = 0;
-  if (CUresult result = Driver::instance().memory().allocate(*context, bytes, &address)) return result;
+  if (CUresult result = DeviceMemory::instance().memory().allocate(*context, bytes, &address)) return result;
   *memory = std::make_shared<GraphMemory>(context, address, bytes);
   return CUDA_SUCCESS;
 }
@@ -61,7 +63,7 @@ GraphMemory::~GraphMemory() {
     books().addresses.erase(address_);
   }
   // Its context may have ended and taken the memory back.
-  Driver::instance().memory().free(*context_, address_);
+  DeviceMemory::instance().memory().free(*context_, address_);
 }
 
 unsigned GraphMemory::device() const { return context_->device().ordinal(); }
@@ -130,8 +132,8 @@ ConditionsOf::ConditionsOf(const Graph& graph) : all(graph.conditions) {
 Graph::~Graph() {
   if (isHidden) return;
   for (const auto& node : nodes_) {
-    Driver::instance().graphNodes().remove(node->handle());
-    for (const GraphPtr& each : graphsIn(node->work)) Driver::instance().graphs().remove(each->handle());
+    GraphHandles::instance().nodes.remove(node->handle());
+    for (const GraphPtr& each : graphsIn(node->work)) GraphHandles::instance().graphs.remove(each->handle());
   }
 }
 
@@ -142,15 +144,15 @@ GraphNode& Graph::add(NodeWork work, std::vector<GraphNode::Edge> after) {
   node->after = std::move(after);
   for (const GraphPtr& each : graphsIn(node->work)) each->parent = node.get();
   nodes_.push_back(node);
-  if (!isHidden) Driver::instance().graphNodes().add(node);
+  if (!isHidden) GraphHandles::instance().nodes.add(node);
   return *node;
 }
 
 void Graph::remove(GraphNode& node) {
   for (const auto& other : nodes_)
     std::erase_if(other->after, [&](const GraphNode::Edge& edge) { return edge.from == &node; });
-  for (const GraphPtr& each : graphsIn(node.work)) Driver::instance().graphs().remove(each->handle());
-  Driver::instance().graphNodes().remove(node.handle());
+  for (const GraphPtr& each : graphsIn(node.work)) GraphHandles::instance().graphs.remove(each->handle());
+  GraphHandles::instance().nodes.remove(node.handle());
   std::erase_if(nodes_, [&](const auto& each) { return each.get() == &node; });
 }
 
@@ -190,7 +192,7 @@ GraphPtr Graph::copy(bool hidden) const {
     NodeWork work = node->work;
     if (auto* child = std::get_if<ChildWork>(&work)) {
       child->graph = child->graph->copy(hidden);
-      if (!hidden) Driver::instance().graphs().add(child->graph);
+      if (!hidden) GraphHandles::instance().graphs.add(child->graph);
     }
     // Only into executable graphs, which have no handles.
     if (auto* conditional = std::get_if<ConditionalWork>(&work))

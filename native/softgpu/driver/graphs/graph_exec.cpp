@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/engine/host_function.h"
 #include "softgpu/driver/graphs/condition_values.h"
+#include "softgpu/driver/graphs/graph_handles.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -246,7 +246,7 @@ void takeOver(Graph& mine, const Graph& other) {
 GraphPtr GraphExec::asGraph() const {
   if (!ConditionsOf(*graph_).all.empty()) return nullptr;
   GraphPtr graph = graph_->clone();
-  Driver::instance().graphs().add(graph);
+  GraphHandles::instance().graphs.add(graph);
   return graph;
 }
 

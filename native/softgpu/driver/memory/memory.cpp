@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/driver/memory/memory.h"
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/host/pages.h"
+#include "softgpu/driver/memory/kernel_heap.h"
 #include "softgpu/driver/model/device.h"
 
 namespace millpond::softgpu {
-
-uint64_t Memory::guardBytes() { return Driver::instance().sanitizer() ? kPageBytes : 0; }
 
 uint64_t Memory::allocateRegion(Context& context, Region region) {
   const uint64_t pages = roundUp(region.bytes, kPageBytes);
   if (pages == 0 || !context.device().charge(pages)) return 0;
   region.base =
-      mapPages(pages + guardBytes(), pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
+      mapPages(pages + guardBytes_, pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
   region.reach = roundUp(region.bytes, kAllocationAlignment);
   region.device = static_cast<int>(context.device().ordinal());
   region.context = context.id();
   region.contextHandle = context.handle();
   if (region.base != 0 && space_.add(region)) return region.base;
-  if (region.base != 0) unmapPages(region.base, pages + guardBytes());
+  if (region.base != 0) unmapPages(region.base, pages + guardBytes_);
   context.device().release(pages);
   return 0;
 }
@@ -37,8 +35,11 @@ uint64_t Memory::allocateVariable(Context& context, uint64_t bytes, uint64_t ali
   return allocateRegion(context, {.kind = Region::Kind::variable, .bytes = bytes, .isWritable = isWritable});
 }
 
-uint64_t Memory::allocateHeap(Context& context, uint64_t bytes) {
-  return allocateRegion(context, {.kind = Region::Kind::heap, .bytes = bytes});
+std::shared_ptr<ptx::DeviceHeap> Memory::kernelHeap(Context& context) {
+  return context.kernelHeap([&](uint64_t bytes) {
+    const uint64_t base = allocateRegion(context, {.kind = Region::Kind::heap, .bytes = bytes});
+    return std::make_shared<KernelHeap>(base, base != 0 ? bytes : 0);
+  });
 }
 
 void Memory::releaseVariable(uint64_t address) {
@@ -141,8 +142,8 @@ void Memory::release(const Region& region) {
   if (region.kind == Region::Kind::registered) return;
   const uint64_t pages = roundUp(region.bytes, kPageBytes);
   // Host memory has no guard.
-  unmapPages(region.base, pages + (region.device >= 0 ? guardBytes() : 0));
-  if (region.device >= 0) Driver::instance().device(region.device)->release(pages);
+  unmapPages(region.base, pages + (region.device >= 0 ? guardBytes_ : 0));
+  if (region.device >= 0) devices_[static_cast<size_t>(region.device)]->release(pages);
 }
 
 }  // namespace millpond::softgpu

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/memory/address_space.h"
@@ -19,12 +22,19 @@ class Memory {
   AddressSpace& space() { return space_; }
   Quiescence& quiescence() { return quiescence_; }
 
+  /// To be called once, before anything is allocated. `devices`: by ordinal. `guardBytes`: bytes behind an allocation that
+  /// stay unused while programs are checked, so that an overrun does not reach another allocation; a multiple of a page.
+  void open(std::vector<Device*> devices, uint64_t guardBytes) {
+    devices_ = std::move(devices);
+    guardBytes_ = guardBytes;
+  }
+
   CUresult allocate(Context& context, uint64_t bytes, uint64_t* address);
   /// A module's variable. 0 when the device has no memory left.
   uint64_t allocateVariable(Context& context, uint64_t bytes, uint64_t alignment, bool isWritable);
   void releaseVariable(uint64_t address);
-  /// Memory for malloc() in kernels, which the context keeps until it ends. 0 when the device has none left.
-  uint64_t allocateHeap(Context& context, uint64_t bytes);
+  /// Memory for malloc() in kernels, which the context keeps until it ends; empty when the device has not that much left.
+  std::shared_ptr<ptx::DeviceHeap> kernelHeap(Context& context);
   /// Waits for the context's work, as the real driver does.
   CUresult free(Context& context, uint64_t address);
 
@@ -37,14 +47,13 @@ class Memory {
   void releaseOwnedBy(uint64_t context);
 
  private:
-  /// Bytes behind an allocation that stay unused while programs are checked, so that an overrun does not reach another
-  /// allocation.
-  static uint64_t guardBytes();
   uint64_t allocateRegion(Context& context, Region region);
   void release(const Region& region);
 
   AddressSpace space_;
   Quiescence quiescence_;
+  std::vector<Device*> devices_;
+  uint64_t guardBytes_ = 0;
 };
 
 }  // namespace millpond::softgpu

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/model/device.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -119,27 +119,6 @@ CUresult viewOfLevels(const MipmappedArray& all, View* view) {
   }
   view->levels = std::make_shared<const std::vector<ptx::TextureLevel>>(std::move(levels));
   return CUDA_SUCCESS;
-}
-
-CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) {
-  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  switch (resource.resType) {
-    case CU_RESOURCE_TYPE_ARRAY: {
-      const auto array = driver.arrays().find(resource.res.array.hArray);
-      return array ? viewOfArray(*array, view) : CUDA_ERROR_INVALID_HANDLE;
-    }
-    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
-      const auto all = driver.mipmappedArrays().find(resource.res.mipmap.hMipmappedArray);
-      return all ? viewOfLevels(*all, view) : CUDA_ERROR_INVALID_HANDLE;
-    }
-    case CU_RESOURCE_TYPE_LINEAR:
-    case CU_RESOURCE_TYPE_PITCH2D: {
-      if (CUresult result = viewOfMemory(resource, view)) return result;
-      const uint64_t bytes = view->rowBytes * (view->height - 1) + uint64_t{view->width} * view->elementBytes();
-      return driver.memory().space().covers(view->base, bytes, Access::read) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
 }
 
 namespace {

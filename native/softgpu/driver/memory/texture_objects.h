@@ -12,8 +12,6 @@
 
 namespace millpond::softgpu {
 
-class Driver;
-
 struct TextureObject {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC texture{};  // of textures only
@@ -43,8 +41,6 @@ CUresult viewOfArray(const Array& array, ptx::TextureView* view);
 CUresult viewOfLevels(const MipmappedArray& all, ptx::TextureView* view);
 /// How they see memory that is described without one. The addresses are not looked at.
 CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
-/// How they see a resource of either kind.
-CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
 /// How a texture reads what is seen so.
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, ptx::TextureView* view);
 /// Address and filter modes do not apply to memory without rows: reads outside of it return zero.

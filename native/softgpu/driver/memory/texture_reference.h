@@ -60,10 +60,6 @@ class TextureReference {
   State state_;
 };
 
-/// How kernels see what is bound; CUDA_ERROR_INVALID_VALUE for what cannot be read so.
-CUresult viewOfReference(Driver& driver, const TextureReference::State& state, ptx::Reference kind,
-                         ptx::TextureView* view);
-
 /// The references of a module as they were when a kernel of it was launched, and all objects.
 class BoundTextures final : public ptx::TextureMap {
  public:

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <exception>
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/host/log.h"
+#include "softgpu/driver/model/device.h"
 #include "softgpu/driver/queue/activities.h"
 
 namespace millpond::softgpu {
@@ -171,7 +171,7 @@ std::function<void()> Context::guarded(std::function<void()> body) {
 OperationPtr Context::enqueue(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body) {
   body = guarded(std::move(body));
   if (kind != Operation::Kind::host) {
-    queue->places.enter(Driver::instance().queueDepth());
+    queue->places.enter(device_.dispatcher().queueDepth());
     body = [queue, body = std::move(body)] {
       body();
       queue->places.leave();
@@ -183,7 +183,7 @@ OperationPtr Context::enqueue(const QueuePtr& queue, Operation::Kind kind, std::
 CUresult Context::run(const QueuePtr& queue, std::function<void()> body) {
   const OperationPtr operation =
       append(queue, Operation::Kind::work, guarded(std::move(body)), nullptr, Dispatcher::Next::takenByCaller);
-  Driver::instance().dispatcher().wait(operation);
+  device_.dispatcher().wait(operation);
   return fault();
 }
 
@@ -219,7 +219,7 @@ void Context::enqueueWaitEverywhere(const OperationPtr& operation) {
   std::lock_guard lock(mutex_);
   gate_ = both;
   const std::vector<OperationPtr> after = {gate, operation};
-  Driver::instance().dispatcher().submit(both, after, Dispatcher::Next::left);
+  device_.dispatcher().submit(both, after, Dispatcher::Next::left);
 }
 
 WorkPlace Context::placeOf(const Queue& queue) const {
@@ -235,7 +235,7 @@ OperationPtr Context::append(const QueuePtr& queue, Operation::Kind kind, std::f
   after.push_back(alsoAfter);
   queue->last = operation;
   // With the mutex held: what is appended next must find this operation submitted.
-  Driver::instance().dispatcher().submit(operation, after, next);
+  device_.dispatcher().submit(operation, after, next);
   return operation;
 }
 
@@ -254,11 +254,11 @@ std::vector<OperationPtr> Context::precedingOf(const Queue& queue) {
 
 OperationPtr Context::enqueueGroup(const QueuePtr& queue, std::vector<GroupMember> members,
                                    const OperationPtr& alsoAfter) {
-  Dispatcher& dispatcher = Driver::instance().dispatcher();
+  Dispatcher& dispatcher = device_.dispatcher();
   const auto make = [](Operation::Kind kind, std::function<void()> body) {
     return std::make_shared<Operation>(kind, std::move(body));
   };
-  queue->places.enter(Driver::instance().queueDepth());
+  queue->places.enter(device_.dispatcher().queueDepth());
   std::lock_guard lock(mutex_);
   std::vector<OperationPtr> before = precedingOf(*queue);
   before.push_back(alsoAfter);
@@ -309,7 +309,7 @@ std::vector<OperationPtr> Context::allPending() {
 }
 
 void Context::waitForAll(const std::vector<OperationPtr>& operations) {
-  for (const OperationPtr& operation : operations) Driver::instance().dispatcher().wait(operation);
+  for (const OperationPtr& operation : operations) device_.dispatcher().wait(operation);
 }
 
 CUresult Context::synchronize(const QueuePtr& queue) {
@@ -348,12 +348,10 @@ CUresult Context::setLimit(CUlimit limit, size_t value) {
   return CUDA_SUCCESS;
 }
 
-std::shared_ptr<KernelHeap> Context::kernelHeap() {
+std::shared_ptr<ptx::DeviceHeap> Context::kernelHeap(
+    const std::function<std::shared_ptr<ptx::DeviceHeap>(uint64_t bytes)>& make) {
   std::lock_guard lock(mutex_);
-  if (kernelHeap_) return kernelHeap_;
-  const uint64_t bytes = limits_.at(CU_LIMIT_MALLOC_HEAP_SIZE);
-  const uint64_t base = Driver::instance().memory().allocateHeap(*this, bytes);
-  kernelHeap_ = std::make_shared<KernelHeap>(base, base != 0 ? bytes : 0);
+  if (!kernelHeap_) kernelHeap_ = make(limits_.at(CU_LIMIT_MALLOC_HEAP_SIZE));
   return kernelHeap_;
 }
 

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
-#include "softgpu/driver/memory/kernel_heap.h"
 #include "softgpu/driver/model/capture_point.h"
 #include "softgpu/driver/model/grid_workspaces.h"
 #include "softgpu/driver/queue/activities.h"
 #include "softgpu/driver/queue/dispatcher.h"
 #include "softgpu/driver/queue/queue_places.h"
+#include "softgpu/ptx/engine.h"
 
 namespace millpond::softgpu {
 
@@ -135,9 +135,10 @@ class Context : public std::enable_shared_from_this<Context> {
   CUresult limit(CUlimit limit, size_t* value);
   CUresult setLimit(CUlimit limit, size_t value);
 
-  /// What malloc() in kernels takes from. Made when it is first asked for, with the size that the limit then
-  /// has, which is fixed from there on; empty when the device has not that much memory left.
-  std::shared_ptr<KernelHeap> kernelHeap();
+  /// What malloc() in kernels takes from. Made by `make` when it is first asked for, with the size in bytes that the limit
+  /// then has, which is fixed from there on.
+  std::shared_ptr<ptx::DeviceHeap> kernelHeap(
+      const std::function<std::shared_ptr<ptx::DeviceHeap>(uint64_t bytes)>& make);
 
   GridWorkspaces& gridWorkspaces() { return gridWorkspaces_; }
 
@@ -167,7 +168,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<uint64_t, QueuePtr> threadQueues_;
   OperationPtr gate_;  // what queues that are new wait for
   std::map<CUlimit, size_t> limits_;
-  std::shared_ptr<KernelHeap> kernelHeap_;
+  std::shared_ptr<ptx::DeviceHeap> kernelHeap_;
   GridWorkspaces gridWorkspaces_;
 };
 using ContextPtr = std::shared_ptr<Context>;

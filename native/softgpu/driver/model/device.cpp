@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "softgpu/driver/model/context.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -47,26 +46,26 @@ std::array<uint8_t, 16> deviceUuid(const std::string& seed, unsigned ordinal) {
   return uuid;
 }
 
-Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configuration& configuration) {
+Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configuration& configuration,
+                                             Dispatcher& dispatcher) {
   const std::array<uint8_t, 16> uuid = deviceUuid(configuration.seed, ordinal);
   // Named by the UUID: processes share a device exactly when they see the same one.
   const std::string name = configuration.stateDirectory + "/" + hex(uuid);
   Result<std::unique_ptr<Ledger>> ledger = Ledger::open(name + ".memory");
   if (!ledger) return ledger.error();
-  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger), name + ".lost");
+  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger), name + ".lost",
+                                  dispatcher);
 }
 
 Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
-               std::string lostPath)
+               std::string lostPath, Dispatcher& dispatcher)
     : ordinal_(ordinal),
       uuid_(uuid),
       memoryBytes_(memoryBytes),
       multiprocessors_(availableCores()),
       ledger_(std::move(ledger)),
       lostPath_(std::move(lostPath)),
-      primaryContext_(std::make_shared<Context>(*this, Context::Kind::primary, 0)) {}
-
-Device::~Device() = default;
+      dispatcher_(dispatcher) {}
 
 std::string Device::pciBusId() const {
   char text[16];

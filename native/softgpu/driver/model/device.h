@@ -12,6 +12,7 @@
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/host/configuration.h"
 #include "softgpu/driver/host/ledger.h"
+#include "softgpu/driver/queue/dispatcher.h"
 
 namespace millpond::softgpu {
 
@@ -39,14 +40,15 @@ inline constexpr int kTexturePitchAlignment = 32;
 
 class Device {
  public:
-  /// Fails when the file that shares the use of memory cannot be opened.
-  static Result<std::unique_ptr<Device>> open(unsigned ordinal, const Configuration& configuration);
+  /// Fails when the file that shares the use of memory cannot be opened. `dispatcher` runs the work of its contexts.
+  static Result<std::unique_ptr<Device>> open(unsigned ordinal, const Configuration& configuration,
+                                              Dispatcher& dispatcher);
 
   /// @param lostPath is there when the device has fallen off its bus.
   Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
-         std::string lostPath);
-  ~Device();
+         std::string lostPath, Dispatcher& dispatcher);
 
+  Dispatcher& dispatcher() const { return dispatcher_; }
   unsigned ordinal() const { return ordinal_; }
   const char* name() const { return "Software GPU"; }
   const std::array<uint8_t, 16>& uuid() const { return uuid_; }
@@ -66,8 +68,9 @@ class Device {
   /// milliseconds.
   bool isLost();
 
-  /// The context that the runtime shares; its handle exists before it is retained.
+  /// The context that the runtime shares; its handle exists before it is retained. Set once, before the device is used.
   const std::shared_ptr<Context>& primaryContext() const { return primaryContext_; }
+  void setPrimaryContext(std::shared_ptr<Context> context) { primaryContext_ = std::move(context); }
 
  private:
   const unsigned ordinal_;
@@ -76,6 +79,7 @@ class Device {
   const unsigned multiprocessors_;
   std::unique_ptr<Ledger> ledger_;
   const std::string lostPath_;
+  Dispatcher& dispatcher_;
   std::atomic<bool> wasLost_ = false;
   std::atomic<int64_t> lookAgainNs_ = 0;  // on the monotonic clock
   std::shared_ptr<Context> primaryContext_;

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/model/device.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -57,7 +57,7 @@ OperationPtr Event::sharedPoint() const {
   auto waiting = std::make_shared<Operation>(Operation::Kind::host, [shared = shared_, last] {
     while (!shared->isReached(last)) std::this_thread::sleep_for(kLookEvery);
   });
-  Driver::instance().dispatcher().submit(waiting, {}, Dispatcher::Next::left);
+  context_->device().dispatcher().submit(waiting, {}, Dispatcher::Next::left);
   return waiting;
 }
 

@@ -3,8 +3,6 @@
 
 #include <cstring>
 
-#include "softgpu/driver/driver.h"
-
 namespace millpond::softgpu {
 namespace {
 
@@ -13,7 +11,7 @@ constexpr uint64_t kWorkspaceBytes = 64;
 
 }  // namespace
 
-uint64_t GridWorkspaces::take(Context& context) {
+uint64_t GridWorkspaces::take(const std::function<uint64_t(uint64_t bytes)>& allocate) {
   uint64_t address = 0;
   {
     std::lock_guard lock(mutex_);
@@ -22,8 +20,7 @@ uint64_t GridWorkspaces::take(Context& context) {
       spare_.pop_back();
     }
   }
-  if (address == 0)
-    address = Driver::instance().memory().allocateVariable(context, kWorkspaceBytes, kWorkspaceBytes, true);
+  if (address == 0) address = allocate(kWorkspaceBytes);
   if (address != 0) std::memset(reinterpret_cast<void*>(address), 0, kWorkspaceBytes);
   return address;
 }

@@ -3,19 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
 namespace millpond::softgpu {
 
-class Context;
-
 /// Pieces of a context's memory, which go with it. Used again and again: a context has as many as it ever had cooperative
 /// grids at the same time.
 class GridWorkspaces {
  public:
-  /// An exclusively owned piece, filled with zeros; 0 when the device is out of memory.
-  uint64_t take(Context& context);
+  /// An exclusively owned piece, filled with zeros, and made by `allocate` where none is spare; 0 when the device is out of
+  /// memory.
+  uint64_t take(const std::function<uint64_t(uint64_t bytes)>& allocate);
   void giveBack(uint64_t address);
   /// To be called when the context has ended.
   void forget();

@@ -32,9 +32,4 @@ struct StreamTarget {
   QueuePtr queue;
 };
 
-/// Resolves a stream handle: 0 and CU_STREAM_LEGACY are the legacy stream of `current`, CU_STREAM_PER_THREAD
-/// its stream of the calling thread. CUDA_ERROR_INVALID_HANDLE for a handle that is not known,
-/// CUDA_ERROR_CONTEXT_IS_DESTROYED and the context's fault where the stream is of no more use.
-CUresult resolveStream(CUstream handle, const ContextPtr& current, StreamTarget* target);
-
 }  // namespace millpond::softgpu

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "softgpu/driver/program/module.h"
-
 namespace millpond::softgpu {
 
 FunctionSettings::FunctionSettings(const ptx::KernelInfo& info)
@@ -65,8 +63,6 @@ CUresult FunctionSettings::set(const ptx::KernelInfo& info, CUfunction_attribute
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
-
-uint64_t Function::contextId() const { return module_.contextId(); }
 
 CUresult parameterInfo(const ptx::KernelInfo& info, size_t index, size_t* offset, size_t* bytes) {
   if (!offset || index >= info.parameters.size()) return CUDA_ERROR_INVALID_VALUE;

@@ -34,17 +34,19 @@ class FunctionSettings {
 /// A kernel of a module that is loaded in a context: what a CUfunction handle stands for.
 class Function {
  public:
-  Function(Module& module, const ptx::Kernel& kernel) : module_(module), kernel_(kernel), settings_(kernel.info()) {}
+  Function(Module& module, uint64_t contextId, const ptx::Kernel& kernel)
+      : module_(module), contextId_(contextId), kernel_(kernel), settings_(kernel.info()) {}
 
   Module& module() const { return module_; }
   const ptx::Kernel& kernel() const { return kernel_; }
   const ptx::KernelInfo& info() const { return kernel_.info(); }
   FunctionSettings& settings() { return settings_; }
   const FunctionSettings& settings() const { return settings_; }
-  uint64_t contextId() const;
+  uint64_t contextId() const { return contextId_; }
 
  private:
   Module& module_;  // owns this
+  const uint64_t contextId_;
   const ptx::Kernel& kernel_;
   FunctionSettings settings_;
 };

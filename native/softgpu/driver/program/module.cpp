@@ -3,16 +3,17 @@
 
 #include <algorithm>
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/host/log.h"
+#include "softgpu/driver/memory/device_memory.h"
+#include "softgpu/driver/memory/texture_views.h"
 
 namespace millpond::softgpu {
 
 uint64_t ModuleMemory::allocate(uint64_t bytes, uint64_t alignment, bool writable) {
-  return Driver::instance().memory().allocateVariable(*context_, bytes, alignment, writable);
+  return DeviceMemory::instance().memory().allocateVariable(*context_, bytes, alignment, writable);
 }
 
-void ModuleMemory::release(uint64_t address) { Driver::instance().memory().releaseVariable(address); }
+void ModuleMemory::release(uint64_t address) { DeviceMemory::instance().memory().releaseVariable(address); }
 
 CUresult Module::load(const ContextPtr& context, std::shared_ptr<const ptx::Program> program,
                       std::shared_ptr<Module>* module) {
@@ -29,7 +30,7 @@ CUresult Module::load(const ContextPtr& context, std::shared_ptr<const ptx::Prog
 Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::unique_ptr<ptx::Module> module)
     : context_(std::move(context)), contextId_(context_->id()), memory_(std::move(memory)), module_(std::move(module)) {
   for (const ptx::Kernel& kernel : module_->kernels()) {
-    functions_.push_back(std::make_unique<Function>(*this, kernel));
+    functions_.push_back(std::make_unique<Function>(*this, contextId_, kernel));
   }
   for (const ptx::ReferenceSymbol& symbol : module_->references()) {
     references_.emplace_back(symbol.name,
@@ -38,7 +39,7 @@ Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::un
   for (const ptx::VariableInfo& variable : program().variables()) {
     if (!variable.isManaged) continue;
     if (const std::optional<ptx::Symbol> symbol = module_->variable(variable.name))
-      Driver::instance().memory().space().setManaged(symbol->address);
+      DeviceMemory::instance().memory().space().setManaged(symbol->address);
   }
 }
 
@@ -57,12 +58,12 @@ std::shared_ptr<TextureReference> Module::reference(std::string_view name, ptx::
 
 std::shared_ptr<const ptx::TextureMap> Module::boundReferences() const {
   if (references_.empty()) return nullptr;
-  Driver& driver = Driver::instance();
-  auto bound = std::make_shared<BoundTextures>(driver.textures());
+  DeviceMemory& device = DeviceMemory::instance();
+  auto bound = std::make_shared<BoundTextures>(device.textures());
   for (const auto& [name, reference] : references_) {
     const TextureReference::State state = reference->state();
     ptx::TextureView view;
-    if (state.isBound && viewOfReference(driver, state, reference->kind(), &view) == CUDA_SUCCESS)
+    if (state.isBound && viewOfReference(device, state, reference->kind(), &view) == CUDA_SUCCESS)
       bound->add(reference->address(), view);
   }
   return bound;

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "image/image.h"
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/host/log.h"
+#include "softgpu/driver/sanitizer/sanitizer.h"
 
 namespace millpond::softgpu {
 
@@ -84,7 +84,7 @@ CUresult codeOf(ptx::CompileError::Kind kind) {
 }
 
 Outcome compileText(const std::string& text) {
-  const Sanitizer* sanitizer = Driver::instance().sanitizer();
+  const Sanitizer* sanitizer = Sanitizer::instance();
   ptx::Compiled compiled = ptx::compile(text, sanitizer ? sanitizer->checks() : ptx::Checks{});
   if (compiled) {
     if (compiled.program->target() <= kDeviceArch) return {CUDA_SUCCESS, "", std::move(compiled.program)};
@@ -133,7 +133,7 @@ CUresult load(const JitOptions& options, std::shared_ptr<const ptx::Program>* pr
   JitOutputs(options).write(outcome.message, std::chrono::steady_clock::now() - start);
   if (outcome.code != CUDA_SUCCESS) {
     log(LogLevel::warn, "cannot load an image: " + outcome.message);
-    if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) sanitizer->refused(outcome.message);
+    if (Sanitizer* const sanitizer = Sanitizer::instance()) sanitizer->refused(outcome.message);
     return outcome.code;
   }
   *program = std::move(outcome.program);

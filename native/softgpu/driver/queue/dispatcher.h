@@ -52,6 +52,9 @@ class Dispatcher {
 
   /// From here on work runs in any order that its dependencies allow, after random delays. Before the first submit().
   void disorder(uint64_t seed) { chaos_ = std::make_unique<Chaos>(seed); }
+  /// How much a queue takes before calls wait. Set before the first submit().
+  size_t queueDepth() const { return queueDepth_; }
+  void setQueueDepth(size_t depth) { queueDepth_ = depth; }
 
   /// Whether the thread that makes an operation ready will take the next one itself, so that none must be
   /// woken.
@@ -75,6 +78,7 @@ class Dispatcher {
   void makeReady(const OperationPtr& operation, Next next);
 
   std::unique_ptr<Chaos> chaos_;
+  size_t queueDepth_ = 0;
   std::mutex mutex_;
   std::condition_variable workAvailable_;
   std::condition_variable somethingDone_;

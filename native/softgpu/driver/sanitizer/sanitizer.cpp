@@ -18,6 +18,9 @@
 namespace millpond::softgpu {
 namespace {
 
+/// Set before the driver is ready, and never again.
+Sanitizer* theOne = nullptr;
+
 /// Farthest allocation that a finding names as near its address.
 constexpr uint64_t kNearby = uint64_t{64} << 20;
 
@@ -90,12 +93,14 @@ std::string whatName(const ptx::Finding& finding) {
 
 }  // namespace
 
-std::unique_ptr<Sanitizer> Sanitizer::make(const Configuration& configuration) {
-  if (!configuration.checks.any()) return nullptr;
+Sanitizer* Sanitizer::instance() { return theOne; }
+
+void Sanitizer::start(const Configuration& configuration) {
+  if (!configuration.checks.any()) return;
   const int file = ::open(configuration.findings.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0)
     log(LogLevel::error, "cannot write findings to " + configuration.findings + ": " + std::strerror(errno));
-  return std::make_unique<Sanitizer>(configuration.checks, file);
+  theOne = std::make_unique<Sanitizer>(configuration.checks, file).release();
 }
 
 Sanitizer::~Sanitizer() {

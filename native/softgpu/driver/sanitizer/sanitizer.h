@@ -24,8 +24,10 @@ class AddressSpace;
 
 class Sanitizer {
  public:
-  /// Null where nothing is to be checked.
-  static std::unique_ptr<Sanitizer> make(const Configuration& configuration);
+  /// Null where programs are not checked.
+  static Sanitizer* instance();
+  /// Makes the one of the process, which is never destroyed, if anything is to be checked. To be called once.
+  static void start(const Configuration& configuration);
   Sanitizer(ptx::Checks checks, int file) : checks_(checks), file_(file) {}
   ~Sanitizer();
   Sanitizer(const Sanitizer&) = delete;

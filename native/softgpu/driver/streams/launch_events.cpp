@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/driver/streams/launch_events.h"
 
-#include "softgpu/driver/driver.h"
 #include "softgpu/driver/graphs/capture.h"
 
 namespace millpond::softgpu {
 namespace {
 
-CUresult resolve(const StreamTarget& stream, CUevent handle, std::shared_ptr<Event>* event) {
-  *event = Driver::instance().events().find(handle);
+CUresult resolve(const StreamTarget& stream, CUevent handle, const HandleTable<Event, CUevent>& known,
+                 std::shared_ptr<Event>* event) {
+  *event = known.find(handle);
   if (!*event || (*event)->context() != stream.context) return CUDA_ERROR_INVALID_HANDLE;
   if ((*event)->hasTiming()) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
@@ -19,14 +19,14 @@ CUresult resolve(const StreamTarget& stream, CUevent handle, std::shared_ptr<Eve
 }  // namespace
 
 CUresult LaunchEvents::of(const StreamTarget& stream, std::span<const CUlaunchAttribute> attributes,
-                          LaunchEvents* events) {
+                          const HandleTable<Event, CUevent>& known, LaunchEvents* events) {
   for (const CUlaunchAttribute& each : attributes) {
     const bool isOfBegin = each.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
     if (!isOfBegin && each.id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) continue;
     const auto& programmatic = each.value.programmaticEvent;
     std::shared_ptr<Event> event;
     if (CUresult result =
-            resolve(stream, isOfBegin ? each.value.launchCompletionEvent.event : programmatic.event, &event))
+            resolve(stream, isOfBegin ? each.value.launchCompletionEvent.event : programmatic.event, known, &event))
       return result;
     // No kernel of this device lets go of what comes behind before it has ended.
     (isOfBegin || programmatic.triggerAtBlockStart ? events->atBegin_ : events->atEnd_).push_back(std::move(event));

@@ -8,6 +8,7 @@
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/model/event.h"
+#include "softgpu/driver/model/handle_table.h"
 #include "softgpu/driver/model/stream.h"
 
 namespace millpond::softgpu {
@@ -16,7 +17,8 @@ class LaunchEvents {
  public:
   /// CUDA_ERROR_INVALID_HANDLE for an event that is not of the stream's context, CUDA_ERROR_INVALID_VALUE for one with
   /// timing, CUDA_ERROR_NOT_SUPPORTED while the stream is captured.
-  static CUresult of(const StreamTarget& stream, std::span<const CUlaunchAttribute> attributes, LaunchEvents* events);
+  static CUresult of(const StreamTarget& stream, std::span<const CUlaunchAttribute> attributes,
+                     const HandleTable<Event, CUevent>& known, LaunchEvents* events);
   /// When the launch's turn has come: its blocks may begin, and nothing that comes behind needs to wait for more.
   void recordBegin(const QueuePtr& queue) const;
   /// When it has ended.

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "softgpu/ptx/operations.h"
 #include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/run/lane_set.h"
 #include "softgpu/ptx/written_bytes.h"

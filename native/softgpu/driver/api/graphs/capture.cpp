@@ -22,7 +22,7 @@ struct Answer {
 // Asking the legacy stream harms no capture, so it is not resolved as for work.
 CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                      const CUgraphNode** nodes, const CUgraphEdgeData** data, size_t* count) {
-  return withContext([&](Driver&, const ContextPtr& context) -> CUresult {
+  return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (!status) return CUDA_ERROR_INVALID_VALUE;
     if (!stream || stream == CU_STREAM_LEGACY) {
       if (CUresult result = checkLegacy(*context, false)) return result;
@@ -30,7 +30,7 @@ CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*
       return CUDA_SUCCESS;
     }
     StreamTarget target;
-    if (CUresult result = resolveStream(stream, context, &target)) return result;
+    if (CUresult result = resolveStream(stream, context, driver.streams(), &target)) return result;
     std::lock_guard lock(graphMutex());
     const CapturePoint& point = target.queue->capture;
     *status = !point                     ? CU_STREAM_CAPTURE_STATUS_NONE

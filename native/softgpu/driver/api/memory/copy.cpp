@@ -3,8 +3,8 @@
 #include "softgpu/driver/api/memory/copy.h"
 
 #include "softgpu/driver/api/api.h"
-#include "softgpu/driver/engine/transfer.h"
 #include "softgpu/driver/graphs/capture.h"
+#include "softgpu/driver/streams/transfers.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;

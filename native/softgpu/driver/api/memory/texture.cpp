@@ -4,6 +4,7 @@
 
 #include "softgpu/driver/api/api.h"
 #include "softgpu/driver/memory/texture_objects.h"
+#include "softgpu/driver/memory/texture_views.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
@@ -38,7 +39,7 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (!pTexObject || !pResDesc || !pTexDesc) return CUDA_ERROR_INVALID_VALUE;
     TextureObject object{.resource = *pResDesc, .texture = *pTexDesc, .context = context->id(), .view = {}};
-    if (CUresult result = viewOf(driver, *pResDesc, &object.view)) return result;
+    if (CUresult result = viewOf(driver.deviceMemory(), *pResDesc, &object.view)) return result;
     if (pResViewDesc && pResViewDesc->format != CU_RES_VIEW_FORMAT_NONE && !isPlainView(*pResViewDesc, object.view))
       return CUDA_ERROR_NOT_SUPPORTED;
     const bool isLine = pResDesc->resType == CU_RESOURCE_TYPE_LINEAR;
@@ -64,7 +65,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
     const auto array = driver.arrays().find(pResDesc->res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     TextureObject object{.resource = *pResDesc, .isSurface = true, .context = context->id(), .view = {}};
-    if (CUresult result = viewOf(driver, *pResDesc, &object.view)) return result;
+    if (CUresult result = viewOf(driver.deviceMemory(), *pResDesc, &object.view)) return result;
     *pSurfObject = driver.textures().add(object);
     return CUDA_SUCCESS;
   });

@@ -5,6 +5,7 @@
 
 #include "softgpu/driver/api/api.h"
 #include "softgpu/driver/memory/texture_reference.h"
+#include "softgpu/driver/memory/texture_views.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
@@ -58,7 +59,7 @@ CUresult bind(Driver& driver, State& state, const CUDA_RESOURCE_DESC& resource, 
   wanted.channels = channels;
   // How it is sampled may be said later.
   ptx::TextureView view;
-  if (CUresult result = viewOfReference(driver, wanted, ptx::Reference::kSurface, &view)) return result;
+  if (CUresult result = viewOfReference(driver.deviceMemory(), wanted, ptx::Reference::kSurface, &view)) return result;
   state = wanted;
   return CUDA_SUCCESS;
 }

@@ -57,7 +57,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     Device* device = nullptr;
     if (CUresult result = deviceOf(driver, prop, &device)) return result;
     const bool isShareable = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
-    return driver.virtualMemory().create(driver.store(*device), *device, size, isShareable, handle);
+    return driver.virtualMemory().create(driver.deviceMemory().store(*device), *device, size, isShareable, handle);
   });
 }
 
