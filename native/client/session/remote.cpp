@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/session/remote.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "client/call/call.h"
+#include "client/session/capture_state.h"
 #include "client/session/client.h"
 #include "client/session/core_dumps.h"
 #include "client/session/restoration.h"
@@ -25,6 +30,37 @@ struct OwnStream {
 };
 
 thread_local std::vector<OwnStream>* ownStreams = nullptr;  ///< by number of the context
+
+void endStream(uint16_t context, uint64_t wire) {
+  // A capture that another thread of the program ends goes on without this one.
+  if (CaptureState::isKnownCaptured(wire)) return;
+  Call call("end of a thread", Call::Teardown{context});
+  cmd::StreamDestroyV2 end{};
+  const auto* stream = reinterpret_cast<const void*>(wire);
+  if (call.entry() != CUDA_SUCCESS || call.destroy(HandleKind::kStream, stream, end.hStream) != CUDA_SUCCESS) return;
+  call.post(end);
+}
+
+/// On a thread that ends, which had streams of its own. What it calls from here on may make others.
+void endStreams(void* of) {
+  const std::unique_ptr<std::vector<OwnStream>> streams(static_cast<std::vector<OwnStream>*>(of));
+  ownStreams = nullptr;
+  for (size_t context = 0; context < streams->size(); ++context) {
+    const OwnStream& own = (*streams)[context];
+    if (own.wire != 0 && own.generation == generations()[context].load(std::memory_order_relaxed))
+      endStream(static_cast<uint16_t>(context), own.wire);
+  }
+}
+
+/// None where the system has no key left: then the streams stay to the process's end.
+std::optional<pthread_key_t> endOfThread() {
+  static const std::optional<pthread_key_t> key = []() -> std::optional<pthread_key_t> {
+    pthread_key_t made{};
+    if (::pthread_key_create(&made, &endStreams) != 0) return std::nullopt;
+    return made;
+  }();
+  return key;
+}
 
 }  // namespace
 
@@ -59,8 +95,10 @@ uint64_t ThreadStreams::get(uint16_t context) noexcept {
 
 void ThreadStreams::set(uint16_t context, uint64_t wire) noexcept {
   if (context >= wire::kContextLimit) return;
-  // Left to the process's end: a thread's exit may come after this library's last words.
-  if (!ownStreams) ownStreams = new std::vector<OwnStream>();
+  if (!ownStreams) {
+    ownStreams = std::make_unique<std::vector<OwnStream>>().release();
+    if (const auto key = endOfThread()) ::pthread_setspecific(*key, ownStreams);
+  }
   if (context >= ownStreams->size()) ownStreams->resize(context + size_t{1});
   (*ownStreams)[context] = {wire, generations()[context].load(std::memory_order_relaxed)};
 }

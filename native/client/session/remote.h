@@ -59,7 +59,7 @@ Context* contextOf(uint16_t wireContext) noexcept;
 /// Small number of the calling thread, from 1.
 uint32_t threadNumber() noexcept;
 
-/// The calling thread's own default streams, one for each context in which it asked for one.
+/// The calling thread's own default streams, one for each context in which it asked for one. They end with the thread.
 class ThreadStreams {
  public:
   /// Number of the stream in that context, 0 while there is none.

@@ -2,6 +2,7 @@
 // Words that streams write and wait for, attributes of streams, occupancy, launches of CUDA 3.
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "protocol/handle.h"
 #include "testing/remoted.h"
 
 using namespace millpond::testing;
@@ -59,6 +61,37 @@ T read(CUdeviceptr from) {
 size_t sharedBytesOf(int size) { return static_cast<size_t>(size) * 16; }
 
 }  // namespace
+
+TEST("the streams of a thread end with it, when they are done") {
+  for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
+    const int status = runProgram(way, [] {
+      begin();
+      constexpr int kThreads = 60;
+      const CUdeviceptr memory = zeros(kThreads);
+      CUcontext context = nullptr;
+      OK(CU(cuCtxGetCurrent)(&context));
+      // The client reuses the handles of objects that have ended.
+      const auto nextHandle = [] {
+        const CUstream made = makeStream();
+        OK(CU(cuStreamDestroy_v2)(made));
+        return millpond::handle::index(reinterpret_cast<uint64_t>(made));
+      };
+      const uint32_t before = nextHandle();
+      for (int i = 0; i < kThreads; ++i)
+        std::thread([&] {
+          OK(CU(cuCtxSetCurrent)(context));
+          OK(CU(cuMemsetD8Async)(memory + static_cast<unsigned>(i), 7, 1, CU_STREAM_PER_THREAD));
+        }).join();
+      CHECK(nextHandle() < before + kThreads / 2);
+      OK(CU(cuCtxSynchronize)());
+      std::array<uint8_t, kThreads> seen{};
+      OK(CU(cuMemcpyDtoH_v2)(seen.data(), memory, seen.size()));
+      for (const uint8_t each : seen) CHECK_EQ(each, 7);
+      OK(CU(cuMemFree_v2)(memory));
+    });
+    CHECK_EQ(status, 0);
+  }
+}
 
 TEST("a stream and the program hand each other words in memory of the host, and what these tell of") {
   everywhere([] {
