@@ -40,7 +40,7 @@ test("a pod waits behind its gate until the pool grants it, has its token and de
   cluster.server.bind("default", "first", "worker-1");
   cluster.server.setPodStatus("default", "first", { phase: "Succeeded" });
   await expect.poll(() => cluster.bound("third"), patience).toBe("True Bound");
-  // What belongs to the pod goes with it.
+  // The objects of the pod go with it.
   await cluster.core.deleteNamespacedPod({ namespace: "default", name: "first" });
   expect(cluster.server.store.find("/secrets", "default", `millpond-${id}`)).toBeUndefined();
   expect(cluster.server.denied).toEqual([]);

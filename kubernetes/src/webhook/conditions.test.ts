@@ -161,7 +161,7 @@ test("of a change only labels, annotations and gates are looked at, and none of 
   expect(changed(forged)).toBe(true);
   expect(changed({ ...before, metadata: { name: "p" } })).toBe(true);
   expect(changed({ ...before, spec: { containers: [main()] } })).toBe(true);
-  // What updates its status is a kubelet, and may not change what is ours either.
+  // A kubelet updates its status, and may not change keys of ours either.
   expect(changed(forged, "system:node:worker-1")).toBe(true);
   for (const user of [operator, "system:kube-scheduler", "system:serviceaccount:kube-system:job-controller"])
     expect(changed(forged, user)).toBe(false);

@@ -69,7 +69,7 @@ export class PlayedApiServer implements AsyncDisposable {
     return (this.#cluster ??= connectCluster(this.configFor("admin")));
   }
 
-  /** @param user `admin`, or the name of a service account of the installation. */
+  /** @param user The name of a service account of the installation; any other user may do everything. */
   configFor(user: string): ClusterConfig {
     const config = new ClusterConfig();
     config.loadFromOptions({
@@ -158,7 +158,7 @@ export class PlayedApiServer implements AsyncDisposable {
   }
 
   #authorize(user: string, verb: string, { kind, namespace, name, subresource }: Target): void {
-    if (user === "admin") return;
+    if (!isAccount(user)) return;
     const full = subresource === "" ? kind : `${kind}/${subresource}`;
     if (this.rights.allows({ account: user, verb, kind: full, namespace, name })) return;
     this.denied.push(`${user}: ${full} ${verb}`);
@@ -283,8 +283,13 @@ function verbOf(method: string, { name }: Target, isWatch: boolean): string {
   return { POST: "create", PATCH: "patch", PUT: "update", DELETE: "delete" }[method] ?? method;
 }
 
+/** Whether a user is a service account of the installation. */
+function isAccount(user: string): boolean {
+  return user.startsWith("millpond-");
+}
+
 function userName(user: string): string {
-  return user.startsWith("millpond-") ? `system:serviceaccount:${systemNamespace}:${user}` : user;
+  return isAccount(user) ? `system:serviceaccount:${systemNamespace}:${user}` : user;
 }
 
 function withData({ stringData, ...object }: Json): Json {

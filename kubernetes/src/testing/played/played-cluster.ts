@@ -94,5 +94,7 @@ export class PlayedCluster implements AsyncDisposable {
     for (const operator of this.operators) await operator[Symbol.asyncDispose]();
     await this.pool[Symbol.asyncDispose]();
     await this.server[Symbol.asyncDispose]();
+    if (this.server.denied.length > 0)
+      throw new Error(`the manifests do not allow: ${this.server.denied.join("; ")}`);
   }
 }
