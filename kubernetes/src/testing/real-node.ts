@@ -3,13 +3,16 @@
 // A node with a real kubelet and containerd, in namespaces of its own: network, mounts and processes. Its programs are in
 // the folder that MILLPOND_KUBERNETES names, too, the network plugins in `cni` of it. Needs root.
 
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { createWriteStream, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createWriteStream, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createConnection, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { findKubernetes } from "./control-plane.ts";
+import { firstProcessOf, spawnInNamespaces } from "./namespaces.ts";
 import type { TestCluster } from "./test-cluster.ts";
+
+const cgroups = "/sys/fs/cgroup";
 
 const nodePrograms = [
   "kubelet",
@@ -118,6 +121,11 @@ export class RealNode implements AsyncDisposable {
     }
     this.#proxy?.close();
     spawnSync("ip", ["link", "delete", this.#link]);
+    // Its control groups, which are empty now.
+    for (const hierarchy of ["", ...readdirSync(cgroups)]) {
+      const own = join(cgroups, hierarchy, `millpond-${this.name}`);
+      if (existsSync(own)) spawnSync("find", [own, "-depth", "-type", "d", "-delete"]);
+    }
   }
 
   get #link(): string {
@@ -126,8 +134,7 @@ export class RealNode implements AsyncDisposable {
 
   /** Process id, as seen from here, of the first process of the node. */
   #inner(): string {
-    const path = `/proc/${this.#child?.pid}/task/${this.#child?.pid}/children`;
-    return existsSync(path) ? (readFileSync(path, "utf8").trim().split(" ")[0] ?? "") : "";
+    return firstProcessOf(this.#child);
   }
 
   async #begin(): Promise<void> {
@@ -143,14 +150,7 @@ export class RealNode implements AsyncDisposable {
     this.#writeFiles(apiPort);
     const log = createWriteStream(join(directory, "node.log"));
     const script = join(directory, "node.sh");
-    this.#child = spawn(
-      "unshare",
-      ["--kill-child=KILL", "-n", "-m", "-p", "-f", "--mount-proc", "--propagation", "private", "sh", script],
-      {
-        stdio: ["ignore", "pipe", "pipe"],
-        env: { PATH: `${this.#programs}:${process.env["PATH"] ?? ""}` },
-      },
-    );
+    this.#child = spawnInNamespaces(script, { PATH: `${this.#programs}:${process.env["PATH"] ?? ""}` });
     this.#child.stdout?.pipe(log);
     this.#child.stderr?.pipe(log);
     await this.#cluster.until("the node has a first process", () => Promise.resolve(this.#inner() !== ""));
@@ -269,7 +269,6 @@ state = "${directory}/run"
         readOnlyPort: 0,
       }),
     );
-    const cgroups = `/sys/fs/cgroup`;
     write(
       "node.sh",
       `set -eu
