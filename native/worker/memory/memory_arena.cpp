@@ -23,6 +23,21 @@ constexpr uint64_t kMinimumReservation = uint64_t{64} << 30;
 
 constexpr uint64_t roundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
+/// Those for memory of processes come behind.
+constexpr uint64_t kPlaces = (kPinnedPlaces.first - kDevicePlaces.first) / kDevicePlaces.step;
+
+/// Reserves addresses in one of the places for memory of devices, where neither the system nor a driver puts anything by itself.
+bool reservePlace(const Driver& driver, CUdevice device, uint64_t bytes, CUdeviceptr& base) {
+  // The device's own may be taken: by another vGPU of the same device, or by the end of a very large one.
+  for (uint64_t i = 0; i < kPlaces; ++i) {
+    const CUdeviceptr wish = kDevicePlaces.first + (static_cast<uint64_t>(device) + i) % kPlaces * kDevicePlaces.step;
+    if (driver.cuMemAddressReserve(&base, bytes, 0, wish, 0) != CUDA_SUCCESS) return false;
+    if (base == wish) return true;
+    driver.cuMemAddressFree(base, bytes);
+  }
+  return false;
+}
+
 }  // namespace
 
 bool MemoryArena::FreeRuns::take(uint64_t bytes, uint64_t& start) {
@@ -80,8 +95,7 @@ CUresult MemoryArena::reserve() {
   if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, device_)) return rc;
   reserved_ = roundUp(std::max(std::max<uint64_t>(total, budget_.limitBytes()) * kAddressFactor, kMinimumReservation),
                       granule_);
-  const CUdeviceptr wish = kDevicePlaces.first + static_cast<uint64_t>(device_) * kDevicePlaces.step;
-  if (driver_.cuMemAddressReserve(&base_, reserved_, 0, wish, 0) != CUDA_SUCCESS)
+  if (!reservePlace(driver_, device_, reserved_, base_))
     if (CUresult rc = driver_.cuMemAddressReserve(&base_, reserved_, 0, 0, 0)) return rc;
   addresses_.give(base_, reserved_);
   Sanitizer(driver_).manage(base_, reserved_);

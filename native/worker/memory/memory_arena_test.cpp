@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "base/address_places.h"
 #include "testing/check.h"
 #include "worker/testing/fake_driver.h"
 
@@ -98,6 +100,23 @@ TEST("memory that was made elsewhere lies among the others, counts as they do, a
   CHECK_EQ(f.budget.usedBytes(), 0u);
   CHECK_EQ(f.fake.usedBytes(), 0u);
   CHECK_EQ(f.fake.mappedRuns(), 0u);
+}
+
+TEST("arenas of one device lie where neither the system nor the driver puts anything, each in a place of its own") {
+  FakeDriver fake(1, 256 * kMi);
+  const Driver driver = fake.table();
+  ClaimBudget budgets[] = {ClaimBudget(32 * kMi), ClaimBudget(32 * kMi), ClaimBudget(32 * kMi)};
+  std::vector<std::unique_ptr<MemoryArena>> arenas;
+  std::vector<uint64_t> places;
+  for (ClaimBudget& budget : budgets) {
+    arenas.push_back(std::make_unique<MemoryArena>(driver, 0, budget));
+    CUdeviceptr address = 0;
+    CHECK_EQ(arenas.back()->allocate(kMi, address), CUDA_SUCCESS);
+    CHECK(address >= kDevicePlaces.first && address < kPinnedPlaces.first);
+    const uint64_t place = (address - kDevicePlaces.first) / kDevicePlaces.step;
+    CHECK(std::find(places.begin(), places.end(), place) == places.end());
+    places.push_back(place);
+  }
 }
 
 TEST("a limit below the granule allows nothing, and one above the device no more than it has") {

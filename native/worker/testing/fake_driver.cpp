@@ -84,9 +84,9 @@ struct FakeCalls {
   static CUresult granularity(size_t* out, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
     return *out = kGranule, CUDA_SUCCESS;
   }
-  static CUresult addressReserve(CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+  static CUresult addressReserve(CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr hint, unsigned long long) {
     if (const CUresult rc = d().failure("cuMemAddressReserve")) return rc;
-    void* place = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* place = ::mmap(host(hint), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (place == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     Lock lock(d().mutex_);
     *out = reinterpret_cast<CUdeviceptr>(place);
