@@ -185,7 +185,7 @@ test.skipIf(missingMachines !== undefined)(
 );
 
 test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
-  `another controller leads when the machine of the one that does is silent, and commands find it${why}`,
+  `another controller is the leader when the machine of the one that does is silent, and commands find it${why}`,
   { timeout: 300_000 },
   async () => {
     const directory = makeDirectory();
@@ -258,7 +258,11 @@ test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
 
     await there.setCable("up");
     first.signal("SIGCONT");
-    await first.says("stderr", /another controller leads|another controller has begun to lead/, withinMs);
+    await first.says(
+      "stderr",
+      /another controller is the leader|another controller has begun to lead/,
+      withinMs,
+    );
     expect(await run()).toMatchObject({ status: 0 });
   },
 );

@@ -121,7 +121,7 @@ async function reloadAgent(agent: Agent, readAgain: () => Promise<readonly strin
     const command = parseAgentCommand(await readAgain());
     if (command !== "help") agent.reload({ labels: command.options.labels ?? {} });
   } catch (error) {
-    agent.log.error({ err: error }, "the options cannot be read: nothing is changed");
+    agent.log.error({ err: error }, "the options cannot be read and stay unchanged");
   }
 }
 

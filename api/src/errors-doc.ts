@@ -19,7 +19,7 @@ export function renderErrorsDoc(): string {
 # Errors
 
 Every error message of Millpond is one line: what happened and why, what to do, and at the end, in brackets, one of the
-codes below. A code keeps its meaning for ever, so scripts may depend on it; the words before it may change.
+codes below. A code never changes its meaning, so scripts may depend on it; the text before it may change.
 
 Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the line>", "details": […]}\`. Programs read the
 code from the detail \`millpond.v1.ErrorInfo\` ([error.proto](../../api/proto/millpond/v1/error.proto)), which also has the remedy

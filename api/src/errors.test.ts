@@ -19,7 +19,7 @@ describe("millpondError", () => {
     );
     expect(error.code).toBe(Code.ResourceExhausted);
     expect(error.rawMessage).toBe(
-      "no device has 40 GiB free: largest free is 31.2 GiB. Ask for less, or wait for room. [MILLPOND_E_NO_CAPACITY]",
+      "no device has 40 GiB free: largest free is 31.2 GiB. Request less, or wait for capacity. [MILLPOND_E_NO_CAPACITY]",
     );
     expect(errorCodeOf(error)).toBe("MILLPOND_E_NO_CAPACITY");
   });

@@ -26,14 +26,14 @@ export const errorTable = {
   },
   MILLPOND_E_NOT_CONFIGURED: {
     connect: Code.FailedPrecondition,
-    meaning: "The program has no controller to ask for a GPU.",
+    meaning: "The program knows no controller.",
     remedy: "Start it with `millpond run -- ...`, or set MILLPOND_CONTROLLER.",
   },
   MILLPOND_E_UNAUTHENTICATED: {
     connect: Code.Unauthenticated,
     meaning: "The request carries no token, or one that the controller does not know.",
     remedy:
-      "Set MILLPOND_TOKEN to a token that an administrator made, or to the one in the controller's state directory.",
+      "Set MILLPOND_TOKEN to a token created by an administrator, or to the one in the controller's state directory.",
   },
   MILLPOND_E_FORBIDDEN: {
     connect: Code.PermissionDenied,
@@ -47,23 +47,23 @@ export const errorTable = {
   },
   MILLPOND_E_ALREADY_EXISTS: {
     connect: Code.AlreadyExists,
-    meaning: "The name is in use, or belonged to a claim that ended a short while ago.",
-    remedy: "Choose another name, or leave it out to get one.",
+    meaning: "The name is in use, or belonged to a recently ended claim.",
+    remedy: "Choose another name, or omit it to get a generated one.",
   },
   MILLPOND_E_IN_USE: {
     connect: Code.FailedPrecondition,
-    meaning: "The object has claims or parts that need it.",
+    meaning: "Claims or other objects still need it.",
     remedy: "Release or move what the message names first.",
   },
   MILLPOND_E_IMPOSSIBLE: {
     connect: Code.FailedPrecondition,
     meaning: "No node of the pool could hold the claim, even if it were empty.",
-    remedy: "Ask for fewer vGPUs, for less of each, or without the constraint that the message names.",
+    remedy: "Request fewer or smaller vGPUs, or omit the constraint that the message names.",
   },
   MILLPOND_E_NO_CAPACITY: {
     connect: Code.ResourceExhausted,
-    meaning: "The pool has no room for the claim now, and the caller did not want to wait.",
-    remedy: "Ask for less, or wait for room.",
+    meaning: "The pool has no capacity for the claim now, and the caller did not wait.",
+    remedy: "Request less, or wait for capacity.",
   },
   MILLPOND_E_TOO_MANY_CLAIMS: {
     connect: Code.ResourceExhausted,
@@ -72,8 +72,8 @@ export const errorTable = {
   },
   MILLPOND_E_TOO_MANY_CALLS: {
     connect: Code.ResourceExhausted,
-    meaning: "A token or a tenant makes as many calls as it may, or has as many waiting.",
-    remedy: "Ask less often, or with fewer programs at a time.",
+    meaning: "The limit of calls of a token or a tenant is reached.",
+    remedy: "Call less often, or from fewer programs at a time.",
   },
   MILLPOND_E_AUDIT_LOG: {
     connect: Code.Unavailable,
@@ -94,8 +94,8 @@ export const errorTable = {
   },
   MILLPOND_E_WAIT_TIMEOUT: {
     connect: Code.DeadlineExceeded,
-    meaning: "The pool had no room for the claim within the time that the caller was willing to wait.",
-    remedy: "Wait longer, or ask for less.",
+    meaning: "The pool had no capacity for the claim within the caller's timeout.",
+    remedy: "Wait longer, or request less.",
   },
   MILLPOND_E_CLAIM_NOT_BOUND: {
     connect: Code.FailedPrecondition,
@@ -119,19 +119,19 @@ export const errorTable = {
   },
   MILLPOND_E_NODE_NAME_TAKEN: {
     connect: Code.AlreadyExists,
-    meaning: "Another agent that is in contact uses this node name.",
+    meaning: "Another connected agent uses this node name.",
     remedy: "Stop that agent, or give this one another --name.",
   },
   MILLPOND_E_NODE_REMOVED: {
     connect: Code.PermissionDenied,
-    meaning: "The node was removed from the pool, and the agent's token was made before that.",
+    meaning: "The node was removed from the pool, and the agent's token is older than that.",
     remedy:
       "Stop this agent. To join again, start it with a new token: `millpond token create NAME --role agent --node NODE`.",
   },
   MILLPOND_E_TICKET_INVALID: {
     connect: Code.Unauthenticated,
     meaning: "The ticket is malformed, or was not signed by this pool's controller.",
-    remedy: "Get a new ticket from the controller that the agent belongs to.",
+    remedy: "Get a new ticket from the agent's controller.",
   },
   MILLPOND_E_TICKET_EXPIRED: {
     connect: Code.Unauthenticated,
@@ -226,7 +226,7 @@ export const errorTable = {
   },
   MILLPOND_E_POOL_KEY: {
     connect: Code.FailedPrecondition,
-    meaning: "The secrets of a state or a backup are sealed with a pool key that is not the one at hand.",
+    meaning: "The secrets of a state or a backup are sealed with another pool key.",
     remedy: "Copy `pool.key` from the state directory of a controller of that pool, with mode 0600.",
   },
   MILLPOND_E_STATE_FULL: {

@@ -89,7 +89,7 @@ export async function runControllerCommand(
       const { level } = parseLevel(readAgain?.() ?? args, process.env);
       controller.reload({ logLevel: level });
     } catch (error) {
-      options.log?.error({ err: error }, "the options cannot be read: nothing is changed");
+      options.log?.error({ err: error }, "the options cannot be read and stay unchanged");
     }
   };
   process.on("SIGHUP", reload);

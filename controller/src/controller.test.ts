@@ -30,7 +30,7 @@ describe("a restart", () => {
     expect({ ...after.claim, leaseExpiresAt: 0n }).toEqual({ ...before, leaseExpiresAt: 0n });
     expect((await pool.pool.getNode({ name: "node-a" })).node).toMatchObject({
       state: NodeState.NOT_READY,
-      reason: "no word from its agent since the controller started",
+      reason: "its agent has not reported since the controller started",
       devices: [{ uuid: "GPU-0", allocatedMemoryBytes: 3n * GiB }],
     });
     await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(

@@ -130,7 +130,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const limits = new CallLimits({
     changesPerSecond: resolved.changesPerSecond,
     inFlight: Math.max(1, Math.min(defaultCallsInFlight, Math.floor(connectionLimits.mostOfAddress / 4))),
-    tell: (account, why) => log.warn({ account, why }, "calls are refused: there are as many as may be"),
+    tell: (account, why) => log.warn({ account, why }, "calls are refused: the limit is reached"),
   });
   const handlersOf = (pool: Pool): Handlers => {
     const idleCalls = new IdleCalls({

@@ -84,7 +84,7 @@ export async function runKubernetesCommand(
     return 0;
   }
   throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is no part that runs in a cluster`, {
-    remedy: "There are operator, node, setup, keep and release.",
+    remedy: "The commands are operator, node, setup, keep and release.",
   });
 }
 
@@ -141,7 +141,7 @@ async function runOperator(args: readonly string[], environment: NodeJS.ProcessE
     log,
     leaseSeconds: Number(lease),
   });
-  log.info({ allocation: operator.allocation, port: operator.webhookPort }, "answers the webhooks");
+  log.info({ allocation: operator.allocation, port: operator.webhookPort }, "serving the webhooks");
   await stopRequested();
   log.info("stops");
   await operator[Symbol.asyncDispose]();
@@ -228,7 +228,7 @@ async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv):
     allocation === "dra"
       ? await DraPlugin.start({ cluster, names, library, kubeletDirectory, cdiDirectory: values.cdi, log })
       : DevicePlugin.start({ names, library, kubeletDirectory, slots: Number(slots), log });
-  log.info({ allocation, library: library.version }, "gives pods the client library");
+  log.info({ allocation, library: library.version }, "serving the client library to pods");
   await stopRequested();
   await plugin[Symbol.asyncDispose]();
   const isOver = await isUninstalled(cluster, values.namespace, nodeObjects);

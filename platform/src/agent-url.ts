@@ -92,7 +92,7 @@ class PinnedAgent extends Agent {
         millpondError(
           "MILLPOND_E_TLS",
           `the agent at ${this.#server} is not trusted: its certificate is not the one that the controller knows it by`,
-          { remedy: "Somebody else answers at its address, or it was started anew: look again." },
+          { remedy: "Another process serves its address, or it was restarted: check again." },
         ),
       );
     });

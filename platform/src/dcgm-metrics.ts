@@ -23,13 +23,13 @@ export const dcgmTable = {
   DCGM_FI_DEV_FB_TOTAL: {
     part: "controller",
     type: "gauge",
-    help: "Memory that the claim may use of the device, MiB",
+    help: "Memory limit of the claim on the device, MiB",
     labels: ofClaim,
   },
   DCGM_FI_DEV_FB_FREE: {
     part: "controller",
     type: "gauge",
-    help: "Memory of that which its programs do not use, MiB",
+    help: "Memory of the claim that its programs do not use, MiB",
     labels: ofClaim,
   },
   DCGM_FI_DEV_FB_USED: {
@@ -41,7 +41,7 @@ export const dcgmTable = {
   DCGM_FI_DEV_GPU_UTIL: {
     part: "controller",
     type: "gauge",
-    help: "Time of the device that the program used in the last seconds, percent; absent where it is not measured",
+    help: "GPU time of the program in the last seconds, percent; absent if not measured",
     labels: ofProgram,
   },
   DCGM_FI_PROF_GR_ENGINE_ACTIVE: {

@@ -23,8 +23,9 @@ export function renderMetricsDoc(): string {
 
 # Metrics
 
-\`GET /metrics\` on a controller, with the token of a user, an agent or an administrator, and on an agent, with the token that
-this agent has, answers in the text form of Prometheus. What a tenant uses is told to its own tokens and to administrators. A pool on one machine:
+\`GET /metrics\` returns metrics in the text format of Prometheus: on a controller with the token of a user, an agent or an
+administrator, on an agent with that agent's token. Only a tenant's own tokens and administrators see its usage. For a pool on one
+machine:
 
 \`\`\`yaml
 scrape_configs:
@@ -51,39 +52,39 @@ scrape_configs:
     file_sd_configs: [{files: [/etc/prometheus/millpond/agents.json]}]
 \`\`\`
 
-| file | what |
+| file | content |
 |---|---|
-| \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or what has signed a given certificate; of several controllers, one behind the other |
-| \`user.token\` | a token for this: \`millpond token create prometheus --role admin\` where what all tenants use is to be seen, else without the role |
-| \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, one behind the other: each agent has an authority of its own, which stays the same for ten years |
-| \`agent.token\` | the token that the agents were started with. Where each has its own, each has a job of its own |
-| \`agents.json\` | the agents, made as below; Prometheus reads it again when it has changed |
+| \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or the authority of a given certificate; concatenated for several controllers |
+| \`user.token\` | a token for Prometheus: \`millpond token create prometheus --role admin\` to see the usage of all tenants, otherwise without the role |
+| \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, concatenated: each agent has its own authority, which is valid for ten years |
+| \`agent.token\` | the token with which the agents were started. If each agent has its own token, each needs its own job |
+| \`agents.json\` | the list of agents, generated as below; Prometheus rereads it when it changes |
 
 \`\`\`
 millpond get nodes -o json | jq '[.items[] | {targets: [.agentUrl | sub("^https?://"; "") | sub("[/#].*"; "")],
   labels: {node: .name}}]' > agents.json
 \`\`\`
 
-The label \`node\` is the one that the controller's metrics have, so that both can be joined. What is wrong stands beside the
-target in Prometheus: \`certificate signed by unknown authority\` is an agent that is not in \`agents-ca.crt\`, 401 another token.
+The label \`node\` is the same as in the controller's metrics, so that both can be joined. Prometheus shows errors beside the
+target: \`certificate signed by unknown authority\` means that the agent is missing in \`agents-ca.crt\`, 401 a wrong token.
 
 ## Dashboard
 
 \`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it, or put it into a folder from which Grafana provisions
-dashboards. The Prometheus data source is chosen at its top, and so are queues, tenants and nodes where there are many; the
-first row, and what the agents tell by claim, is of the whole pool.
+dashboards. Select the Prometheus data source at its top, and, in a large pool, queues, tenants and nodes; the first row, and the
+agents' figures for each claim, always cover the whole pool.
 
 ## Alerts
 
-\`packaging/prometheus/millpond.rules.yml\` has rules for Prometheus: no leader, nodes and GPUs that are lost, claims that wait
-for long, GPUs that are granted and idle, changes that are slow. Name it under \`rule_files\`; thresholds are meant to be changed.
+\`packaging/prometheus/millpond.rules.yml\` has alert rules for Prometheus: no leader, lost nodes and GPUs, long waits, idle
+granted GPUs, slow changes. Add it to \`rule_files\`, and adapt the thresholds.
 
 ## Names of DCGM
 
-\`GET /metrics/dcgm\` on a controller has what claims and their programs use under the names and labels of NVIDIA's DCGM
-exporter, for dashboards that ask for those. They are not of whole cards: on a shared card each claim has its own total, and each
+\`GET /metrics/dcgm\` on a controller exports the usage of claims and their programs under the names and labels of NVIDIA's DCGM
+exporter, for existing dashboards. The values do not describe whole cards: on a shared card each claim has its own total, and each
 program its own use. \`namespace\` and \`pod\` are those of Kubernetes, and absent for other claims. A token sees its own tenant,
-one of an administrator all. Only the leader has them.
+an administrator's token all tenants. Only the leader exports them.
 
 | metric | labels | meaning |
 |---|---|---|
@@ -93,17 +94,17 @@ ${ofDcgm.join("\n")}
 
 With \`OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318\` in its environment the leader sends the life of each claim to a collector
 of OpenTelemetry, as OTLP over HTTP in JSON; without it nothing is traced. \`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT\`,
-\`OTEL_EXPORTER_OTLP_HEADERS\` and \`OTEL_SDK_DISABLED\` mean what they mean elsewhere. A collector that does not answer hinders no
-claim: spans are dropped, and the log says so.
+\`OTEL_EXPORTER_OTLP_HEADERS\` and \`OTEL_SDK_DISABLED\` have their usual meaning. An unavailable collector delays no
+claim: spans are dropped, which is logged.
 
 | span | from | until |
 |---|---|---|
-| \`claim\` | the request, or when the controller became leader for claims that are older | its end |
+| \`claim\` | the request, or for older claims the start of the leader's term | its end |
 | \`wait\`, in it | the request, or its return to the queue | it is bound |
 | \`attach\`, in it | it is bound | its first program has connected to a worker |
-| \`first kernel\`, in it | then | the program has launched a kernel, to within the interval of agents' reports |
+| \`first kernel\`, in it | the end of \`attach\` | the program's first kernel launch, to within the interval of agents' reports |
 
-Attributes are \`millpond.claim\`, \`millpond.tenant\`, \`millpond.queue\`, \`millpond.gpus\`, \`millpond.owner\`, and where there are any
+Attributes are \`millpond.claim\`, \`millpond.tenant\`, \`millpond.queue\`, \`millpond.gpus\`, \`millpond.owner\`, and, if known,
 \`millpond.node\`, \`millpond.transport\`, \`process.pid\`.
 
 ## By name

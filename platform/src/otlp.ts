@@ -104,13 +104,19 @@ export class OtlpExporter implements AsyncDisposable {
         this.#dropped += batch.length;
         // The first failure of an outage is logged, and its end.
         if (!this.#isFailing) {
-          this.#options.log.warn({ url: this.#options.url }, `traces are not taken: ${failure}`);
+          this.#options.log.warn(
+            { url: this.#options.url },
+            `the collector does not accept traces: ${failure}`,
+          );
         }
         this.#isFailing = true;
         return;
       }
       if (this.#isFailing || this.#dropped > 0) {
-        this.#options.log.warn({ dropped: this.#dropped }, "traces are taken again, spans were dropped");
+        this.#options.log.warn(
+          { dropped: this.#dropped },
+          "the collector accepts traces again, spans were dropped",
+        );
       }
       this.#isFailing = false;
       this.#dropped = 0;

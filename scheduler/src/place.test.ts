@@ -163,13 +163,13 @@ describe("reasons", () => {
       "compute taken",
       placeAll({ nodes: [node("node-a", [GiB])] }, [request("a", { memoryPercent: 10, computePercent: 90 })]),
       { memoryPercent: 50, computePercent: 20 },
-      "no device has 50 % of its memory and 20 % of its compute free: of those with the memory node-a/0 has most compute free, 10 %; 1 of 1 device is taken",
+      "no device has 50 % of its memory and 20 % of its compute free: of the devices with enough memory node-a/0 has the most compute free, 10 %; 1 of 1 device is taken",
     ],
     [
       "no device whole",
       placeAll({ nodes: [node("node-a", [GiB])] }, [request("a", { memoryPercent: 10 })]),
       {},
-      "no device has all of its memory free: most is 90 % on node-a/0; 1 of 1 device is taken",
+      "no device has all of its memory free: the most is 90 % on node-a/0; 1 of 1 device is taken",
     ],
     [
       "more devices than a node has, but not more than the pool has",
@@ -229,7 +229,7 @@ describe("reasons", () => {
       "a model that is not there",
       { nodes: [node("node-a", [GiB]), ofModel("node-b", "A100")] },
       { constraints: { models: ["H200", "B200"] } },
-      "no device is of the model H200 or B200: there is A100",
+      "no device has the model H200 or B200; available: A100",
     ],
     [
       "a capability that is not there",
@@ -263,7 +263,7 @@ describe("reasons", () => {
         request("a", { memoryBytes: 2n * GiB, computePercent: 10, labels: { app: "noisy" } }),
       ]),
       { memoryBytes: 2n * GiB, computePercent: 10, constraints: { antiAffinity: { app: "noisy" } } },
-      "no device has 2 GiB free: largest free is 1 GiB on node-b/0; 0 of 1 device are taken; not counted: 1 node that its affinity keeps it from",
+      "no device has 2 GiB free: largest free is 1 GiB on node-b/0; 0 of 1 device are taken; not counted: 1 node that its affinity excludes",
     ],
     [
       "others are everywhere",
@@ -271,7 +271,7 @@ describe("reasons", () => {
         request("a", { memoryPercent: 10, labels: { app: "noisy" } }),
       ]),
       { memoryPercent: 10, constraints: { antiAffinity: { app: "noisy" } } },
-      "its affinity keeps it from 1 node that would do",
+      "its affinity excludes 1 node that would otherwise do",
     ],
     [
       "the device that would do is cordoned",

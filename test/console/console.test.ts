@@ -82,7 +82,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
         expect.stringMatching(/^Nodes\s+2 of 2 ready/),
         expect.stringMatching(/^Claims\s+1 bound/),
         expect.stringMatching(/^Waiting claims\s+1 · oldest \d+s/),
-        expect.stringMatching(/^Version\s+0\.1\.0 · this controller leads/),
+        expect.stringMatching(/^Version\s+0\.1\.0 · this controller is the leader/),
       ]);
     expect(await page.locator(".attention").innerText()).toMatch(/unhealthy\s+node-b\/1\s+Xid 79/);
     await watched.expectAccessible();

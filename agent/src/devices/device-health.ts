@@ -120,7 +120,8 @@ export class DeviceHealth {
       onWord: (word) => this.#learn(watch, word),
       onEnd: (why) => {
         if (this.#isStopped) return;
-        if (watch.failure !== why) log.warn({ driver: watch.driver, reason: why }, "devices are not watched");
+        if (watch.failure !== why)
+          log.warn({ driver: watch.driver, reason: why }, "devices are not monitored");
         watch.failure = why;
         watch.restartTimer = setTimeout(() => this.#ask(watch), restartMs);
       },
@@ -148,8 +149,8 @@ export class DeviceHealth {
     const changed = [...before].filter(([uuid, reason]) => reason !== this.illnessOf(uuid));
     for (const [device] of changed) {
       const reason = this.illnessOf(device);
-      if (reason === undefined) this.#options.log.info({ device }, "a device is well again");
-      else this.#options.log.error({ device, reason }, "a device is ill");
+      if (reason === undefined) this.#options.log.info({ device }, "a device has recovered");
+      else this.#options.log.error({ device, reason }, "a device is unhealthy");
     }
     if (hasBeenSilent || changed.length > 0) this.#options.onChange();
   }
@@ -170,7 +171,7 @@ export class DeviceHealth {
       watch.failure === undefined
         ? `its driver has said nothing for ${silenceMs / 1000} s`
         : `its driver cannot be asked: ${watch.failure}`;
-    log.error({ driver: watch.driver, reason: watch.silence }, "nothing is known of devices any more");
+    log.error({ driver: watch.driver, reason: watch.silence }, "lost monitoring of devices");
     onChange();
   }
 }

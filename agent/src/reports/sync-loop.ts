@@ -120,7 +120,7 @@ export class SyncLoop {
         this.#lastApplied = number;
         this.#options.apply(answer);
       }
-      if (this.#failure !== undefined) this.#options.log.info("in contact with the controller again");
+      if (this.#failure !== undefined) this.#options.log.info("connected to the controller again");
       this.#failure = undefined;
       this.#lastSuccess = new Date();
       this.#backoff.succeed();

@@ -82,10 +82,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
         }),
   });
   limitConnections(server.server, options.connectionLimits ?? defaultConnectionLimits(), (refused) =>
-    options.log.warn(
-      refused,
-      "connections are refused: there are as many as may be, of one address or of all",
-    ),
+    options.log.warn(refused, "connections are refused: the limit per address or in total is reached"),
   );
   const guard: Interceptor = (next) => async (request) => {
     if (isRefusing) throw millpondError("MILLPOND_E_SHUTTING_DOWN", "the agent is stopping");
@@ -96,7 +93,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
       options.log.error({ err: error, method: request.method.name }, "a call failed");
       if (isDiskFull(error)) {
         throw millpondError("MILLPOND_E_STATE_FULL", "the disk of the agent's run directory has no room", {
-          remedy: "Make room on it; nothing else need be done.",
+          remedy: "Free space on it; the service recovers by itself.",
           cause: error,
         });
       }

@@ -137,7 +137,7 @@ function assertServable(
     throw millpondError(
       "MILLPOND_E_NO_WORKER",
       `the devices of claim ${payload.claim} belong to ${drivers.size} driver libraries, and a worker loads one`,
-      { remedy: "Ask for devices of one kind." },
+      { remedy: "Request devices of one kind." },
     );
   }
 }

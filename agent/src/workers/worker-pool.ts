@@ -355,7 +355,7 @@ export class WorkerPool {
       onCalls: this.#options.onCalls,
     });
     this.#watch(worker);
-    this.#log.info({ worker: directory.id, session: worker.session?.session }, "took over a worker");
+    this.#log.info({ worker: directory.id, session: worker.session?.session }, "adopted a worker");
     if (worker.session === null && device?.driver !== worker.driver) {
       void worker.end("its device is not offered any more", { graceMs: this.#options.closeTimeoutMs });
     } else if (worker.session === null && worker.tcpHost !== this.#options.tcpHost) {

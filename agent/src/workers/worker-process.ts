@@ -465,7 +465,7 @@ function readLines(
     try {
       for (const line of lines) onLine(line);
     } catch {
-      fail("it printed something other than which devices are ill");
+      fail("it printed an unexpected line instead of unhealthy devices");
     }
     if (pending.length > maxLineBytes) fail(`it sent a line of more than ${maxLineBytes} bytes`);
   });

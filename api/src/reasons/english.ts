@@ -49,20 +49,21 @@ export const sentences: Sentences = {
   "no-node-with-labels": ({ labels }) => `no node has the labels ${formatLabels(labels)}`,
   "no-node-of-host": () => "no node is on the machine of the program",
   "no-device-of-model": ({ models, ...there }) =>
-    `no device is of the model ${models.join(" or ")}: there is ${modelsOf(there)}`,
+    `no device has the model ${models.join(" or ")}; available: ${modelsOf(there)}`,
   "no-device-of-told-model": ({ models, ...there }) =>
-    `no device is of the model that its program was told, ${models.join(" or ")}: there is ${modelsOf(there)}`,
+    `no device has the model that its program has seen, ${models.join(" or ")}; available: ${modelsOf(there)}`,
   "no-device-of-capability": ({ capability }) => `no device has compute capability ${capability}`,
   "constraints-unmet": () => "no device meets all of its constraints together",
 
   "no-nodes": () => "no node has joined the pool yet",
   "none-open": ({ isRestricted, ...closed }) =>
     `no device ${isRestricted ? "that it may use" : "of the pool"} takes claims now: ${closedOf(closed).join(", ")}`,
-  "affinity-excludes": ({ nodes }) => `its affinity keeps it from ${countOf(nodes, "node")} that would do`,
+  "affinity-excludes": ({ nodes }) =>
+    `its affinity excludes ${countOf(nodes, "node")} that would otherwise do`,
   "room-short": ({ shortage, taken, devices, repellingNodes, forbiddenDevices, ...closed }) => {
     const left = [
       ...closedOf(closed),
-      ...(repellingNodes > 0 ? [`${countOf(repellingNodes, "node")} that its affinity keeps it from`] : []),
+      ...(repellingNodes > 0 ? [`${countOf(repellingNodes, "node")} that its affinity excludes`] : []),
       ...(forbiddenDevices > 0 ? [`${countOf(forbiddenDevices, "device")} that it may not use`] : []),
     ];
     const notCounted = left.length === 0 ? "" : `; not counted: ${left.join(", ")}`;
@@ -73,9 +74,9 @@ export const sentences: Sentences = {
     return `no node has ${countOf(gpus, "device")} with ${memoryOf(asked)}${compute} free: the most is ${most} on ${node}${spanning(inPool, gpus)}`;
   },
   "compute-taken": ({ computePercent, device, freePercent, ...asked }) =>
-    `no device has ${memoryOf(asked)} and ${computePercent} % of its compute free: of those with the memory ${device} has most compute free, ${freePercent} %`,
+    `no device has ${memoryOf(asked)} and ${computePercent} % of its compute free: of the devices with enough memory ${device} has the most compute free, ${freePercent} %`,
   "share-taken": ({ memoryPercent, device, freePercent }) => {
-    const most = device === undefined ? "" : `: most is ${freePercent} % on ${device}`;
+    const most = device === undefined ? "" : `: the most is ${freePercent} % on ${device}`;
     return `no device has ${memoryOf({ memoryBytes: undefined, memoryPercent })} free${most}`;
   },
   "memory-taken": ({ memoryBytes, device, freeBytes }) => {
@@ -91,74 +92,77 @@ export const sentences: Sentences = {
     `room for ${placed} of ${members} claims of ${unit}; ${reason}`,
   "gang-needs-one-node": ({ unit }) => `no single node has room for all of ${unit}`,
 
-  "kept-for": (kept) => `what is free is kept for ${keeperOf(kept)}`,
-  "reserved-ahead": ({ reason }) => `${reason}; what becomes free is kept for it`,
+  "kept-for": (kept) => `free capacity is reserved for ${keeperOf(kept)}`,
+  "reserved-ahead": ({ reason }) => `${reason}; capacity that becomes free is reserved for it`,
   "being-given-back": ({ seconds }) => givenBack(seconds),
   "quota-being-given-back": ({ reason, seconds }) => `${reason}; ${givenBack(seconds)}`,
   preempting: ({ victims }) =>
-    `${victims.join(", ")} ${victims.length === 1 ? "gives" : "give"} back what it needs`,
+    `${victims.join(", ")} ${victims.length === 1 ? "is" : "are"} preempted for it`,
 
   "queue-at-limit": ({ queue, excess }) =>
-    `queue ${queue} is at its limit: with it, it would have ${formatExcess(excess)}`,
+    `queue ${queue} is at its limit: this would bring it to ${formatExcess(excess)}`,
   "queue-does-not-borrow": ({ queue, excess }) =>
-    `queue ${queue} does not borrow: with it, it would have ${formatExcess(excess)}`,
+    `queue ${queue} does not borrow: this would bring it to ${formatExcess(excess)}`,
   "queue-borrows-preemptible": ({ queue, excess }) =>
-    `queue ${queue} borrows for preemptible claims only: with it, those that are not would have ${formatExcess(excess)}`,
+    `queue ${queue} borrows for preemptible claims only: this would bring the others to ${formatExcess(excess)}`,
   "tenant-at-limit": ({ tenant, excess }) =>
-    `tenant ${tenant} is at its limit: with it, it would have ${formatExcess(excess)}`,
+    `tenant ${tenant} is at its limit: this would bring it to ${formatExcess(excess)}`,
   "user-at-limit": ({ user, tenant, excess }) =>
-    `user ${user} of tenant ${tenant} is at its limit: with it, it would have ${formatExcess(excess)}`,
+    `user ${user} of tenant ${tenant} is at its limit: this would bring it to ${formatExcess(excess)}`,
   "quota-kept-for": ({ scope, name, ...kept }) =>
-    `what ${scope} ${name} may still have is kept for ${keeperOf(kept)}`,
+    `the remaining quota of ${scope} ${name} is reserved for ${keeperOf(kept)}`,
 
   "device-memory-left": ({ asksBytes, moreBytes, device, leftBytes }) =>
     `${formatNeed(asksBytes)} is ${formatNeed(moreBytes)} more than the claim has on ${device}, where ${formatBytes(leftBytes)} is left`,
   "device-compute-left": ({ asksPercent, morePercent, device, leftPercent }) =>
     `${asksPercent}% compute is ${morePercent}% more than the claim has on ${device}, where ${leftPercent}% is left`,
-  "rest-kept-for": ({ reason, ...kept }) => `${reason}; the rest is kept for ${keeperOf(kept)}`,
+  "rest-kept-for": ({ reason, ...kept }) => `${reason}; the rest is reserved for ${keeperOf(kept)}`,
 
-  "preempted-for": ({ beneficiary, because }) => `taken back for ${beneficiary}: ${because}`,
+  "preempted-for": ({ beneficiary, because }) => `preempted for ${beneficiary}: ${because}`,
   "is-best-effort": () => "it is best-effort",
   "lower-priority": ({ priority, than }) => `its priority ${priority} is lower than ${than}`,
-  "borrowed-guarantee": ({ queue, owner }) => `queue ${queue} has borrowed what queue ${owner} is guaranteed`,
+  "borrowed-guarantee": ({ queue, owner }) =>
+    `queue ${queue} has borrowed capacity guaranteed to queue ${owner}`,
 
-  "not-called-yet": () => "no program of it has called its devices yet",
+  "not-called-yet": () => "none of its programs has called its devices yet",
   "program-gone": () => "no program waits for its devices any more",
-  "devices-unused": () => "no program of it uses its devices",
+  "devices-unused": () => "none of its programs uses its devices",
   "lease-expired-pending": ({ leaseSeconds }) =>
-    `nobody renewed its lease of ${leaseSeconds} s while it waited`,
+    `its lease of ${leaseSeconds} s was not renewed while it waited`,
   "lease-expired-dormant": ({ leaseSeconds }) =>
-    `nobody renewed its lease of ${leaseSeconds} s while it was dormant`,
+    `its lease of ${leaseSeconds} s was not renewed while it was dormant`,
   "lease-expired-unused": ({ leaseSeconds }) =>
-    `nobody renewed its lease of ${leaseSeconds} s and no session of it is open`,
+    `its lease of ${leaseSeconds} s was not renewed, and it has no open session`,
   "session-ended": () => "its session has ended",
-  "node-lost": ({ node, seconds }) => `its node ${node} was lost: no word from its agent for ${seconds} s`,
-  "device-lost": ({ node, seconds }) => `a device of it on node ${node} was lost: unhealthy for ${seconds} s`,
+  "node-lost": ({ node, seconds }) =>
+    `its node ${node} was lost: its agent has not reported for ${seconds} s`,
+  "device-lost": ({ node, seconds }) =>
+    `one of its devices on node ${node} was lost: unhealthy for ${seconds} s`,
   "granted-to-others": ({ device }) => `${device} was granted to others after the restored backup was made`,
   "node-removed": ({ node }) => `its node ${node} was removed from the pool`,
   "node-drained": ({ node, note }) => `node ${node} is drained${colon(note)}`,
   "time-limit-over": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} is over`,
   "time-limit-ends": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} ends`,
   "idle-limit": ({ limitSeconds }) =>
-    `no call was made to its devices for ${formatDuration(limitSeconds)}, its idle limit`,
+    `its devices were idle for ${formatDuration(limitSeconds)}, its idle limit`,
   "released-by-owner": ({ note }) => `released by its owner${colon(note)}`,
   "released-by-administrator": ({ note }) => `released by an administrator${colon(note)}`,
 
-  "not-planned-yet": () => "it has not been looked at yet",
-  "not-planned-since-start": () => "it has not been looked at since the controller started",
-  "leader-knows": () => "the controller that leads knows why",
+  "not-planned-yet": () => "it has not been considered yet",
+  "not-planned-since-start": () => "it has not been considered since the controller started",
+  "leader-knows": () => "the leader knows the reason",
   recorded: ({ text }) => text,
 
   "claim-ended": ({ claim, reason }) => `the claim ${claim} has ended: ${reason}`,
   "claim-dormant": ({ claim, reason }) => `the claim ${claim} is dormant: ${reason}`,
   "claim-waits": ({ claim, reason }) => `the claim ${claim} waits: ${reason}`,
-  "claim-gives-back": ({ claim, reason }) => `the claim ${claim} is to give back what it has: ${reason}`,
+  "claim-gives-back": ({ claim, reason }) => `the claim ${claim} has notice: ${reason}`,
   "claim-keeps-size": ({ claim, reason }) => `the claim ${claim} keeps its size: ${reason}`,
-  "keeps-what-it-has": ({ reason }) => `${reason}; it keeps what it has`,
+  "keeps-what-it-has": ({ reason }) => `${reason}; it keeps its allocation`,
   "worker-refused": ({ text }) => text,
   "agent-unanswered": ({ node, seconds }) =>
     `the agent of node ${node} has not confirmed it within ${seconds} s`,
-  "taken-back-meanwhile": () => "what it holds was taken back before its programs had answered",
+  "taken-back-meanwhile": () => "it was preempted before its programs had answered",
 
   sizes: ({ gpus, memoryBytes, memoryPercent, computePercent, owner }) => {
     const memory =
@@ -171,22 +175,22 @@ export const sentences: Sentences = {
     return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === undefined ? "" : `, for ${owner}`}`;
   },
   priority: ({ from, to }) => `priority ${to} instead of ${from}`,
-  "program-calls": () => "a program of it calls its devices",
+  "program-calls": () => "one of its programs calls its devices",
   adopted: ({ devices }) =>
-    `its programs run on ${devices.join(", ")}, which the restored state did not know: it is bound there again`,
+    `its programs run on ${devices.join(", ")}, which the restored state did not contain: it is bound there again`,
   "not-adopted": ({ session, text }) =>
     `its session ${session} is older than the restored state and ends: ${text}`,
   "bound-to": ({ devices }) => `bound to ${devices.join(", ")}`,
   notice: ({ isFinal, seconds, reason }) =>
-    `${isFinal ? "it ends" : "what it holds is taken back"} in ${formatDuration(seconds)}: ${reason}`,
+    `${isFinal ? "it ends" : "its allocation is taken back"} in ${formatDuration(seconds)}: ${reason}`,
 
-  "node-silent": ({ seconds }) => `no word from its agent for ${seconds} s`,
-  "node-silent-since-start": () => "no word from its agent since the controller started",
+  "node-silent": ({ seconds }) => `its agent has not reported for ${seconds} s`,
+  "node-silent-since-start": () => "its agent has not reported since the controller started",
   "agent-stopped": () => "its agent was stopped",
   "node-joined": ({ devices, url }) => `joined with ${devices} devices at ${url}`,
-  "node-ready": ({ url }) => `its agent is in contact at ${url}`,
+  "node-ready": ({ url }) => `its agent is connected at ${url}`,
   "node-waits-for-sessions": ({ sessions }) =>
-    `does not join before its ${sessions} sessions have ended, which this pool knows nothing of`,
+    `cannot join until its ${sessions} sessions, unknown to this pool, have ended`,
   "removed-from-pool": () => "removed from the pool",
   labelled: ({ labels }) => formatLabels(labels) || "no labels",
   cordoned: ({ note }) => `takes no new claims${colon(note)}`,
@@ -202,7 +206,7 @@ export const sentences: Sentences = {
   },
   deleted: () => "deleted",
   "signing-key-rotated": ({ id }) => `tickets are signed with the new key ${id}`,
-  "controller-leads": ({ url, term }) => `the controller at ${url} leads, term ${term}`,
+  "controller-leads": ({ url, term }) => `the controller at ${url} is the leader, term ${term}`,
 
   "in-use": ({ gpuMilli, guaranteedGpuMilli, limitGpuMilli }) =>
     [
@@ -210,13 +214,13 @@ export const sentences: Sentences = {
       ...(guaranteedGpuMilli === undefined ? [] : [`${formatGpus(guaranteedGpuMilli)} guaranteed`]),
       ...(limitGpuMilli === undefined ? [] : [`${formatGpus(limitGpuMilli)} at most`]),
     ].join(", "),
-  "not-parked": ({ program, why }) => `${program} is not parked, since ${why}`,
+  "not-parked": ({ program, why }) => `${program} is not parked, because ${why}`,
   "node-silent-claim-keeps": ({ seconds }) =>
-    `no word from its agent for ${seconds} s; the claim waits for it`,
+    `its agent has not reported for ${seconds} s; the claim waits for it`,
   "node-silent-claim-requeues": ({ seconds, afterSeconds }) =>
-    `no word from its agent for ${seconds} s; after ${afterSeconds} s the claim goes back to its queue`,
+    `its agent has not reported for ${seconds} s; after ${afterSeconds} s the claim goes back to its queue`,
   "node-silent-claim-fails": ({ seconds, afterSeconds }) =>
-    `no word from its agent for ${seconds} s; after ${afterSeconds} s the claim ends`,
+    `its agent has not reported for ${seconds} s; after ${afterSeconds} s the claim ends`,
 };
 
 function countOf(count: number, noun: string): string {
@@ -278,8 +282,8 @@ function keeperOf({
 
 function givenBack(seconds: number): string {
   return seconds === 0
-    ? "what it needs has been taken back and is in use for a moment longer"
-    : `what it needs is given back within ${formatDuration(seconds)}`;
+    ? "the capacity it needs is being released"
+    : `the capacity it needs is released within ${formatDuration(seconds)}`;
 }
 
 function colon(note: string | undefined): string {

@@ -95,9 +95,9 @@ test("a reader learns no name of what it may not know, neither from the sentence
 
 test("who may know all reads every name", () => {
   const victims = sampleReason("preempting");
-  expect(renderReason(victims, mayKnowAll)).toBe("claim low, claim lower give back what it needs");
+  expect(renderReason(victims, mayKnowAll)).toBe("claim low, claim lower are preempted for it");
   expect(renderReason(victims, mayKnowNone)).toBe(
-    "a claim of another tenant, a claim of another tenant give back what it needs",
+    "a claim of another tenant, a claim of another tenant are preempted for it",
   );
   expect(redactReason(victims, mayKnowAll)).toBe(victims);
 });
@@ -115,7 +115,7 @@ test("what is stored is what is read", () => {
 });
 
 test.each([
-  ["of an earlier release", "taken back for claim urgent: it is best-effort"],
+  ["of an earlier release", "preempted for claim urgent: it is best-effort"],
   ["that begins with a brace", "{not JSON"],
   ["of a later release", '{"code":"moon-phase","args":{"phase":3}}'],
   ["with another kind of argument", '{"code":"node-silent","args":{"seconds":"3"}}'],
@@ -132,7 +132,7 @@ test("a refusal names nothing before it is known who reads it", () => {
   expect(refused.rawMessage).not.toMatch(/low/);
   const forAll = refusalFor(refused, mayKnowAll);
   expect(forAll).toMatchObject({
-    rawMessage: "claim low, claim lower give back what it needs. Wait. [MILLPOND_E_NO_CAPACITY]",
+    rawMessage: "claim low, claim lower are preempted for it. Wait. [MILLPOND_E_NO_CAPACITY]",
   });
   expect(errorCodeOf(forAll)).toBe("MILLPOND_E_NO_CAPACITY");
   const other = new Error("another");

@@ -11,7 +11,7 @@ import { commandNames, commandSpecs } from "../command-table/command-table.ts";
 const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["frobnicate", /unknown command 'frobnicate'/],
   ["rnu -- true", /Did you mean run\?/],
-  ["cancel train", /unknown command 'cancel'\n {2}A claim is given back with `millpond release`/],
+  ["cancel train", /unknown command 'cancel'\n {2}Release a claim with `millpond release`/],
   ["exec train", /unknown command 'exec'\n.*millpond run --claim/],
   ["run --requeue --no-wait -- true", /--requeue waits for room again, and --no-wait waits for none/],
   ["token create t --expires 0", /--expires: /],

@@ -93,9 +93,9 @@ function declare(command: Command, name: CommandName, spec: CommandSpec): Comman
 
 /** Commands of other tools, and their counterparts here. */
 const elsewhere: Readonly<Record<string, string>> = {
-  cancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
-  scancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
-  kill: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  cancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
+  scancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
+  kill: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
   exec: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
   submit:
     "A program is run with `millpond run -- PROGRAM`, and without a terminal with `millpond run --detach`.",

@@ -38,7 +38,7 @@ export function writeOutputFile(path: string, text: string, option: string): voi
 function unwritable(path: string, option: string, cause: unknown) {
   const why = cause instanceof Error ? cause.message : String(cause);
   return millpondError("MILLPOND_E_INVALID", `${option}: ${quote(path)} cannot be written: ${why}`, {
-    remedy: "Name a file in a folder that is there, with room on its disk, and that you may write to.",
+    remedy: "Name a file in an existing, writable folder with free disk space.",
     cause,
   });
 }

@@ -9,13 +9,13 @@ export const claimCommands = {
     summary: "Change the size of a claim",
     description: `Memory and compute change immediately, also while programs of the claim run; memory cannot fall below their use. The
 number of vGPUs can change while no program of the claim uses them: then the claim is placed again, and keeps its vGPUs
-when there is no room. Options that are not given stay as they are.`,
+when there is no room. Omitted options keep their values.`,
     examples: [
       { command: "millpond resize claim-7f3a -m 16Gi", what: "more memory for a program that runs" },
       { command: "millpond resize notebook -n 16", what: "16 vGPUs for the next program of the claim" },
     ],
     arguments: [
-      { name: "claim", description: "Name of the claim, or a unique beginning of it", names: "claims" },
+      { name: "claim", description: "Name of the claim, or a unique prefix of it", names: "claims" },
     ],
     options: {
       gpus: { flags: "-n, --gpus <count>", type: "count", description: "Number of vGPUs, 1 to 64" },
@@ -46,7 +46,7 @@ keep the priority that they began with, and a notice that was given stands. All 
       { command: "millpond prioritize train --priority 10", what: "before the claims of its queue below 10" },
     ],
     arguments: [
-      { name: "claim", description: "Name of the claim, or a unique beginning of it", names: "claims" },
+      { name: "claim", description: "Name of the claim, or a unique prefix of it", names: "claims" },
     ],
     options: {
       priority: {
@@ -61,7 +61,7 @@ keep the priority that they began with, and a notice that was given stands. All 
   },
   release: {
     summary: "End a claim and its sessions",
-    examples: [{ command: "millpond release claim-7f3a", what: "gives its vGPUs back at once" }],
+    examples: [{ command: "millpond release claim-7f3a", what: "frees its vGPUs immediately" }],
     arguments: [
       {
         name: "claim",

@@ -17,7 +17,7 @@ export const trust = {
     type: "text",
     description:
       "SHA-256 of the authority's certificate, as `millpond token create` and the controller's log show it",
-    defaultText: "asked for on a terminal",
+    defaultText: "prompts on a terminal",
   },
 } as const satisfies Record<string, OptionSpec>;
 
@@ -34,10 +34,10 @@ export const tokenFile = {
 /** Commands for the pools that the user works with. */
 export const contextCommands = {
   login: {
-    summary: "Remember a pool and a token for it, and make it the current one",
-    description: `Asks the controller whether the token is valid, and writes both into a context: all commands use the current one. If no
-authority of this machine has signed the controller's certificate, the fingerprint of its authority is shown and must be
-confirmed, or given with --fingerprint; from then on that authority is trusted, and no other.`,
+    summary: "Store a pool with its token, and make it current",
+    description: `Verifies the token with the controller, and stores both in a context, which all later commands use. If no authority of this
+machine has signed the controller's certificate, the command shows the fingerprint of the authority, which must be
+confirmed or given with --fingerprint; then only that authority is trusted.`,
     examples: [
       { command: "millpond login https://controller:7170", what: "asks for the token" },
       {
@@ -54,7 +54,7 @@ confirmed, or given with --fingerprint; from then on that authority is trusted, 
         type: "text",
         description: "The token",
         env: "MILLPOND_TOKEN",
-        defaultText: "asked for on a terminal",
+        defaultText: "prompts on a terminal",
       },
       ...tokenFile,
       ...trust,
@@ -68,7 +68,7 @@ confirmed, or given with --fingerprint; from then on that authority is trusted, 
     group: "Pools of yours",
   },
   logout: {
-    summary: "Forget a pool and the token for it",
+    summary: "Forget a pool and its token",
     description: "The token stays valid: `millpond token revoke` ends it.",
     examples: [{ command: "millpond logout", what: "the current one" }],
     arguments: [{ name: "name", description: "Name of the context", isOptional: true, names: "contexts" }],
@@ -76,10 +76,10 @@ confirmed, or given with --fingerprint; from then on that authority is trusted, 
     group: "Pools of yours",
   },
   context: {
-    summary: "List the pools that are remembered, choose the current one, or delete one",
+    summary: "List known pools, choose the current one, or delete one",
     examples: [
       { command: "millpond context list", what: "an asterisk marks the current one" },
-      { command: "millpond context use prod", what: "all commands use it from now on" },
+      { command: "millpond context use prod", what: "used by all later commands" },
       { command: "millpond get nodes --context prod", what: "one command only" },
     ],
     arguments: [
@@ -91,7 +91,7 @@ confirmed, or given with --fingerprint; from then on that authority is trusted, 
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["table", "name", "json"],
-        description: "Form of the list; tokens are in none",
+        description: "Output format; never includes tokens",
         defaultText: "table",
       },
     },

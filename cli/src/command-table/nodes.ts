@@ -8,7 +8,7 @@ export const nodeCommands = {
   cordon: {
     summary: "Keep new claims off a node or a device",
     examples: [
-      { command: "millpond cordon node-a", what: "what runs there goes on" },
+      { command: "millpond cordon node-a", what: "running programs continue" },
       { command: 'millpond cordon node-a/3 --reason "fan replaced on Monday"', what: "one device" },
     ],
     arguments: [
@@ -21,7 +21,7 @@ export const nodeCommands = {
   },
   uncordon: {
     summary: "Allow new claims on a node or a device again",
-    description: `For a device, it also declares the card healthy: faults that its driver has reported until now no longer count.`,
+    description: `For a device, it also declares the card healthy: faults reported by its driver so far are ignored.`,
     examples: [
       { command: "millpond uncordon node-a", what: "undoes cordon and drain" },
       { command: 'millpond uncordon node-a/3 --reason "was reset"', what: "one device, after an Xid" },
@@ -33,9 +33,9 @@ export const nodeCommands = {
     group: "Operate",
   },
   drain: {
-    summary: "Empty a node: cordon it, and take back the allocations on it, after notice",
-    description: `Claims get the notice that they asked for (--grace), then wait for room elsewhere at their old place in the queue; claims
-that programs made for themselves end. With --wait it returns when the node is empty.`,
+    summary: "Empty a node: cordon it and preempt its claims, after notice",
+    description: `Claims get their notice (--grace), then wait for capacity elsewhere at their old place in the queue; claims
+that programs created for themselves end. With --wait the command returns when the node is empty.`,
     examples: [{ command: "millpond drain node-a --reason maintenance --wait", what: "then switch it off" }],
     arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],
     options: {
@@ -45,16 +45,16 @@ that programs made for themselves end. With --wait it returns when the node is e
     group: "Operate",
   },
   remove: {
-    summary: "Take a node out of the pool for good",
-    description: `Drain it first and stop its agent: a node that holds allocations, or whose agent runs, is refused. The agent cannot join
-again with its token: make a new one for that. Events, usage and the audit keep the node's history.`,
+    summary: "Remove a node from the pool permanently",
+    description: `Drain the node and stop its agent first: the command refuses a node that holds allocations, or whose agent runs. To join
+again, the agent needs a new token. Events, usage and the audit keep the node's history.`,
     examples: [
       {
         command:
           "millpond drain node-a --wait && ssh node-a systemctl stop millpond-agent && millpond remove node-a",
-        what: "a host that is given away",
+        what: "a host that is decommissioned",
       },
-      { command: "millpond remove node-a --lost", what: "a host that burnt down" },
+      { command: "millpond remove node-a --lost", what: "a host that was destroyed" },
     ],
     arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],
     options: {
@@ -71,7 +71,7 @@ again with its token: make a new one for that. Events, usage and the audit keep 
   label: {
     summary: "Set or remove labels of a node",
     examples: [
-      { command: "millpond label node-a --set zone=b,pool=training", what: "claims choose by them" },
+      { command: "millpond label node-a --set zone=b,pool=training", what: "claims select nodes by them" },
       { command: "millpond label node-a --remove zone", what: "by key" },
     ],
     arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],

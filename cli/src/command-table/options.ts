@@ -16,7 +16,7 @@ export const connection = {
   context: {
     flags: "--context <name>",
     type: "name",
-    description: "The context to use in place of the current one",
+    description: "Context to use instead of the current one",
     env: "MILLPOND_CONTEXT",
     defaultText: "see `millpond context list`",
   },
@@ -45,7 +45,7 @@ export const request = {
   gpuMemory: {
     flags: "--gpu-memory <size>",
     type: "memory",
-    description: "The same as --memory",
+    description: "Same as --memory",
     aliasOf: "memory",
   },
   partial: {
@@ -64,7 +64,7 @@ export const request = {
   wait: {
     flags: "--no-wait",
     type: "flag",
-    description: "Fail immediately when the pool has no room",
+    description: "Fail immediately if the claim cannot be bound now",
   },
   name: {
     flags: "--name <name>",
@@ -79,9 +79,9 @@ export const existing = {
   claim: {
     flags: "--claim <name>",
     type: "name",
-    description: "Run in this existing claim, which stays; not with options that describe a new claim",
+    description: "Run in this existing claim and keep it; excludes options that describe a new claim",
     env: "MILLPOND_CLAIM",
-    defaultText: "a claim of its own",
+    defaultText: "a new claim",
   },
 } as const satisfies Record<string, OptionSpec>;
 
@@ -90,7 +90,7 @@ export const output = {
     flags: "-o, --output <format>",
     type: "choice",
     choices: ["table", "wide", "name", "json", "yaml", "jsonpath=<path>"],
-    description: "Form of the answer; json is for scripts and does not change within v1",
+    description: "Output format; json is for scripts and stable within v1",
     defaultText: "table",
   },
 } as const satisfies Record<string, OptionSpec>;
@@ -100,7 +100,7 @@ export const jsonOutput = {
     flags: "-o, --output <format>",
     type: "choice",
     choices: ["text", "json"],
-    description: "Form of the answer",
+    description: "Output format",
     defaultText: "text",
   },
 } as const satisfies Record<string, OptionSpec>;

@@ -6,9 +6,9 @@ import type { CommandSpec } from "./spec.ts";
 /** Commands that plan or simulate, and change nothing. */
 export const planCommands = {
   defrag: {
-    summary: "Show which claims would have to move so that whole devices or nodes become free",
-    description: `Moves go to devices in use only (for whole nodes: to nodes in use), fewest claims and least memory first. Nothing is
-moved: this is advice.`,
+    summary: "Show which claims to move to free whole devices or nodes",
+    description: `Moves go only to devices in use (for whole nodes: to nodes in use), fewest claims and least memory first. The command only
+prints the plan and moves nothing.`,
     examples: [
       { command: "millpond defrag --dry-run", what: "whole devices" },
       { command: "millpond defrag --dry-run --goal node -o json", what: "whole nodes, for scripts" },
@@ -35,7 +35,7 @@ moved: this is advice.`,
     group: "Operate",
   },
   snapshot: {
-    summary: "Export the pool and its claims to a file that `simulate` replays",
+    summary: "Export the pool and its claims to a file for `simulate`",
     examples: [
       {
         command: "millpond snapshot --file traces/monday.pool.json",
@@ -58,10 +58,10 @@ moved: this is advice.`,
     summary: "Compare placement policies on a trace of a pool's requests",
     description: `Reads traces in the form of Alibaba's cluster-trace-gpu-v2023 (openb_pod_list_NAME.csv or another CSV file with its
 columns, and the list of nodes beside it) or exports of a pool (NAME.pool.json) and places their requests, in random order,
-until 130 % of the GPUs have been requested. No request ends; requests that fit nowhere are dropped. The controller's own
-code decides.
+until 130 % of the GPUs have been requested. Requests never end; requests that fit nowhere are dropped. The simulation uses the
+controller's scheduling code.
 
-ALLOC@130 is the share of the GPUs that is allocated at the end, in percent: mean, standard deviation and minimum over the
+ALLOC@130 is the percentage of GPU capacity allocated at the end: mean, standard deviation and minimum over the
 seeds. FRAG is the share of idle GPU that the trace cannot use when 80 % or 90 % have been requested. Policies:
 least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
     examples: [
@@ -93,7 +93,7 @@ least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
       pooled: {
         flags: "--pooled",
         type: "flag",
-        description: "The CPU of a claim may be on another node than its GPUs",
+        description: "Allow a claim's CPU on a different node than its GPUs",
       },
       repeat: {
         flags: "--repeat <count>",
@@ -111,7 +111,7 @@ least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["table", "json"],
-        description: "Form of the answer",
+        description: "Output format",
         defaultText: "table",
       },
     },

@@ -7,9 +7,9 @@ import type { CommandSpec } from "./spec.ts";
 export const poolCommands = {
   store: {
     summary: "Copy the state of a controller into a database",
-    description: `Copies all of it, or nothing: claims, nodes, queues, tenants, tokens, events, usage and the audit. The controller must not
-run meanwhile; sessions go on. The database must hold no state. Then start the controllers on the database, with the same
---state directory: its tokens and certificates are not in the database. The file stays as it is, and is no longer used.`,
+    description: `Copies everything or nothing: claims, nodes, queues, tenants, tokens, events, usage and the audit. The controller must not
+run meanwhile; sessions continue. The database must not contain a state. Afterwards start the controllers on the database, with
+the same --state directory, because tokens and certificates stay there. The file is left unchanged and no longer used.`,
     examples: [
       {
         command:
@@ -37,15 +37,16 @@ run meanwhile; sessions go on. The database must hold no state. Then start the c
   },
   backup: {
     summary: "Back up the state of a controller",
-    description: `Has the running controller write a backup of its state, while it goes on, into the folder backups of its state directory,
-and prints where. With --state, backs up the state of a controller that does not run. The backup is one file: claims, nodes,
-queues, tenants, tokens, usage, the audit, and the signing keys, the pool's authority and the token files sealed with the pool
-key, which is not in it: keep a copy of pool.key of the state directory elsewhere. A state in PostgreSQL is backed up with its tools; see docs/backup.md.`,
+    description: `Makes the running controller write a backup of its state into the folder backups of its state directory, and prints the path.
+With --state, backs up the state of a stopped controller. The backup is one file: claims, nodes, queues, tenants, tokens, usage
+and the audit, and, sealed with the pool key, the signing keys, the pool's certificate authority and the token files. The pool key
+itself is not included: keep a copy of pool.key elsewhere. Back up a state in PostgreSQL with PostgreSQL's tools; see
+docs/backup.md.`,
     examples: [
-      { command: "millpond backup", what: "of the running controller" },
+      { command: "millpond backup", what: "of a running controller" },
       {
         command: "millpond backup --state /var/lib/millpond/controller --to /mnt/pool.backup",
-        what: "of a controller that was stopped",
+        what: "of a stopped controller",
       },
     ],
     arguments: [],
@@ -67,16 +68,16 @@ key, which is not in it: keep a copy of pool.key of the state directory elsewher
     group: "Operate",
   },
   restore: {
-    summary: "Put the state of a controller back from a backup",
-    description: `The controller must not run. The contents of its state directory are kept beside the restored state. Programs that run go
-on: in the first 15 s after the start, the controller takes over the allocations that were made after the backup from the
-agents, and grants nothing else. Tokens, queues and tenants are those of the backup.
+    summary: "Restore the state of a controller from a backup",
+    description: `The controller must not run. The previous contents of its state directory are kept beside the restored state. Running programs
+continue: in the first 15 s after its start the controller adopts allocations made after the backup from the agents' reports, and
+grants nothing else. Tokens, queues and tenants are those of the backup.
 
-With --store instead of a file: after PostgreSQL's own tools have restored the database, this command lets controllers and
-agents recognize it.
+With --store instead of a file: run this after PostgreSQL's own tools have restored the database, so that controllers and agents
+recognize the restore.
 
-The backup's secrets are sealed with the pool key: that of the state directory, or of --key-file. Where it is lost, --new-keys
-leaves them out; the pool then gets new keys, token files and authority, and what trusted the old ones has to be told.`,
+The backup's secrets are sealed with the pool key: that of the state directory, or of --key-file. If it is lost, --new-keys
+omits them; the pool then gets new keys, token files and a new authority, and users and agents need the new ones.`,
     examples: [
       {
         command: "millpond restore 20261123T031500Z.backup --state /var/lib/millpond/controller",
@@ -98,7 +99,7 @@ leaves them out; the pool then gets new keys, token files and authority, and wha
       store: {
         flags: "--store <url>",
         type: "text",
-        description: "The database that was put back: postgres://user@host:5432/database",
+        description: "The restored database: postgres://user@host:5432/database",
         defaultText: "the backup is of a state in a file",
       },
       keyFile: {
@@ -110,18 +111,18 @@ leaves them out; the pool then gets new keys, token files and authority, and wha
       newKeys: {
         flags: "--new-keys",
         type: "flag",
-        description: "The pool key is lost: leave out what is sealed with it",
+        description: "The pool key is lost: omit the secrets sealed with it",
       },
     },
     group: "Operate",
   },
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
-    description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
-Writes the context that the other commands use from then on. Everything ends with this command: press Ctrl-C.
+    description: `Offers this machine's NVIDIA GPUs, or, if there are none or with --soft, software GPUs that run CUDA programs on the CPU.
+Writes the context that other commands then use. Ctrl-C ends the whole pool.
 
-Each start makes a new pool, which keeps only the token files and the certificates of the one before. Queues, tenants, tokens
-and usage are kept by \`millpond controller\` and \`millpond agent\`, or here with --store.`,
+Every start creates an empty pool and keeps only the token files and certificates of the previous one. To keep queues, tenants,
+tokens and usage, use \`millpond controller\` and \`millpond agent\`, or --store here.`,
     examples: [
       { command: "millpond up", what: "then, in another terminal: millpond run -n 1 -m 1Gi -- ./program" },
       {

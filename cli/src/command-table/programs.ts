@@ -8,19 +8,18 @@ import type { CommandSpec } from "./spec.ts";
 export const programCommands = {
   run: {
     summary: "Run a program on vGPUs of the pool",
-    description: `Claims vGPUs, waits until the pool has room, runs the program with them and gives them back when it ends. The program
-is not changed in any way: it finds a CUDA driver library that reaches its vGPUs, wherever they are.
+    description: `Creates a claim, waits until it is bound, runs the program on its vGPUs and releases the claim when the program ends. The
+program is not modified: it loads a CUDA driver library that connects to its vGPUs, wherever they are.
 
 Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
-the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that a restart is
-worthwhile, or when its claim was released; 125 when millpond failed, 126 when the program cannot be run, 127 when it is not
-found.
+the program's; 128 plus the number of the signal that killed it; 75 if the claim was preempted or released, so that a retry may
+succeed; 125 if millpond failed, 126 if the program cannot be executed, 127 if it was not found.
 
-The program of a member of a gang finds the others by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and torchrun needs no
-option: it takes its number of nodes, its rank and the first member's address from the environment. MILLPOND_HOSTS has the
-hosts of all members, by rank. A member's port was free when its claim was made.
+Programs of a gang find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. torchrun needs no options: it takes its
+number of nodes, its rank and the first member's address from the environment. MILLPOND_HOSTS lists the hosts of all members, by
+rank. The port was free when the member's claim was created.
 
-With --array the exit status is the greatest of all tasks. Their claims are NAME-INDEX where --name is given, and no task has
+With --array the exit status is the highest of all tasks. Their claims are named NAME-INDEX if --name is given, and tasks have no
 standard input.`,
     examples: [
       { command: "millpond run -- python train.py", what: "one whole GPU" },
@@ -34,16 +33,16 @@ standard input.`,
       },
       {
         command: "millpond run -q research --priority 10 --preemptible -- python train.py",
-        what: "in a queue, before others, and given back when a claim with a better right needs it",
+        what: "in a queue, with higher priority, and preemptible",
       },
-      { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, now or not at all" },
+      { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, without waiting" },
       {
         command: "millpond apply -f train.yaml && millpond run --claim train -- python train.py",
-        what: "in a claim that a file describes",
+        what: "in a claim created from a file",
       },
       {
         command: "millpond run --trace calls -- ./program",
-        what: "with every call recorded in the file calls",
+        what: "with every call traced to the file calls",
       },
       {
         command: "millpond run -d --name train -- python train.py; millpond logs -f train",
@@ -55,11 +54,11 @@ standard input.`,
       },
       {
         command: "millpond run -n 4 --gang ddp --gang-size 2 -- torchrun train.py",
-        what: "on each of two machines: 8 processes of one training",
+        what: "on each of two machines: 8 processes of one training job",
       },
       {
         command: "millpond run --profile profile.json -- python train.py",
-        what: "with kernels, copies and fills on a time line, for ui.perfetto.dev",
+        what: "with a time line of kernels, copies and fills, for ui.perfetto.dev",
       },
     ],
     arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
@@ -91,14 +90,14 @@ standard input.`,
         flags: "--array <indexes>",
         type: "text",
         description:
-          "Run once for each index, in claims of their own: 0-9, 1,3,7, 0-99%8 for 8 at a time; the program finds its index in MILLPOND_ARRAY_INDEX",
+          "Run the program once for each index, each in its own claim: 0-9, 1,3,7, 0-99%8 for 8 at a time; MILLPOND_ARRAY_INDEX is the index",
         defaultText: "one program",
       },
       detach: {
         flags: "-d, --detach",
         type: "flag",
         description:
-          "Return when the claim is made, print its name, and go on without a terminal; see `millpond logs` and `attach`",
+          "Return when the claim is created, print its name, and run without a terminal; see `millpond logs` and `attach`",
       },
       trace: {
         flags: "--trace <file>",
@@ -111,7 +110,7 @@ standard input.`,
         flags: "--profile <file>",
         type: "text",
         description:
-          "Write what the program called and what its vGPUs did, with times, as a trace for Perfetto and TensorBoard",
+          "Write a timed trace of the program's calls and of its vGPUs' activity, for Perfetto and TensorBoard",
         defaultText: "none",
       },
       verbose: {
@@ -125,10 +124,10 @@ standard input.`,
   },
   jobs: {
     summary: "List the programs that `run --detach` has started on this machine",
-    description: `The newest 100 programs that have ended are kept, with their output, in the folder jobs of ~/.local/state/millpond. A job
-is lost when its machine was restarted, or the millpond that ran it was killed.`,
+    description: `The last 100 ended programs are kept, with their output, in the folder jobs of ~/.local/state/millpond. A job
+is lost if its machine was restarted, or the millpond process that ran it was killed.`,
     examples: [
-      { command: "millpond jobs", what: "what runs, and how the others have ended" },
+      { command: "millpond jobs", what: "running programs, and how the others ended" },
       { command: "millpond jobs -o json", what: "for scripts" },
     ],
     arguments: [],
@@ -137,18 +136,18 @@ is lost when its machine was restarted, or the millpond that ran it was killed.`
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["table", "name", "json"],
-        description: "Form of the answer",
+        description: "Output format",
         defaultText: "table",
       },
     },
     group: "Run programs",
   },
   logs: {
-    summary: "Show the output of a program that was started with `run --detach`",
-    description: `Standard output and standard error, in the order in which they were written, with the messages of millpond. They are on
-the machine where the program was started.`,
+    summary: "Show the output of a program started with `run --detach`",
+    description: `Prints standard output and standard error in the order of writing, with the messages of millpond. Works on the machine where
+the program was started.`,
     examples: [
-      { command: "millpond logs train", what: "the output until now" },
+      { command: "millpond logs train", what: "the output so far" },
       {
         command: "millpond logs -f --tail 20 train",
         what: "the last 20 lines, and further output until it ends",
@@ -159,26 +158,26 @@ the machine where the program was started.`,
       follow: {
         flags: "-f, --follow",
         type: "flag",
-        description: "Go on until the program ends; Ctrl-C stops following, and does not end the program",
+        description: "Keep printing until the program ends; Ctrl-C ends only the command",
       },
       tail: {
         flags: "--tail <lines>",
         type: "lines",
-        description: "Begin with this many of the last lines",
+        description: "Start with this many of the last lines",
         defaultText: "all",
       },
     },
     group: "Run programs",
   },
   attach: {
-    summary: "Follow a program that was started with `run --detach` as if it ran here",
-    description: `Shows its past and further output, forwards Ctrl-C and other signals to it, and ends with it and its exit status. A program
-that has ended is shown the same way.`,
+    summary: "Follow a program started with `run --detach` as if it ran in this terminal",
+    description: `Shows its past and further output, forwards Ctrl-C and other signals to it, and exits with its exit status. An ended program
+is shown in the same way.`,
     examples: [
-      { command: "millpond attach train", what: "its output, and then its status" },
+      { command: "millpond attach train", what: "its output, then its exit status" },
       {
         command: "millpond attach --tail 0 train",
-        what: "wait for its end, with its further output",
+        what: "only further output, until it ends",
       },
     ],
     arguments: [{ name: "job", description: "Name of the job", names: "jobs" }],
@@ -186,20 +185,20 @@ that has ended is shown the same way.`,
       tail: {
         flags: "--tail <lines>",
         type: "lines",
-        description: "Begin with this many of the last lines",
+        description: "Start with this many of the last lines",
         defaultText: "all",
       },
     },
     group: "Run programs",
   },
   env: {
-    summary: "Print the environment in which a program finds vGPUs",
-    description: `For programs that cannot be wrapped by \`millpond run\`. Each program started in that environment makes a claim of its own
-and gives it back when it ends.`,
+    summary: "Print environment variables that give programs vGPUs",
+    description: `For programs that cannot be wrapped by \`millpond run\`. Each program started in that environment creates its own claim
+and releases it when it ends.`,
     examples: [
       {
         command: 'eval "$(millpond env -n 1 -m 1Gi)"',
-        what: "from now on, programs of this shell run on vGPUs",
+        what: "programs started from this shell then run on vGPUs",
       },
     ],
     arguments: [],
@@ -222,10 +221,10 @@ and gives it back when it ends.`,
     group: "Run programs",
   },
   trace: {
-    summary: "Sum up traces of programs: calls, waits, copies, launches, failures",
-    description: `Reads the files of \`millpond run --trace\` or of MILLPOND_LOG with a file: one line for each call of the driver API.
-Shows for each call how often it was made, how long it took and how often it waited for the worker; the bytes that were
-copied, by direction; the launches, by kernel; the calls that failed; and the time between calls, in the program itself.`,
+    summary: "Summarize traces of programs: calls, waits, copies, launches, failures",
+    description: `Reads files written by \`millpond run --trace\` or MILLPOND_LOG, which have one line for each call of the driver API.
+Shows the count, duration and waits of each call; bytes copied, by direction; launches, by kernel; failed calls; and the time
+between calls, spent in the program itself.`,
     examples: [
       {
         command: "millpond run --trace calls -- ./program; millpond trace calls",
@@ -239,7 +238,7 @@ copied, by direction; the launches, by kernel; the calls that failed; and the ti
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["table", "json"],
-        description: "Form of the answer",
+        description: "Output format",
         defaultText: "table",
       },
     },
@@ -247,22 +246,21 @@ copied, by direction; the launches, by kernel; the calls that failed; and the ti
   },
   sanitize: {
     summary: "Run a program on a software GPU that checks every access of its kernels",
-    description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones, copies
-and fills out of bounds, and calls that fail (memcheck); accesses of shared memory that no barrier orders (racecheck); reads of
-memory that nothing has written (initcheck); and barriers that not all threads of a warp or block come to (synccheck). Findings
-name the calls that allocated the memory and launched the kernel, with their stacks. Needs neither a GPU nor a pool: it starts a software GPU
-of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does by default
-(\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
+    description: `Finds out-of-bounds, use-after-free and misaligned accesses, copies and fills out of bounds, and failing calls (memcheck);
+data races in shared memory (racecheck); reads of uninitialized memory (initcheck); and barriers that not all threads of a warp or
+block reach (synccheck). Findings name the calls that allocated the memory and launched the kernel, with their stacks. Needs
+neither a GPU nor a pool: it runs the unmodified program on its own software GPU. Kernels must include PTX, as they do by default
+with nvcc (\`-gencode arch=compute_75,code=compute_75\` always works); compile with -lineinfo to get source lines.
 
-The report follows when the program has ended: on standard error, or in a file. It lists the checks, also when there are no
-findings. The exit status is the program's, or that of --error-exitcode when there are findings, an image could not be
-loaded, or no kernel was launched at all; 125 when millpond failed, 126 when the program cannot be run, 127 when it
-is not found.`,
+The report is printed after the program has ended, on standard error or to a file. It lists the checks even without
+findings. The exit status is the program's, or that of --error-exitcode if there are findings, an image could not be
+loaded, or no kernel was launched; 125 if millpond failed, 126 if the program cannot be executed, 127 if it was not
+found.`,
     examples: [
       { command: "millpond sanitize -- ./program", what: "memory and races" },
       {
         command: "millpond sanitize --tool memcheck --leak-check -- ./program 1000",
-        what: "memory only, and what is not freed",
+        what: "memory only, with leaks",
       },
       {
         command: "millpond sanitize --log report.json -o json -- ./program",
@@ -298,13 +296,13 @@ is not found.`,
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["text", "json"],
-        description: "Form of the report",
+        description: "Format of the report",
         defaultText: "text",
       },
       gpus: {
         flags: "-n, --gpus <count>",
         type: "count",
-        description: "Software GPUs that the program sees",
+        description: "Number of software GPUs",
         defaultText: "1",
       },
       deviceMemory: {

@@ -7,15 +7,15 @@ import type { CommandSpec } from "./spec.ts";
 export const queueCommands = {
   queue: {
     summary: "Create, change or delete a queue",
-    description: `Queues take turns by weighted fair share. A queue gets its guarantee before others get more than theirs; it may borrow
-capacity that others leave idle, up to its limit. Options that are not given stay as they are.`,
+    description: `Queues share the pool by weighted fair share. A queue gets its guarantee before others get more than theirs; it may borrow
+idle capacity of others, up to its limit. Omitted options keep their values.`,
     examples: [
       {
         command: "millpond queue create research --weight 3 --guaranteed gpus=8",
-        what: "8 GPUs for sure, and three times the share of a queue of weight 1",
+        what: "8 GPUs guaranteed, and three times the share of a queue of weight 1",
       },
-      { command: "millpond queue create vision --parent research", what: "a part of it" },
-      { command: "millpond queue change research --limit gpus=32,memory=4Ti", what: "no more than that" },
+      { command: "millpond queue create vision --parent research", what: "a child queue" },
+      { command: "millpond queue change research --limit gpus=32,memory=4Ti", what: "with an upper bound" },
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
@@ -65,7 +65,7 @@ not given stay as they are.`,
     examples: [
       {
         command: "millpond tenant create team-a --limit gpus=16",
-        what: "all its claims together, in all queues",
+        what: "for all of its claims together, in all queues",
       },
       { command: "millpond tenant change team-a --user-limit gpus=2", what: "each of its users" },
       { command: "millpond tenant change team-a --user ann --user-limit gpus=4", what: "one user" },

@@ -60,13 +60,16 @@ export const serviceCommands = {
   controller: {
     summary: "Run a controller",
     description: `Decides which claims get which devices, and keeps that state in a file or a database. Runs until SIGTERM or SIGINT; logs
-are lines of JSON on standard error. Notifies systemd when it serves, and serves systemd's watchdog.
+are lines of JSON on standard error. Notifies systemd when ready, and supports systemd's watchdog.
 
-An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
+The value of an omitted option comes from its environment variable, then from the file, where names are in camel case:
 \`tlsNames: pool.example.org\`. \`millpond config check controller\` checks such a file. Further tokens, separated by commas:
 MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
     examples: [
-      { command: "millpond controller --listen 0.0.0.0:7170", what: "with TLS, by an authority of its own" },
+      {
+        command: "millpond controller --listen 0.0.0.0:7170",
+        what: "with TLS and its own certificate authority",
+      },
       {
         command: "millpond controller --store postgres://millpond@db/millpond --listen 0.0.0.0:7170",
         what: "one of several that share a state",
@@ -154,7 +157,7 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         flags: "--own-agent-tokens-only",
         type: "flag",
         description:
-          "Take agents only with tokens that were made for their nodes, not with the one of the state directory",
+          "Accept only agent tokens that were created for their node, not the shared one of the state directory",
         env: "MILLPOND_OWN_AGENT_TOKENS_ONLY",
       },
       changesPerSecond: {
@@ -195,10 +198,10 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
   agent: {
     summary: "Run the agent of a node",
     description: `Offers the GPUs of this host to the pool. Runs until SIGTERM or SIGINT; logs are lines of JSON on standard error. Notifies
-systemd when it serves, and serves systemd's watchdog. On a host that has joined a pool with \`millpond join\` no option is
+systemd when ready, and supports systemd's watchdog. After \`millpond join\` no option is
 needed.
 
-An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
+The value of an omitted option comes from its environment variable, then from the file, where names are in camel case:
 \`tokenFile: /etc/millpond/agent.token\`. \`millpond config check agent\` checks such a file.`,
     examples: [
       { command: "millpond agent", what: "on a host that has joined" },
@@ -288,10 +291,10 @@ An option that is not given is taken from its environment variable, then from th
     group: "Serve",
   },
   join: {
-    summary: "Make this host a node of a pool",
-    description: `Checks what an agent needs here: its parts, a driver with GPUs, the clock, the port, the controller's certificate and the
-token; then writes its configuration into /etc/millpond and starts its service, where systemd and the package are
-installed. Nothing is written until all checks pass. Repeat it to change the token or the address.`,
+    summary: "Add this host to a pool as a node",
+    description: `Checks the requirements of an agent: installed files, a driver with GPUs, the clock, the port, the controller's certificate and
+the token. Then writes the configuration to /etc/millpond and starts the service, if systemd and the package are
+installed. Nothing is written until all checks pass. Repeat the command to change the token or the address.`,
     examples: [
       {
         command: "millpond token create node-7 --role agent",
@@ -311,7 +314,7 @@ installed. Nothing is written until all checks pass. Repeat it to change the tok
         type: "text",
         description: "A token of the role agent",
         env: "MILLPOND_TOKEN",
-        defaultText: "asked for on a terminal",
+        defaultText: "prompts on a terminal",
       },
       ...tokenFile,
       ...trust,
@@ -347,7 +350,7 @@ installed. Nothing is written until all checks pass. Repeat it to change the tok
     group: "Serve",
   },
   completion: {
-    summary: "Print the completions of a shell",
+    summary: "Print completion code for a shell",
     examples: [
       {
         command: "source <(millpond completion bash)",

@@ -6,10 +6,10 @@ import type { CommandSpec } from "./spec.ts";
 /** The commands for tokens and for the keys that they are derived from. */
 export const tokenCommands = {
   token: {
-    summary: "Make, list or revoke tokens",
-    description: `A user makes claims of one tenant and sees nothing of others; a tenant-admin makes tokens of that tenant too; an agent
-reports the one node of its token; an admin does all but that. \`create\` prints the secret, which is not stored; \`list\` shows
-the tokens that exist.`,
+    summary: "Create, list or revoke tokens",
+    description: `A user creates claims of one tenant and cannot see other tenants; a tenant-admin also creates tokens for that tenant; an agent
+reports the one node of its token; an admin may do everything else. \`create\` prints the secret, which is not stored; \`list\`
+shows existing tokens.`,
     examples: [
       {
         command: "millpond token create ann --tenant team-a --expires 90d",
@@ -54,11 +54,11 @@ the tokens that exist.`,
     group: "Operate",
   },
   key: {
-    summary: "List or rotate the keys that tickets are signed with",
-    description: `\`rotate\` makes a new key: within a minute all tickets are signed with it, and two minutes later tickets of the earlier one
-are refused. Running programs notice nothing: their tokens remain valid while their claims live. With --revoke, for a key that
-was disclosed, nothing of earlier keys is accepted any longer: sessions continue, but programs that run cannot open new ones
-until they are started again, and logins of the console end.`,
+    summary: "List or rotate the signing keys of tickets",
+    description: `\`rotate\` creates a new key: within a minute it signs all tickets, and two minutes later tickets of the previous key
+are refused. Running programs are not affected: their tokens remain valid while their claims exist. Use --revoke for a disclosed
+key: everything signed by earlier keys is rejected. Sessions continue, but running programs cannot open new ones
+until they are restarted, and console logins end.`,
     examples: [
       { command: "millpond key list", what: "with the state of each" },
       { command: 'millpond key rotate --reason "every quarter"', what: "programs continue" },

@@ -6,16 +6,16 @@ import type { CommandSpec } from "./spec.ts";
 /** Commands that show the pool, and one that applies files to it. */
 export const viewCommands = {
   smi: {
-    summary: "Show devices, their grants and their sessions",
-    examples: [{ command: "millpond smi", what: "a picture like that of nvidia-smi, of the whole pool" }],
+    summary: "Show devices, their allocations and their sessions",
+    examples: [{ command: "millpond smi", what: "like nvidia-smi, for the whole pool" }],
     arguments: [],
     options: { ...connection },
     group: "See the pool",
   },
   top: {
     summary: "Watch devices, claims, sessions and queues as they change",
-    description: `Shows the granted and the measured use of each device, sorted and filtered by keys, which the last line names. Where
-standard output is no terminal, and with --once, it prints one picture and ends.`,
+    description: `Shows the allocated and the measured use of each device. The last line names the keys that sort and filter. If standard
+output is not a terminal, or with --once, it prints one screen and exits.`,
     examples: [
       { command: "millpond top", what: "press ? for the keys, q to end" },
       { command: "millpond top claims --filter train", what: "claims whose line contains a text" },
@@ -30,7 +30,7 @@ standard output is no terminal, and with --once, it prints one picture and ends.
       },
     ],
     options: {
-      filter: { flags: "--filter <text>", type: "text", description: "Only lines that contain it" },
+      filter: { flags: "--filter <text>", type: "text", description: "Only lines that contain this text" },
       delay: {
         flags: "-d, --delay <duration>",
         type: "duration",
@@ -55,7 +55,7 @@ Do not pass it on.`,
     summary: "List nodes, devices, claims, queues, tenants, sessions, events, tokens or the audit",
     examples: [
       { command: "millpond get devices", what: "the GPUs of the pool" },
-      { command: "millpond get claims -w", what: "claims, and each change as it happens" },
+      { command: "millpond get claims -w", what: "claims and their changes" },
       { command: "millpond get sessions -o json", what: "for scripts" },
       {
         command: "millpond get claims --where state=pending,gpus>=4 --sort-by -priority",
@@ -64,7 +64,7 @@ Do not pass it on.`,
       { command: "millpond get claims -o jsonpath='{.items[*].name}'", what: "only the names" },
       {
         command: "millpond get audit -w --after 4711",
-        what: "changes with author and reason, from a known record on",
+        what: "changes with author and reason, after a known record",
       },
     ],
     arguments: [
@@ -86,18 +86,18 @@ Do not pass it on.`,
         flags: "--where <conditions>",
         type: "text",
         description:
-          "Only objects whose members, named as in -o json, fulfil all conditions: state=bound,allocation.node=node-a,priority>=10",
+          "Only objects whose members, named as in -o json, meet all conditions: state=bound,allocation.node=node-a,priority>=10",
       },
       sortBy: {
         flags: "--sort-by <member>",
         type: "text",
-        description: "Sort by a member, named as in -o json; with a - before it, in descending order",
+        description: "Sort by a member, named as in -o json; a leading - sorts in descending order",
       },
-      absolute: { flags: "--absolute", type: "flag", description: "Dates in place of ages, in UTC" },
+      absolute: { flags: "--absolute", type: "flag", description: "Dates instead of ages, in UTC" },
       after: {
         flags: "--after <id>",
         type: "text",
-        description: "Of events and audit records only those after this id",
+        description: "Only events or audit records after this id",
         defaultText: "the newest 100",
       },
       watch: {
@@ -107,7 +107,7 @@ Do not pass it on.`,
           "Watch for changes, also while controllers restart; an object that ends is shown once more",
       },
       all: { flags: "-a, --all", type: "flag", description: "Also claims that have ended" },
-      headers: { flags: "--no-headers", type: "flag", description: "Leave out the line of column names" },
+      headers: { flags: "--no-headers", type: "flag", description: "Omit the column headings" },
       ...connection,
     },
     group: "See the pool",
@@ -117,21 +117,21 @@ Do not pass it on.`,
     examples: [
       { command: "millpond describe node node-a", what: "by name" },
       { command: "millpond describe device node-a/0", what: "by node and ordinal, or by UUID" },
-      { command: "millpond describe claim claim-7f", what: "by a unique beginning of its name" },
+      { command: "millpond describe claim claim-7f", what: "by a unique prefix of its name" },
     ],
     arguments: [
       {
         name: "kind",
-        description: "What it is",
+        description: "Kind of the object",
         choices: ["node", "device", "claim", "queue", "tenant", "session"],
       },
-      { name: "name", description: "Its name, or a unique beginning of it", names: "of-kind" },
+      { name: "name", description: "Its name, or a unique prefix of it", names: "of-kind" },
     ],
     options: { ...jsonOutput, ...connection },
     group: "See the pool",
   },
   apply: {
-    summary: "Create the claims, queues and tenants that a file describes",
+    summary: "Create claims, queues and tenants from a file",
     description: `Reads YAML or JSON: one or more documents with \`kind: Claim\`, \`Queue\` or \`Tenant\`. A claim has the members of
 docs/reference/claims.md, a name and a lease: it exists until it is released, or until the lease expires without renewal. An
 existing claim with the same request is unchanged; queues and tenants are changed to match the file.`,
@@ -151,17 +151,16 @@ existing claim with the same request is unchanged; queues and tenants are change
   },
   why: {
     summary: "Explain why a claim waits: for what, behind which claims, and until when",
-    examples: [{ command: "millpond why train", what: "with the present numbers" }],
+    examples: [{ command: "millpond why train", what: "with current numbers" }],
     arguments: [
-      { name: "claim", description: "Name of the claim, or a unique beginning of it", names: "claims" },
+      { name: "claim", description: "Name of the claim, or a unique prefix of it", names: "claims" },
     ],
     options: { ...jsonOutput, ...connection },
     group: "See the pool",
   },
   usage: {
-    summary:
-      "Sum up the GPU-hours that were asked for, granted, used and wasted, by queue, user, claim or model",
-    description: `A vGPU counts as the greater of its shares of memory and compute. Asked: while a claim waited or was bound; granted: while
+    summary: "Sum up the GPU-hours requested, granted, used and wasted, by queue, user, claim or model",
+    description: `A vGPU counts as the greater of its shares of memory and compute. Asked (requested): while a claim waited or was bound; granted: while
 it was bound; used: while its programs made calls; wasted: granted and not used.`,
     examples: [
       { command: "millpond usage --since 7d", what: "the last seven days" },
@@ -198,7 +197,7 @@ it was bound; used: while its programs made calls; wasted: granted and not used.
         flags: "-o, --output <format>",
         type: "choice",
         choices: ["table", "csv", "json"],
-        description: "Form of the answer",
+        description: "Output format",
         defaultText: "table",
       },
       ...connection,

@@ -50,7 +50,7 @@ export async function findAuthority(controller: string, options: TrustOptions): 
       "MILLPOND_E_TLS",
       `the authority of the controller at ${address} has the fingerprint ${shown}, not ${wanted}`,
       {
-        remedy: "Something else answers there, or the pool has another authority now: ask its administrator.",
+        remedy: "Another server answers there, or the pool has a new authority: ask its administrator.",
       },
     );
   }

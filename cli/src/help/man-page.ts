@@ -50,7 +50,7 @@ function renderOverview(version: string): string {
     ".B millpond doctor",
     "found something. 125: millpond failed, or did not understand its command line.",
     ".B millpond run",
-    "exits with the status of its program; 75 when its vGPUs were taken back.",
+    "exits with the status of its program; 75 if the claim was preempted.",
   ]);
 }
 

@@ -15,13 +15,13 @@ export function renderReferenceDoc(): string {
 
 # The command line
 
-An option that is not given is taken from its environment variable, then from the current context in
+The value of an omitted option comes from its environment variable, then from the current context in
 \`~/.config/millpond/config.json\` (\`MILLPOND_CONFIG\` names another file), then from the default. \`NO_COLOR\` turns colours
-off. \`MILLPOND_DEBUG=1\` adds where an error came from.
+off. \`MILLPOND_DEBUG=1\` adds the origin of errors.
 
-Exit status: 0 success; 1 \`doctor\` found something; 125 millpond failed or did not understand its command line. \`run\`
-exits with the program's status, with 128 and the signal's number when a signal killed it, with 126 when it cannot be run
-and 127 when it is not found.
+Exit status: 0 success; 1 \`doctor\` found a problem; 125 millpond failed or could not parse its command line. \`run\`
+exits with the program's status, with 128 plus the signal's number if a signal killed it, with 126 if it cannot be
+executed and with 127 if it was not found.
 
 ${commandNames.map(renderCommand).join("\n")}`;
 }

@@ -41,7 +41,7 @@ export function parseArray(text: string): TaskArray {
 
 function invalid(text: string, why: string) {
   return millpondError("MILLPOND_E_INVALID", `--array ${quote(text)}: ${why}`, {
-    remedy: "Say for example --array 0-9, or --array 0-99%8 for 8 at a time.",
+    remedy: "Write, for example, --array 0-9, or --array 0-99%8 for 8 at a time.",
   });
 }
 

@@ -75,7 +75,7 @@ export function makeJob(jobs: string, name: string, command: readonly string[]):
   const before = readJob(jobs, name);
   if (before !== undefined && jobState(before) !== "ended" && jobState(before) !== "lost") {
     throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a job ${name} already`, {
-      remedy: "Take another name, or end it with `millpond release`.",
+      remedy: "Choose another name, or end it with `millpond release`.",
     });
   }
   try {

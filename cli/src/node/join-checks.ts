@@ -80,7 +80,7 @@ export async function checkClock(controller: string, ca: string | undefined): Pr
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the clock of the controller is ${Math.abs(difference)} s ${difference > 0 ? "ahead of" : "behind"} this machine's`,
-      { remedy: "Set the clocks of both machines, by NTP: tickets are good for a minute." },
+      { remedy: "Synchronize the clocks of both machines with NTP: tickets are valid for a minute." },
     );
   }
   return `its clock and this machine's agree within ${Math.abs(difference) + 1} s`;

@@ -105,7 +105,8 @@ export async function resolveDriver(driver: string, native: NativeFiles | undefi
     "MILLPOND_E_DRIVER",
     `no NVIDIA driver with a GPU is found${why === "" ? "" : ` (${why})`}`,
     {
-      remedy: "Install NVIDIA's driver, and look with `millpond doctor`; --driver soft offers software GPUs.",
+      remedy:
+        "Install NVIDIA's driver, and check it with `millpond doctor`; --driver soft offers software GPUs.",
     },
   );
 }

@@ -121,7 +121,7 @@ export const english = {
   lease: "Lease ends",
   serviceClass: "Class",
   version: "Version",
-  leads: "this controller leads",
+  leads: "this controller is the leader",
   leader: "leads:",
   noLeader: "no controller leads now",
   role: "Role",

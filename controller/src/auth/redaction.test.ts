@@ -44,7 +44,7 @@ test("neither answers, nor refusals, nor events name a claim or a gang of anothe
   const refused = await everythingIn(
     bob.claims.createClaim({ claim: { ...urgent, name: "bob-tries" }, noWait: true }),
   );
-  expect(refused).toContain("a claim of another tenant gives back what it needs");
+  expect(refused).toContain("a claim of another tenant is preempted for it");
   expect(refused).not.toContain("ann-secret");
   await bob.claims.createClaim({ claim: { ...urgent, name: "bob-secret" } });
   const gang = { gang: "bob-gang", gangSize: 2, memoryBytes: GiB, leaseSeconds: 3600 };
@@ -68,13 +68,13 @@ test("neither answers, nor refusals, nor events name a claim or a gang of anothe
     await everythingIn(bob.pool.listEvents({})),
   ];
   const seen = await ofAnn();
-  expect(seen[0]).toContain("taken back for a claim of another tenant: its priority 0 is lower than 9");
+  expect(seen[0]).toContain("preempted for a claim of another tenant: its priority 0 is lower than 9");
   expect(seen[0]).toContain('"code":"preempted-for"');
   expect(seen.join("\n")).not.toMatch(/bob-(secret|gang|one|two)/);
   expect((await ofBob()).join("\n")).not.toContain("ann-secret");
   // An administrator reads every name.
   expect(await everythingIn(admin.claims.getClaim({ name: "ann-secret" }))).toContain(
-    "taken back for claim bob-secret",
+    "preempted for claim bob-secret",
   );
   // Records of ended claims are redacted, too.
   for (const name of ["bob-secret", "bob-one", "bob-two"]) {

@@ -137,7 +137,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     await until(async () => (await atFollower.access.listTokens({})).tokens.length === 1);
     expect((await atFollower.claims.getClaim({ name: "a" })).claim).toMatchObject({
       state: ClaimState.PENDING,
-      reason: "the controller that leads knows why",
+      reason: "the leader knows the reason",
       leaseExpiresAt: 0n,
     });
     expect((await atFollower.claims.listClaims({})).claims).toHaveLength(1);

@@ -132,13 +132,13 @@ export class LeaderElector implements AsyncDisposable {
     const { pool, term, id } = this.#replica;
     if (this.isLeading) {
       await pool.noteActivity().catch((error: unknown) => {
-        this.#log.warn({ err: error }, "how long claims made calls could not be written down");
+        this.#log.warn({ err: error }, "the use of claims could not be recorded");
       });
     }
     await pool.close();
     if (term > 0) {
       await this.#store.resign({ id, url: this.#url }).catch((error: unknown) => {
-        this.#log.warn({ err: error }, "the lease could not be given back, it runs out");
+        this.#log.warn({ err: error }, "the lease could not be released and will expire");
       });
     }
   }
@@ -173,7 +173,7 @@ export class LeaderElector implements AsyncDisposable {
       if (replica.term === 0) {
         await this.#follow(replica, lead);
       } else if (!lead.isOurs || lead.term !== replica.term) {
-        this.#log.warn({ leader: lead.url, term: lead.term }, "another controller leads");
+        this.#log.warn({ leader: lead.url, term: lead.term }, "another controller is the leader");
         this.#end();
       }
     } catch (error) {
@@ -187,7 +187,7 @@ export class LeaderElector implements AsyncDisposable {
   async #follow(replica: PoolReplica, lead: Lead): Promise<void> {
     const changes = await this.#store.changesAfter(replica.pool.ledger.revision);
     if (changes === undefined) {
-      this.#log.info("too much was changed to follow: reading everything");
+      this.#log.info("the change log has a gap: reloading the whole state");
       replica.isOver = true;
       return;
     }
@@ -216,13 +216,13 @@ export class LeaderElector implements AsyncDisposable {
         }
       });
       replica.isReady = true;
-      this.#log.info({ term }, "this controller leads");
+      this.#log.info({ term }, "this controller is the leader");
     } catch (error) {
       if (!this.#isShared) {
         throw error;
       }
       replica.isOver = true;
-      this.#log.error({ err: error }, "this controller could not begin to lead");
+      this.#log.error({ err: error }, "this controller could not become the leader");
     }
   }
 
@@ -240,7 +240,7 @@ export class LeaderElector implements AsyncDisposable {
     this.#replica = this.#begin(state);
     this.#onPool(this.#replica.pool);
     before.pool.close().catch((error: unknown) => {
-      this.#log.error({ err: error }, "the pool that was led before could not be closed");
+      this.#log.error({ err: error }, "the pool of the previous term could not be closed");
     });
   }
 
@@ -260,9 +260,9 @@ export class LeaderElector implements AsyncDisposable {
   /** Logs what goes wrong once, and that it is over. */
   #note(failure: string | undefined): void {
     if (failure !== undefined && failure !== this.#failure) {
-      this.#log.error({ reason: failure }, "the store cannot be asked who leads");
+      this.#log.error({ reason: failure }, "the store cannot be asked for the leader");
     } else if (failure === undefined && this.#failure !== undefined) {
-      this.#log.info("the store answers again");
+      this.#log.info("the store responds again");
     }
     this.#failure = failure;
   }

@@ -99,12 +99,12 @@ export function makeServer(options: ServerOptions): HttpServer {
   const first = certificates?.read();
   const server = makeHttpServer(first, (request, response) => {
     answer(request, response).catch((error: unknown) => {
-      log.debug({ err: error, path: pathOf(request) }, "could not be answered");
+      log.debug({ err: error, path: pathOf(request) }, "the call could not be answered");
       response.destroy();
     });
   });
   limitConnections(server, limits, (refused) =>
-    log.warn(refused, "connections are refused: there are as many as may be, of one address or of all"),
+    log.warn(refused, "connections are refused: the limit per address or in total is reached"),
   );
   const renewal =
     certificates === undefined || first === undefined || !(server instanceof TlsServer)

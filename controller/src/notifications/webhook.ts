@@ -75,7 +75,10 @@ export class Webhook {
       if (signal.aborted) return false;
       if (outcome !== "failed") return true;
       if (this.#clock.unixMs() - Date.parse(notification.time) > giveUpAfterMs) {
-        this.#log.error({ webhook: this.config.name, event: notification.id }, "a notification is given up");
+        this.#log.error(
+          { webhook: this.config.name, event: notification.id },
+          "a notification was dropped after repeated failures",
+        );
         return true;
       }
       await pause(this.#clock, pauseAfter(this.#failures, Math.random()), signal);
@@ -111,7 +114,7 @@ export class Webhook {
       // Whatever it says, it is not read.
       await answer.body?.cancel();
       if (answer.ok) {
-        if (this.#failures > 0) this.#log.info({ webhook: name }, "a webhook takes notifications again");
+        if (this.#failures > 0) this.#log.info({ webhook: name }, "a webhook accepts notifications again");
         this.#failures = 0;
         return "taken";
       }
@@ -126,7 +129,10 @@ export class Webhook {
     }
     this.#failures += 1;
     if (this.#failures === 1 && !signal.aborted) {
-      this.#log.warn({ webhook: name, event: notification.id, why }, "a webhook does not take notifications");
+      this.#log.warn(
+        { webhook: name, event: notification.id, why },
+        "a webhook does not accept notifications",
+      );
     }
     return "failed";
   }

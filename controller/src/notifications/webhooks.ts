@@ -69,7 +69,8 @@ export class Webhooks implements AsyncDisposable {
         hasFailed = false;
       } catch (error) {
         // The store is away, or the disk is full; told once.
-        if (!hasFailed) log.error({ err: error, webhook: webhook.config.name }, "events cannot be sent now");
+        if (!hasFailed)
+          log.error({ err: error, webhook: webhook.config.name }, "events cannot be sent at present");
         hasFailed = true;
       }
       await pause(clock, lookEveryMs, signal);

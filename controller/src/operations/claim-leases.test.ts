@@ -14,7 +14,7 @@ describe("leases", () => {
     await pool.passTime(1);
     expect((await pool.claims.getClaim({ name: "bound" })).claim).toMatchObject({
       state: ClaimState.RELEASED,
-      reason: "nobody renewed its lease of 5 s and no session of it is open",
+      reason: "its lease of 5 s was not renewed, and it has no open session",
     });
     expect((await pool.claims.getClaim({ name: "waiting" })).claim?.state).toBe(ClaimState.BOUND);
     await pool.passTime(2);
@@ -27,7 +27,7 @@ describe("leases", () => {
     await pool.passTime(5);
     expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
       state: ClaimState.RELEASED,
-      reason: "nobody renewed its lease of 5 s while it waited",
+      reason: "its lease of 5 s was not renewed while it waited",
     });
   });
 
@@ -81,7 +81,7 @@ describe("leases", () => {
     await agent.closeSession(session);
     expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
       state: ClaimState.RELEASED,
-      reason: "nobody renewed its lease of 5 s and no session of it is open",
+      reason: "its lease of 5 s was not renewed, and it has no open session",
     });
   });
 

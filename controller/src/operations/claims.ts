@@ -256,7 +256,7 @@ function keepsItsSize({ name }: ClaimRecord, refused: ResizeRefusal | undefined)
   }
   const why = refused?.reason ?? reason("taken-back-meanwhile");
   return refusal("MILLPOND_E_IN_USE", reason("claim-keeps-size", { claim: name, reason: why }), {
-    remedy: "Free memory in its programs, or ask for more than they have in use.",
+    remedy: "Free memory in its programs, or request more than they use.",
   });
 }
 
@@ -300,7 +300,7 @@ function notFound(pool: Pool, name: string): never {
     throw millpondError(
       "MILLPOND_E_NOT_LEADER",
       `this controller's state was just restored, and it does not know yet whether there is a claim ${quote(name)}`,
-      { remedy: "Try again in a few seconds: agents tell it what runs." },
+      { remedy: "Try again in a few seconds, after agents have reported running sessions." },
     );
   }
   throw millpondError("MILLPOND_E_NOT_FOUND", `there is no claim ${quote(name)}`);

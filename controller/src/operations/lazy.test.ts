@@ -34,7 +34,7 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   const lazy = { name: "shell", lazy: true, leaseSeconds: 3600, memoryBytes: 4n * GiB };
   const { claim } = await pool.claims.createClaim({ claim: lazy, noWait: true });
   expect(claim).toMatchObject({ state: ClaimState.DORMANT, lazy: true, waitingSince: 0n, queuePosition: 0 });
-  expect(claim?.reason).toBe("no program of it has called its devices yet");
+  expect(claim?.reason).toBe("none of its programs has called its devices yet");
   expect(await booked(pool)).toBe(0n);
   // It is not counted, neither among waiting claims nor among bound ones.
   const { queues } = await createClient(
@@ -43,7 +43,7 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   ).listQueues({});
   expect(queues).toMatchObject([{ waitingClaims: 0, boundClaims: 0 }]);
   await expect(pool.claims.createTicket({ claim: "shell" })).rejects.toThrow(
-    /the claim shell is dormant: no program of it has called .*MILLPOND_E_CLAIM_NOT_BOUND/,
+    /the claim shell is dormant: none of its programs has called .*MILLPOND_E_CLAIM_NOT_BOUND/,
   );
 
   expect(await wake(pool, "shell")).toMatchObject({ state: ClaimState.BOUND, requeues: 0 });
@@ -156,7 +156,7 @@ test("a dormant claim ends with its lease, and only what is held is charged", as
   await pool.passTime(2);
   const { claim } = await pool.claims.getClaim({ name: "shell" });
   expect(claim?.state).toBe(ClaimState.RELEASED);
-  expect(claim?.reason).toBe("nobody renewed its lease of 10 s while it was dormant");
+  expect(claim?.reason).toBe("its lease of 10 s was not renewed while it was dormant");
 });
 
 test("a controller that is started again knows what is dormant, and lets nothing sleep that may be in use", async () => {

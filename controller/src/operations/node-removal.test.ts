@@ -130,7 +130,7 @@ describe("a node that is removed", () => {
       const { events } = await pool.pool.listEvents({ subject: `node/${name}` });
       expect(events.at(-1)).toMatchObject({
         kind: "NodeWaits",
-        message: "does not join before its 2 sessions have ended, which this pool knows nothing of",
+        message: "cannot join until its 2 sessions, unknown to this pool, have ended",
       });
       await pool.killAgent(name);
       await pool.passTime(12);

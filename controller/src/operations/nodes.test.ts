@@ -28,11 +28,11 @@ describe("nodes", () => {
 
     expect((await pool.pool.getNode({ name: "node-a" })).node).toMatchObject({
       state: NodeState.NOT_READY,
-      reason: "no word from its agent for 10 s",
+      reason: "its agent has not reported for 10 s",
     });
     expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
     expect((await pool.claims.explainClaim({ name: "a" })).facts[0]).toBe(
-      "node node-a: no word from its agent for 10 s; the claim waits for it",
+      "node node-a: its agent has not reported for 10 s; the claim waits for it",
     );
     await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
       /node node-a of claim a has been silent for 10 s\. .*\[MILLPOND_E_NODE_NOT_READY\]$/,
@@ -251,7 +251,7 @@ describe("a node that is lost", () => {
     expect(moved?.allocation?.epoch).toBeGreaterThan(before?.epoch ?? 0n);
     expect((await pool.claims.getClaim({ name: "ends" })).claim).toMatchObject({
       state: ClaimState.FAILED,
-      reason: "its node node-a was lost: no word from its agent for 30 s",
+      reason: "its node node-a was lost: its agent has not reported for 30 s",
     });
     // It is unknown whether the session on the lost node is still running: its allocation stays taken.
     const heldOn = async (node: string) =>

@@ -124,7 +124,7 @@ function refuseHeard(pool: Pool, name: string): void {
     throw millpondError(
       "MILLPOND_E_IN_USE",
       `node ${name} is not lost: its agent ${lastWord(pool, name)}, and a node is lost after ${nodeLossAfterSeconds} s`,
-      { remedy: "Try again then; where the host is there, drain it and stop its agent instead." },
+      { remedy: "Try again then; if the host still exists, drain it and stop its agent instead." },
     );
   }
 }

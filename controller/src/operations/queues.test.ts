@@ -111,7 +111,7 @@ describe("what claims ask", () => {
 
   test("an idle limit ends a claim after notice, also when the controller is killed meanwhile", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
-    const reason = "no call was made to its devices for 30s, its idle limit";
+    const reason = "its devices were idle for 30s, its idle limit";
     await make(pool, { name: "idle", idleLimitSeconds: 30, graceSeconds: 10, leaseSeconds: 3600 });
     await pool.passTime(29);
     expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject({ preemptAt: 0n });
@@ -172,10 +172,10 @@ describe("queues", () => {
     const { ticket } = await pool.claims.createTicket({ claim: "low" });
     await pool.agent("node-a").openSession(ticket);
     const high = await make(pool, { name: "high", priority: 5 });
-    expect(high).toMatchObject({ state: ClaimState.PENDING, reason: "claim low gives back what it needs" });
+    expect(high).toMatchObject({ state: ClaimState.PENDING, reason: "claim low is preempted for it" });
     expect((await pool.claims.getClaim({ name: "low" })).claim).toMatchObject({
       state: ClaimState.BOUND,
-      reason: "taken back for claim high: its priority 0 is lower than 5",
+      reason: "preempted for claim high: its priority 0 is lower than 5",
       preemptAt: BigInt(Math.floor(pool.clock.unixMs() / 1000) + 10),
     });
 
@@ -203,7 +203,7 @@ describe("queues", () => {
     await queues.putQueue({ queue: { name: "research", limit: { gpuMilli: 1500n } } });
     await make(pool, { name: "one", queue: "research" });
     const two = await make(pool, { name: "two", queue: "research" });
-    expect(two?.reason).toBe("queue research is at its limit: with it, it would have 2 of 1.5 GPUs");
+    expect(two?.reason).toBe("queue research is at its limit: this would bring it to 2 of 1.5 GPUs");
     expect(await pool.claims.explainClaim({ name: "two" })).toMatchObject({
       obstacle: "quota",
       expectedAt: 0n,

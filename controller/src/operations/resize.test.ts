@@ -128,7 +128,7 @@ describe("a claim whose program runs", () => {
       changeOnly: true,
     });
     await expect(resize(pool, { name: "x", memoryBytes: 4n * GiB })).rejects.toThrow(
-      "tenant default is at its limit: with it, it would have 4 GiB of 3 GiB of memory.",
+      "tenant default is at its limit: this would bring it to 4 GiB of 3 GiB of memory.",
     );
     expect((await resize(pool, { name: "x", memoryBytes: 3n * GiB }))?.memoryBytes).toBe(3n * GiB);
     expect(await booked(pool)).toEqual([3n, 20]);
@@ -204,10 +204,10 @@ describe("what is kept for others", () => {
     const pool = await startWithReservation();
     await openSession(pool, "x");
     await expect(resize(pool, { name: "x", memoryBytes: 3n * GiB })).rejects.toThrow(
-      "3 GiB is 1 GiB more than the claim has on a/0, where 0 MiB is left; the rest is kept for claim large, which has waited 1m.",
+      "3 GiB is 1 GiB more than the claim has on a/0, where 0 MiB is left; the rest is reserved for claim large, which has waited 1m.",
     );
     await expect(resize(pool, { name: "x", computePercent: 31 })).rejects.toThrow(
-      "31% compute is 21% more than the claim has on a/0, where 10% is left; the rest is kept for claim large",
+      "31% compute is 21% more than the claim has on a/0, where 10% is left; the rest is reserved for claim large",
     );
     const admin = makeTransport(pool.controller.url, pool.controller.userToken);
     await createClient(QueueService, admin).putTenant({ tenant: { name: "default" } });
@@ -218,7 +218,7 @@ describe("what is kept for others", () => {
     });
     const ann = createClient(ClaimService, makeTransport(pool.controller.url, secret));
     await expect(ann.resizeClaim({ name: "x", memoryBytes: 3n * GiB })).rejects.toThrow(
-      "kept for a claim of another tenant, which has waited 1m.",
+      "reserved for a claim of another tenant, which has waited 1m.",
     );
     // The unreserved rest is available to every claim.
     expect((await resize(pool, { name: "x", computePercent: 20 }))?.computePercent).toBe(20);
@@ -234,7 +234,7 @@ describe("what is kept for others", () => {
     }
   });
 
-  test("is not for a claim that is placed anew; it may have what it has, and what is not kept", async () => {
+  test("is not for a claim that is placed again; it may have what it has, and what is not kept", async () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB, 8n * GiB, 8n * GiB] });
     await pool.claims.createClaim({ claim: { name: "x", ...lasting } });
     await pool.claims.createClaim({
@@ -247,7 +247,7 @@ describe("what is kept for others", () => {
     await pool.passTime(60);
     // Three devices are free, and kept with the one that ends.
     await expect(resize(pool, { name: "x", gpus: 2 })).rejects.toThrow(
-      /what is free is kept for gang g, which has waited 1m; it keeps what it has\..*MILLPOND_E_NO_CAPACITY/,
+      /free capacity is reserved for gang g, which has waited 1m; it keeps its allocation\..*MILLPOND_E_NO_CAPACITY/,
     );
     expect((await resize(pool, { name: "x", memoryBytes: 4n * GiB }))?.state).toBe(ClaimState.BOUND);
     await pool.passTime(40);
@@ -256,7 +256,7 @@ describe("what is kept for others", () => {
 });
 
 describe("a claim without an open session", () => {
-  test("is placed anew with another number of vGPUs, or keeps what it has", async () => {
+  test("is placed again with another number of vGPUs, or keeps what it has", async () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB] });
     const session = await bindWithSession(pool, "x", 8n * GiB, 100);
     await pool.agent("a").closeSession(session.id);
@@ -265,7 +265,7 @@ describe("a claim without an open session", () => {
     await pool.claims.createClaim({ claim: { name: "other" } });
     const before = (await pool.claims.getClaim({ name: "x" })).claim?.allocation;
     await expect(resize(pool, { name: "x", gpus: 3 })).rejects.toThrow(
-      /it keeps what it has\. .*--wait\. \[MILLPOND_E_NO_CAPACITY\]/,
+      /it keeps its allocation\. .*--wait\. \[MILLPOND_E_NO_CAPACITY\]/,
     );
     expect((await pool.claims.getClaim({ name: "x" })).claim?.allocation).toEqual(before);
     await expect(resize(pool, { name: "x", gpus: 5 })).rejects.toThrow(/MILLPOND_E_IMPOSSIBLE/);
@@ -288,14 +288,14 @@ describe("a claim without an open session", () => {
     expect((await resize(pool, { name: "two", memoryBytes: 4n * GiB }))?.allocation?.node).toBe("b");
   });
 
-  test("is placed anew within its limits, of which it has what it had", async () => {
+  test("is placed again within its limits, of which it has what it had", async () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB] });
     const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));
     await queues.putQueue({ queue: { name: "q", limit: { gpuMilli: 2000n } } });
     await pool.claims.createClaim({ claim: { name: "x", queue: "q" } });
     expect((await resize(pool, { name: "x", gpus: 2 }))?.allocation?.devices).toHaveLength(2);
     await expect(resize(pool, { name: "x", gpus: 3 })).rejects.toThrow(
-      /queue q is at its limit: with it, it would have 3 of 2 GPUs; it keeps what it has.*MILLPOND_E_NO_CAPACITY/,
+      /queue q is at its limit: this would bring it to 3 of 2 GPUs; it keeps its allocation.*MILLPOND_E_NO_CAPACITY/,
     );
   });
 
@@ -318,11 +318,11 @@ describe("a claim without an open session", () => {
     expect(await booked(pool)).toEqual([1n, 13]);
     await pool.passTime(10);
     await expect(resize(pool, { name: "x", memoryBytes: 2n * GiB })).rejects.toThrow(
-      /the claim x is to give back what it has: its time limit of 40s ends/,
+      /the claim x has notice: its time limit of 40s ends/,
     );
   });
 
-  test("is not placed anew while one may still be opened", async () => {
+  test("is not placed again while one may still be opened", async () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB] });
     await pool.claims.createClaim({ claim: { name: "x", memoryBytes: 2n * GiB } });
     await pool.claims.createTicket({ claim: "x" });

@@ -90,7 +90,9 @@ function refuseEarlierAgents(pool: Pool): void {
     throw millpondError(
       "MILLPOND_E_VERSION",
       `${names.length} agents are of a release that knows one signing key only, ${names[0]} among them`,
-      { remedy: "Upgrade them first, or pass --revoke, and programs that start in the same seconds fail." },
+      {
+        remedy: "Upgrade them first, or pass --revoke; then programs that are starting at that moment fail.",
+      },
     );
   }
 }

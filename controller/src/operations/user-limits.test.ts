@@ -51,7 +51,7 @@ async function start() {
   return { pool, admin, ...users, make, tenant, held };
 }
 
-const atLimit = "user ann of tenant team-a is at its limit: with it, it would have 3 of 2 GPUs";
+const atLimit = "user ann of tenant team-a is at its limit: this would bring it to 3 of 2 GPUs";
 
 describe("a user does not get more than its limit", () => {
   test("by several claims, and others of the tenant go on", async () => {

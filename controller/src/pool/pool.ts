@@ -475,7 +475,7 @@ export class Pool {
       (error: unknown) => {
         this.#overdue.nodes.push(...lost);
         this.#overdue.claims.push(...claims);
-        this.#log.error({ err: error }, "what is due could not be done, it will be tried again");
+        this.#log.error({ err: error }, "reconciling failed and will be retried");
         this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
       },
     );

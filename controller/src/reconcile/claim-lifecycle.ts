@@ -44,7 +44,7 @@ export const noNotice = { preemptAt: null, isNoticeFinal: false } as const;
 /** The next program has not seen any devices yet. */
 const asleep = { state: "dormant", waitingSince: null, toldModels: [], toldHost: "" } as const;
 
-/** Makes a lazy claim dormant: it holds and requests nothing until a program of it calls its devices. */
+/** Makes a lazy claim dormant: it holds and requests nothing until one of its programs calls its devices. */
 export function sleepClaim(
   transaction: Transaction,
   observed: ObservedState,

@@ -266,7 +266,7 @@ function resizeElsewhere(
     refuseImpossible(transaction, context, asking.request);
     if (!wait) {
       throw refusal("MILLPOND_E_NO_CAPACITY", reason("keeps-what-it-has", { reason: placed.reason }), {
-        remedy: "Ask for less, or give up what it has and wait for room with --wait.",
+        remedy: "Request less, or release its allocation and wait with --wait.",
       });
     }
   }
@@ -359,7 +359,7 @@ function newSizes(
   if (!areWithin(to, allocation.devices)) {
     const refused = refuseGrowth(snapshot, { claim: asking, held, to });
     if (refused !== undefined) {
-      const remedy = "Ask for less, or end its programs and let it be placed anew.";
+      const remedy = "Request less, or end its programs and let it be placed again.";
       throw refusal("MILLPOND_E_NO_CAPACITY", refused.reason, refused.obstacle === "quota" ? {} : { remedy });
     }
   }

@@ -162,7 +162,7 @@ const troubles: readonly (readonly [string, Trouble])[] = [
     {
       code: "MILLPOND_E_STATE_FULL",
       what: "has no room",
-      remedy: "Make room on the disk of the database; controllers go on by themselves then.",
+      remedy: "Free space on the disk of the database; controllers recover by themselves.",
     },
   ],
   [
@@ -187,7 +187,7 @@ const troubles: readonly (readonly [string, Trouble])[] = [
     "55P03",
     {
       code: "MILLPOND_E_STORE_UNREACHABLE",
-      what: "is locked by somebody else",
+      what: "is locked by another process",
       remedy:
         "See in pg_stat_activity and pg_locks who holds the tables of the schema millpond, and end that; controllers go on by themselves then.",
     },
@@ -210,7 +210,7 @@ const troubles: readonly (readonly [string, Trouble])[] = [
 const refused: Trouble = {
   code: "MILLPOND_E_STATE_BROKEN",
   what: "refused",
-  remedy: "Look into the log of the database.",
+  remedy: "Check the log of the database.",
 };
 
 function trouble(cause: unknown): Trouble {

@@ -250,7 +250,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     await holder.query("BEGIN; LOCK TABLE millpond.claims");
     const change = changes(1, { claims: [claim("a")] });
     await expect(store.commit(change, term)).rejects.toThrow(
-      /is locked by somebody else: .*pg_locks.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
+      /is locked by another process: .*pg_locks.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
     );
     // A controller that reconnects again and again would exhaust the server's connections.
     expect(
@@ -273,7 +273,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       CREATE TRIGGER full_disk BEFORE INSERT ON events EXECUTE FUNCTION full_disk()`);
     const change = changes(1, { claims: [claim("a")], events: [{ ...event, id: 1 }] });
     await expect(store.commit(change, term)).rejects.toThrow(
-      /has no room: No space left on device\. Make room on the disk of the database.*\[MILLPOND_E_STATE_FULL\]$/,
+      /has no room: No space left on device\. Free space on the disk of the database.*\[MILLPOND_E_STATE_FULL\]$/,
     );
     expect(await store.load()).toMatchObject({ revision: 0, claims: [] });
     await query("DROP TRIGGER full_disk ON events");

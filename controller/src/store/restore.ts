@@ -266,7 +266,7 @@ export async function resumeDatabase(
       const [pool = {}] = await session.query("SELECT * FROM pool FOR UPDATE");
       if (integer(pool, "revision") === 0 && integer(pool, "term") === 0) {
         throw millpondError("MILLPOND_E_NOT_FOUND", "the database holds no state", {
-          remedy: "Restore it with PostgreSQL's tools first, then say this.",
+          remedy: "Restore it with PostgreSQL's tools first, then repeat this command.",
         });
       }
       const resumedAt = resumptionOf(pool, now);

@@ -101,7 +101,7 @@ async function refuseState(session: Session): Promise<void> {
     throw millpondError(
       "MILLPOND_E_ALREADY_EXISTS",
       `the database holds a state, which has been changed ${revision} times`,
-      { remedy: "Give an empty database: what is in this one is not overwritten." },
+      { remedy: "Give an empty database: existing data is not overwritten." },
     );
   }
 }

@@ -64,7 +64,7 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
       if (signal.aborted) return status;
       const ranMs = performance.now() - startedMs;
       if (choose(options, standing)?.id !== release.id) {
-        log.info({ from: release.id, to: releases.current?.id }, "another release is to run");
+        log.info({ from: release.id, to: releases.current?.id }, "a different release is requested");
         standing.failures = 0;
         continue;
       }
@@ -73,7 +73,10 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
       if (standing.proven === undefined) return status;
       if (standing.failures >= maxFailures) {
         if (standing.proven.id === release.id) return status;
-        log.error({ release: release.id, status }, "the release does not start: the one of before runs on");
+        log.error(
+          { release: release.id, status },
+          "the release does not start: the previous one keeps running",
+        );
         standing.givenUpMs = releases.current?.atMs;
         standing.failures = 0;
       }

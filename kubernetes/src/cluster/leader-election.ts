@@ -68,7 +68,7 @@ export class LeaderElection {
         if (done.signal.aborted) return;
         if (await this.#tryAcquire()) renewedAtMs = performance.now();
         else if (performance.now() - renewedAtMs > (leaseSeconds * 1000 * 2) / 3) {
-          log.warn("leads no longer: the lease could not be renewed");
+          log.warn("no longer the leader: the lease could not be renewed");
           lost.abort();
           return;
         }
@@ -122,7 +122,7 @@ export class LeaderElection {
       return true;
     } catch (error) {
       if (statusOf(error) !== 409)
-        log.debug({ failure: describeFailure(error) }, "the lease cannot be taken");
+        log.debug({ failure: describeFailure(error) }, "the lease cannot be acquired");
       return false;
     }
   }
@@ -150,7 +150,7 @@ export class LeaderElection {
       };
       await cluster.coordination.patchNamespacedLease({ namespace, name, body }, asMergePatch);
     } catch (error) {
-      log.debug({ failure: describeFailure(error) }, "the lease could not be given back and runs out");
+      log.debug({ failure: describeFailure(error) }, "the lease could not be released and will expire");
     }
   }
 }

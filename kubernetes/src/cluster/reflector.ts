@@ -104,7 +104,7 @@ export class Reflector<T extends KubernetesObject> {
         if (isForgotten || this.#failures % listAgainAfter === 0) this.#resourceVersion = "";
         const waitMs =
           isForgotten && this.#failures === 1 ? 0 : retryMs * 2 ** Math.min(6, this.#failures - 1);
-        log.debug({ path, failure: describeFailure(error), waitMs }, "watching again");
+        log.debug({ path, failure: describeFailure(error), waitMs }, "monitoring again");
         await delay(waitMs * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }
@@ -194,7 +194,7 @@ export class Reflector<T extends KubernetesObject> {
     try {
       this.#options.onChange(object, isGone);
     } catch (error) {
-      this.#options.log.error({ err: error, path: this.#options.path }, "a change was not taken over");
+      this.#options.log.error({ err: error, path: this.#options.path }, "a change was not adopted");
     }
   }
 }

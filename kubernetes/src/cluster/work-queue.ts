@@ -91,7 +91,7 @@ export class WorkQueue {
       const failures = (this.#failures.get(key) ?? 0) + 1;
       this.#failures.set(key, failures);
       const waitMs = Math.min(longestRetryMs, retryMs * 2 ** Math.min(20, failures - 1));
-      log.warn({ err: error, key, waitMs }, "is looked at again");
+      log.warn({ err: error, key, waitMs }, "failed and will be retried");
       this.addAfter(key, waitMs * (0.5 + Math.random() / 2));
     } finally {
       this.#underWay.delete(key);

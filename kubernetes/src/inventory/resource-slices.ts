@@ -82,7 +82,7 @@ export class SlicePublisher {
       const name = slice.metadata?.name ?? "";
       if (wanted.has(name)) continue;
       await unlessStatus(cluster.resource.deleteResourceSlice({ name }), 404);
-      log.info({ slice: name }, "a node of the pool has gone");
+      log.info({ slice: name }, "a node of the pool has disappeared");
     }
     this.#published.clear();
     for (const [name, { node, devices }] of wanted) {

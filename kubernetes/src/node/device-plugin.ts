@@ -64,11 +64,11 @@ export class DevicePlugin implements AsyncDisposable {
           this.#server = await this.#serve();
           await this.#register();
           this.#kubelet = kubelet;
-          log.info({ resource: this.#resource }, "is registered with the kubelet");
+          log.info({ resource: this.#resource }, "registered with the kubelet");
         }
       } catch (error) {
         this.#kubelet = "";
-        log.warn({ err: error }, "registers with the kubelet again");
+        log.warn({ err: error }, "registering with the kubelet again");
       }
       await delay(checkMs, undefined, { signal }).catch(() => undefined);
     }

@@ -133,7 +133,10 @@ export class BookKeeper {
       if (known === undefined) this.#since.set(key, { difference, atMs: nowMs, isTold: false });
       else if (!known.isTold && nowMs - known.atMs >= patienceMs) {
         known.isTold = true;
-        this.#log.error({ ...difference }, "the books of Kubernetes and of the pool differ, and stay so");
+        this.#log.error(
+          { ...difference },
+          "the accounting of Kubernetes and of the pool differs persistently",
+        );
       }
     }
   }

@@ -56,7 +56,7 @@ export class ClaimView {
       try {
         if (performance.now() - this.#comparedAtMs > compareMs) await this.#compare(signal);
         await this.#takeEvents(signal);
-        if (!isReachable) log.info("the pool answers again");
+        if (!isReachable) log.info("the pool responds again");
         isReachable = true;
       } catch (error) {
         if (signal.aborted) return;

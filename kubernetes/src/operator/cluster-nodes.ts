@@ -66,7 +66,7 @@ export async function followCordons(
   for (const change of cordonsToChange(poolNodes, nodes)) {
     try {
       await pool.pool.cordonNode(change);
-      log.info(change, "a node of the pool follows its node of Kubernetes");
+      log.info(change, "cordoned or uncordoned a node of the pool as in Kubernetes");
     } catch (error) {
       // It has been removed meanwhile.
       if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;

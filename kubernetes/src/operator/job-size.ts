@@ -41,7 +41,7 @@ export async function readGangSize(cluster: Cluster, names: ResourceNames, pod: 
       owner === undefined
         ? "the pod's gang-size is all, and no Job has made the pod"
         : `the pod's gang-size is all, and the size of a ${owner.kind} is not known`,
-      { remedy: "Give it the annotation gang-size with the number of its pods." },
+      { remedy: "Add the annotation gang-size with the number of its pods." },
     );
   }
   const job = found(`Job ${owner.name}`, await readObject<JobLike>(cluster, { ...kind, name: owner.name }));

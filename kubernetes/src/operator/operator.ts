@@ -446,7 +446,7 @@ export class Operator implements AsyncDisposable {
       try {
         await work();
       } catch (error) {
-        this.#options.log.warn({ err: error }, "is done again later");
+        this.#options.log.warn({ err: error }, "failed and will be retried");
       }
     }
   }

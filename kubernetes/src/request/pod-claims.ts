@@ -116,7 +116,7 @@ function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValue
       "MILLPOND_E_INVALID",
       `the pod is of the gang ${gang} and does not say of how many pods`,
       {
-        remedy: "Give it the annotation gang-size too: the number of its pods.",
+        remedy: "Add the annotation gang-size with the number of its pods.",
       },
     );
   }
@@ -135,7 +135,7 @@ function gangOf({ namespace }: PodIdentity, group: string, claims: number) {
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the pods of the gang have ${claims} claims together, which is more than 256`,
-      { remedy: "Use fewer pods, or fewer containers that ask for the pool." },
+      { remedy: "Use fewer pods, or fewer containers that request vGPUs." },
     );
   }
   return { gang: gangName(namespace, group), gangSize: claims };

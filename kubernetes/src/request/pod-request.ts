@@ -141,7 +141,7 @@ function readSlices(names: ResourceNames, { spec }: PodLike): PodSlice[] {
       throw millpondError(
         "MILLPOND_E_INVALID",
         `the ephemeral container ${quote(container.name)} asks for the pool`,
-        { remedy: "Start a pod of its own for it." },
+        { remedy: "Run it in a separate pod." },
       );
     }
   }

@@ -45,7 +45,7 @@ export class OperatorProcess implements AsyncDisposable {
       `${name} answers`,
       async () => {
         if (child.exitCode !== null) throw new Error(`it has ended: ${operator.output}`);
-        return await Promise.resolve(operator.output.includes("answers the webhooks"));
+        return await Promise.resolve(operator.output.includes("serving the webhooks"));
       },
       30_000,
     );

@@ -168,7 +168,7 @@ export function environmentFor(
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the container ${quote(container.name)} sets ${taken.name}, which Millpond sets for it`,
-      { remedy: "Leave it out: limits of the container and annotations of the pod say what it gets." },
+      { remedy: "Omit it: the limits of the container and the annotations of the pod decide." },
     );
   }
   const fromSecret = (name: string, key: string): V1EnvVar => ({

@@ -102,7 +102,7 @@ export function mutateUserClaims(
         throw millpondError(
           "MILLPOND_E_INVALID",
           `the container ${quote(container.name)} uses ${used.length} ResourceClaims of the pool, and a program has one`,
-          { remedy: "Ask for several devices in one claim." },
+          { remedy: "Request several devices in one claim." },
         );
       }
       const claim = { name: objectName(id), key: claimNameKey(index) };

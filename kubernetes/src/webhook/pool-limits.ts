@@ -35,14 +35,14 @@ export function checkAgainstPool(
       throw millpondError(
         "MILLPOND_E_IMPOSSIBLE",
         `the container ${quote(containers[0] ?? "")} asks for ${formatNeed(memory.bytes)} on one device, and the largest device of the pool has ${formatBytes(limits.largestDeviceBytes)}`,
-        { remedy: "Ask for less memory of each vGPU, or for more vGPUs of less." },
+        { remedy: "Request less memory for each vGPU, or more and smaller vGPUs." },
       );
     }
     if (gpus > limits.mostDevices) {
       throw millpondError(
         "MILLPOND_E_IMPOSSIBLE",
         `the container ${quote(containers[0] ?? "")} asks for ${gpus} vGPUs on one node, and no node of the pool has more than ${limits.mostDevices}`,
-        { remedy: "Ask for fewer, or for more pods as a gang." },
+        { remedy: "Request fewer, or use more pods as a gang." },
       );
     }
   }

@@ -67,7 +67,7 @@ export function validateCreation(
         throw millpondError(
           "MILLPOND_E_INVALID",
           `the container ${quote(name)} has got a limit of ${resource} after Millpond's webhook had seen the pod`,
-          { remedy: "Put the limit into the pod that is created, not into what changes it on its way." },
+          { remedy: "Set the limit in the pod itself, not through a later admission webhook." },
         );
       }
     }
@@ -159,7 +159,7 @@ export function validateDebugging(names: ResourceNames, pod: V1Pod): void {
       "MILLPOND_E_INVALID",
       `the ephemeral container ${quote(asking.name)} asks for the pool`,
       {
-        remedy: "Start a pod of its own for it.",
+        remedy: "Run it in a separate pod.",
       },
     );
   }
@@ -178,6 +178,6 @@ function askedResource(
 
 function fixed(what: string): Error {
   return millpondError("MILLPOND_E_FORBIDDEN", `${what} is Millpond's, and not to be changed`, {
-    remedy: "Leave it as it is; a pod's size is changed by the annotation resize.",
+    remedy: "Keep it; change a pod's size with the annotation resize.",
   });
 }

@@ -37,7 +37,7 @@ TEST("start-up: versions, devices, properties") {
   CHECK_EQ(device, 1);
 }
 
-// The check's verdict is error 103 on the first call that needs a context and on every later one.
+// A failed check causes error 103 on the first call that needs a context and on every later one.
 TEST("the integrity check is passed: contexts come up on every device and thread") {
   for (int i = 0; i < 2; ++i) {
     CHECK_EQ(cudaSetDevice(i), cudaSuccess);

@@ -24,7 +24,7 @@ namespace millpond::client {
 
 namespace {
 
-// Ids as their 16 bytes in memory order, and the tables' sizes in words as driver 580 has them.
+// Ids as their 16 bytes in memory order, and the tables' sizes in words as in driver 580.
 enum TableIndex {
   kRuntime,
   kHooks,
@@ -131,7 +131,7 @@ CUresult inContext(CUcontext handle, Call&& call) {
 CUresult primaryContext(CUcontext* out, CUdevice device) {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  // It is not retained by this: programs ask which devices are in use.
+  // This does not retain it: programs query which devices are in use.
   Context* context = Client::instance().contexts().primary(device);
   if (!context) return CUDA_ERROR_INVALID_DEVICE;
   *out = context->handle();
@@ -141,7 +141,7 @@ CUresult primaryContext(CUcontext* out, CUdevice device) {
 CUresult loadModule(CUmodule* out, const void* image) { return api::cuModuleLoadFatBinary(out, image); }
 CUresult loadModuleFromHeader(const void* image, CUmodule* out) { return api::cuModuleLoadFatBinary(out, image); }
 
-// Hooks: switches of a profiler, which there is none.
+// Hooks: switches of a profiler, which does not exist here.
 
 uint64_t runtimeSwitches[1024];
 uint64_t syncSwitches[64];
@@ -231,7 +231,7 @@ CUresult streamNumber(CUcontext handle, void* stream, uint64_t* out) {
   });
 }
 
-// Number of functions of a module that were handed to a callback; an error code would be taken for one.
+// Number of module functions passed to the callback; an error code would be mistaken for one.
 int enumerateFunctions(CUcontext handle, CUmodule module, void (*each)(void*, CUfunction, uint64_t), void* data) {
   std::vector<CUfunction> functions;
   const CUresult result = inContext(handle, [&]() -> CUresult {
@@ -249,7 +249,7 @@ int enumerateFunctions(CUcontext handle, CUmodule module, void (*each)(void*, CU
   return static_cast<int>(functions.size());
 }
 
-// Two arrays, which the caller gives back to freeTopology.
+// Two arrays, which the caller releases with freeTopology.
 CUresult getTopology(uint8_t** places, uint8_t** clusters) {
   Call call("SM topology", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
@@ -303,7 +303,7 @@ struct Tables {
     runtime[6] = address(&loadModule);
     runtime[7] = address(&nothing);
     runtime[8] = address(&loadModuleFromHeader);
-    runtime[12] = address(&nothing);  // asks for the JIT compilers to be loaded early
+    runtime[12] = address(&nothing);  // requests early loading of the JIT compilers
     for (size_t slot = 1; slot < hooks.words.size(); ++slot) hooks[slot] = address(&nothing);
     hooks[2] = address(&getRuntimeSwitches);
     hooks[6] = address(&getSyncSwitches);
@@ -340,7 +340,7 @@ struct Tables {
   }
 };
 
-// Never taken down: other libraries use the tables in their last moments.
+// Never destroyed: other libraries use the tables while the process exits.
 Tables& tables() {
   static Tables* const made = std::make_unique<Tables>().release();
   return *made;

@@ -67,7 +67,7 @@ std::vector<int> digitsOfPi(size_t count) {
   return digits;
 }
 
-// RFC 1319's permutation: a shuffle whose random numbers are read off the digits of pi.
+// RFC 1319's permutation: a shuffle whose random numbers are taken from the digits of pi.
 std::array<uint8_t, 256> permutationOfPi() {
   const std::vector<int> digits = digitsOfPi(800);
   size_t at = 0;
@@ -88,7 +88,7 @@ std::array<uint8_t, 256> permutationOfPi() {
   return table;
 }
 
-// MD2 written down a second time, over the permutation above, plainly.
+// A second, plain implementation of MD2 with the permutation above.
 Md2Digest plainMd2(std::string_view text, const std::array<uint8_t, 256>& table) {
   std::vector<uint8_t> message(text.begin(), text.end());
   const auto padding = static_cast<uint8_t>(16 - message.size() % 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client library as programs meet it: loaded by name, called by symbol. Each scenario runs in a process
-// of its own, because a process attaches once. Usage: library_test LIBRARY [case]
+// The client library as programs use it: loaded by name, called by symbol. Each scenario runs in its own process,
+// because a process attaches once. Usage: library_test LIBRARY [case]
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -300,7 +300,7 @@ TEST("entry points by name and version") {
     CHECK_EQ(get("cuNoSuchThing", &found, 13000, 0, &status), CUDA_SUCCESS);
     CHECK(found == nullptr);
     CHECK_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    // The worker's driver is newer than this library knows: what came with it may look different.
+    // The worker's driver is newer than this library: its new structures may look different.
     CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
     CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
@@ -516,7 +516,7 @@ TEST("a worker that names another function than the program gave has none run") 
     int ends[2];
     CHECK(::pipe(ends) == 0);
     CHECK(::dup2(ends[1], STDERR_FILENO) >= 0);
-    // The canned worker answers with zeros: that it is the turn of a function at address 0.
+    // The canned worker replies with zeros: it requests the function at address 0.
     static std::atomic<bool> ran{false};
     CHECK_EQ(DRIVER(cuLaunchHostFunc)(
                  nullptr, [](void*) { ran = true; }, nullptr),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MD2 (RFC 1319) and HMAC (RFC 2104) over it. Worthless as cryptography; the CUDA runtime asks for it.
+// MD2 (RFC 1319), and HMAC (RFC 2104) with it. Worthless as cryptography, but the CUDA runtime requires it.
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@ namespace millpond::client {
 
 CUresult notRemoted(const char* symbol, const char* why) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
-  // The names are literals, so their addresses tell them apart.
+  // The names are literals, so their addresses identify them.
   static std::mutex& mutex = *new std::mutex();
   static auto& said = *new std::vector<const char*>();
   {

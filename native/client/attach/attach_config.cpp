@@ -94,8 +94,8 @@ std::optional<uint64_t> scaled(std::string_view number, uint64_t unit) {
   return value <= kMaxMemory ? std::optional(value) : std::nullopt;
 }
 
-// `50%`, `50`, or a fraction with a point, in steps of one percent. Not a bare `1`, by which people mean all as often as a
-// hundredth.
+// `50%`, `50`, or a fraction with a point, in steps of one percent. Not a bare `1`, which is ambiguous between 100 %
+// and 1 %.
 std::optional<uint32_t> parsePercent(std::string_view text) {
   if (text == "1") return std::nullopt;
   uint64_t percent = 0;
@@ -172,7 +172,7 @@ Environment Environment::ofThisProcess() {
   e.reconnectGrace = variable("MILLPOND_RECONNECT_GRACE");
   e.bootId = bootIdOfThisMachine();
   e.program = ::program_invocation_short_name;
-  // Not from the user database: looking there would load more libraries into a process that is not ours.
+  // Not from the user database: a lookup would load more libraries into a foreign process.
   e.user = variable("USER").value_or(variable("LOGNAME").value_or("uid" + std::to_string(::getuid())));
   char host[256] = {};
   if (::gethostname(host, sizeof host - 1) == 0) e.host = host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment of a client process, as found and as understood.
+// The environment of a client process: the raw variables, and the parsed configuration.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace millpond::client {
 
-/// The variables of docs/reference/interfaces.md as they stand, and what else tells this process from others.
-/// A variable that is set to nothing counts as unset.
+/// The variables of docs/reference/interfaces.md, unparsed, and the identity of this process. An empty variable counts
+/// as unset.
 struct Environment {
   std::optional<std::string> controller, authorities, token, claim, gpus, memory, compute, transport, waitTimeout,
       worker, ticket, linkSecret, reconnectGrace;
-  /// Variables of a claim that the controller reads, as they stand: name and value.
+  /// Variables of a claim that the controller parses: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
   std::string bootId;   ///< of this machine; empty where unknown
   std::string program;  ///< short name of the executable
@@ -29,11 +29,11 @@ struct Environment {
   int pid = 0;
 
   static Environment ofThisProcess();
-  /// Neither a controller nor a worker is named: this process was not given any GPU.
+  /// Neither a controller nor a worker is named: this process has no GPU.
   bool empty() const { return !controller && !worker; }
 };
 
-/// How much memory a vGPU of the client's own claim gets; both zero: the whole device.
+/// Memory of a vGPU of the client's own claim; both zero: the whole device.
 struct MemorySize {
   uint64_t bytes = 0;
   uint32_t percent = 0;  ///< 1–100
@@ -42,21 +42,20 @@ struct MemorySize {
   static Result<MemorySize> parse(std::string_view text);
 };
 
-/// Where to attach and what to ask for; every field is valid.
+/// The parsed configuration: where to attach, and the request; every field is valid.
 struct AttachConfig {
-  std::optional<Endpoint> worker;  ///< set: attach straight to it, and nothing below but the transport matters
-  std::vector<Url> controllers;    ///< at least one; several share a state, and one of them leads
-  std::string
-      authorities;  ///< who may have signed a controller's certificate, PEM or a file of it; empty: this machine's
+  std::optional<Endpoint> worker;  ///< set: attach directly to it; everything below except the transport is ignored
+  std::vector<Url> controllers;    ///< at least one; several share a state, and one is the leader
+  std::string authorities;         ///< accepted issuers of certificates, PEM or a file of it; empty: the system's
   std::string token;
-  std::string claim;  ///< name of an existing claim; empty: make one
+  std::string claim;  ///< name of an existing claim; empty: create one
   uint32_t gpus = 1;
   MemorySize memory;
   uint32_t computePercent = 0;  ///< 0: in proportion to the memory
   TransportChoice transport = TransportChoice::Auto;
-  std::vector<std::pair<std::string, std::string>> claimVariables;  ///< for the controller to read
-  int waitTimeoutSeconds = 0;                                       ///< 0: wait for ever
-  uint32_t reconnectGraceSeconds = 60;                              ///< 0: a lost connection is the end
+  std::vector<std::pair<std::string, std::string>> claimVariables;  ///< parsed by the controller
+  int waitTimeoutSeconds = 0;                                       ///< 0: wait indefinitely
+  uint32_t reconnectGraceSeconds = 60;                              ///< 0: a lost connection ends the session
   /// The models that were reported to the process for earlier devices of the claim; empty for a first attachment.
   std::vector<std::string> toldModels;
   bool wasLocal = false;  ///< the same: it shared memory with their worker

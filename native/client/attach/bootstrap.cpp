@@ -22,14 +22,14 @@ namespace millpond::client {
 namespace {
 
 constexpr int kLeaseSeconds = 15;
-constexpr int kPollSeconds = 10;  // of one WaitClaim: well inside the lease
-// A controller or an agent that is being started again is waited for this long. A controller that is back knows
-// the claim and gives it a new lease; asking for a ticket renews it.
+constexpr int kPollSeconds = 10;  // of one WaitClaim: much shorter than the lease
+// How long to wait for a controller or an agent that is restarting. A restarted controller knows the claim and gives it
+// a new lease; requesting a ticket renews it.
 constexpr int64_t kPatienceMs = 30'000;
-// Time until a message tells the user that the claim waits.
+// Time until a message reports that the claim waits.
 constexpr int64_t kQuietMs = 1'000;
 constexpr int64_t kPauseMs = 200;
-// How often what was granted may be taken back before it could be used.
+// How often an allocation may be preempted before it could be used.
 constexpr int kMostLosses = 10;
 
 int64_t nowMs() {
@@ -44,7 +44,7 @@ void sleepMs(int64_t ms) {
   }
 }
 
-// A name that no other claim has, so that making the claim can be asked for again when an answer was lost.
+// A unique name, so that the creation of the claim can be retried if the reply was lost.
 Result<std::string> newClaimName() {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
@@ -62,7 +62,7 @@ std::string describe(const AttachConfig& config) {
   return what;
 }
 
-// Drives one claim from its making to an open session.
+// Leads one claim from its creation to an open session.
 class Attaching {
  public:
   explicit Attaching(const AttachConfig& config) : config_(config), controllers_(config), claim_(config.claim) {}
@@ -102,14 +102,14 @@ class Attaching {
             ". Check that this client library and the controller are of the same version [MILLPOND_E_VERSION]"};
   }
 
-  // Decides whether to ask again after a failure: for as long as failures that may pass go on.
+  // Decides whether to retry after a failure: as long as it may be temporary.
   class Patience {
    public:
     explicit Patience(const Attaching& attaching) : attaching_(attaching) {
       if (attaching.config_.waitTimeoutSeconds > 0)
         limitMs_ = std::min(limitMs_, int64_t{attaching.config_.waitTimeoutSeconds} * 1000);
     }
-    /// Pauses where it says yes.
+    /// Pauses before a retry.
     bool withFailure(const CallFailure& failure) {
       const int64_t forMs = nowMs() - since_;
       if (!failure.passing || forMs > limitMs_) return false;
@@ -154,7 +154,7 @@ class Attaching {
     for (bool first = true;; first = false) {
       CallResult made = ask("millpond.v1.ClaimService/CreateClaim", request, 15'000);
       if (!made.failure) return learn(made.answer);
-      // An earlier call made it, and only the answer was lost.
+      // An earlier call created it, and only the reply was lost.
       if (!first && made.failure->message.ends_with("[MILLPOND_E_ALREADY_EXISTS]")) {
         claim_ = *name;
         return Done{};
@@ -167,7 +167,7 @@ class Attaching {
     const int64_t start = nowMs();
     Patience patience(*this);
     while (state_ != "CLAIM_STATE_BOUND") {
-      // From here on every call says that the claim is needed, so that it keeps its turn.
+      // From now on every call says that the claim is needed, so that it keeps its place.
       if (state_ == "CLAIM_STATE_DORMANT") woken_ = true;
       if (state_ == "CLAIM_STATE_RELEASED" || state_ == "CLAIM_STATE_FAILED") {
         return Error{claim_ + " has ended: " + reason() +
@@ -199,7 +199,7 @@ class Attaching {
       if (!seen.failure) {
         const std::string known = version_;
         if (auto learnt = learn(seen.answer); !learnt) return learnt;
-        // A controller that does not hold the call must not be asked in a tight loop.
+        // A controller that does not hold the call open must not be polled in a tight loop.
         if (version_ == known && pollSeconds > 0 && nowMs() - asked < kPauseMs) sleepMs(kPauseMs);
         patience.withSuccess();
         continue;
@@ -213,9 +213,9 @@ class Attaching {
   }
 
   std::string reason() const { return reason_.empty() ? "no reason was given" : reason_; }
-  // The CLI explains the waiting of the claims that it makes, but for those that wait only now.
+  // The CLI explains waits of the claims that it created, except for those that start waiting only now.
   LogLevel waitingLevel() const { return config_.claim.empty() || woken_ ? LogLevel::Warn : LogLevel::Info; }
-  // Says once for each reason what is waited for.
+  // Reports each reason for waiting once.
   void explainWaiting() {
     if (explained_ == reason_) return;
     explained_ = reason_;
@@ -223,7 +223,7 @@ class Attaching {
     log(waitingLevel(), "waiting for %s: %s", what.c_str(), reason().c_str());
   }
 
-  // Takes name, state, reason and version from an answer with a claim in it.
+  // Takes name, state, reason and version from a reply with a claim in it.
   Status learn(const Json& answer) {
     const Json* claim = answer.find("claim");
     const std::string name = textOf(claim, "name");
@@ -254,13 +254,13 @@ class Attaching {
     Patience patience(*this);
     for (;;) {
       bool passing = false;
-      // With a ticket of its own each time: the agent may have spent the last one.
+      // With a new ticket each time: the agent may have used the last one.
       auto endpoint = getTicketAndOpen(passing);
       if (endpoint || !patience.withFailure({endpoint.error().message, passing})) return endpoint;
     }
   }
 
-  // A claim that lives on without this process may be bound no longer by the next call, and be bound again.
+  // A claim that outlives this process may be unbound at the next call, and be bound again.
   bool wasTakenBack(const std::string& failure) const {
     return !config_.claim.empty() &&
            (failure.ends_with("[MILLPOND_E_CLAIM_NOT_BOUND]") || failure.ends_with("[MILLPOND_E_TICKET_STALE]"));
@@ -358,7 +358,7 @@ class Attaching {
   std::string state_;   // empty: not known yet
   bool woken_ = false;  // it was dormant until this process needed it
   std::string reason_;
-  std::optional<std::string> explained_;  // the reason that was told last
+  std::optional<std::string> explained_;  // the reason reported last
   std::string version_ = "0";
 };
 

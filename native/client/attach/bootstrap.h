@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the environment to a worker: claim, wait, ticket, session.
+// Leads from the environment to a worker: claim, wait, ticket, session.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ namespace millpond::client {
 /// A worker that waits for this process.
 struct Attachment {
   Endpoint endpoint;
-  std::string ownClaim;  ///< the claim that this process made for itself; empty where there is none
+  std::string ownClaim;  ///< the claim that this process created for itself; empty if there is none
 };
 
-/// Gets a worker: straight from MILLPOND_WORKER, or from the controller by way of a claim, which is made here
-/// unless the configuration names one. Waits for the claim to be bound, renewing its lease, and says on
-/// standard error what for. A claim made here is released again when anything fails. The error is complete
-/// for a human, with its code.
+/// Gets a worker: directly from MILLPOND_WORKER, or from the controller through a claim, which is created here unless
+/// the configuration names one. Waits for the claim to be bound, renewing its lease, and reports the reason for waiting
+/// on standard error. A claim created here is released again if anything fails. The error is complete for a human, with
+/// its code.
 Result<Attachment> attach(const AttachConfig& config);
 
-/// Gives back the claim that `attach` made, for when the worker could not be used after all.
+/// Releases the claim that `attach` created, if the worker could not be used after all.
 void releaseOwnClaim(const AttachConfig& config, const Attachment& attachment);
 
 }  // namespace millpond::client

@@ -13,7 +13,7 @@
 
 namespace millpond::client {
 
-/// Why a call failed, and whether the same call may succeed later.
+/// The reason of a failed call, and whether a retry may succeed.
 struct CallFailure {
   std::string message;  ///< complete for a human, with its code
   bool passing = false;
@@ -24,7 +24,7 @@ struct CallResult {
   std::optional<CallFailure> failure;
 };
 
-/// Whom to call, and as whom.
+/// The server to call, and the credentials.
 struct Callee {
   const Url& base;
   std::string name;  ///< for people: "the controller"
@@ -41,11 +41,11 @@ std::string textOf(const Json* object, std::string_view key);
 
 bool isLoopback(const std::string& host);
 
-/// Refuses an agent on another machine whose answers would not be encrypted.
+/// Refuses an agent on another machine without encryption.
 Status mayBeAsked(const Url& agent);
 
-/// The controllers of a pool, of which one leads. Asks the one that answered last; when it is away, or another one leads, the
-/// next call goes to the next.
+/// The controllers of a pool, one of which is the leader. Calls go to the one that answered last; if it is away, or
+/// another one is the leader, the next call goes to the next.
 class Controllers {
  public:
   /// Keeps a reference.
@@ -54,7 +54,7 @@ class Controllers {
 
  private:
   const AttachConfig& config_;
-  size_t asked_ = 0;  ///< counts on; the place in the list is what is left of it
+  size_t asked_ = 0;  ///< increases; its remainder is the position in the list
 };
 
 }  // namespace millpond::client

@@ -44,7 +44,7 @@ std::optional<T> wholeNumber(std::string_view text, int base = 10) {
   return value;
 }
 
-// Reads the answer of one connection; `unread_` is what came and was not consumed yet.
+// Reads the response of one connection; `unread_` holds received bytes that were not consumed yet.
 class AnswerReader {
  public:
   AnswerReader(Channel& channel, const HttpLimits& limits)
@@ -64,7 +64,7 @@ class AnswerReader {
   }
 
  private:
-  // Appends what comes next; false at the end of the stream.
+  // Appends the next bytes; false at the end of the stream.
   Result<bool> more() {
     for (;;) {
       const int64_t left = deadlineMs_ - nowMs();
@@ -256,7 +256,7 @@ std::string Url::text() const { return (isSecure ? "https://" : "http://") + aut
 
 namespace {
 
-/// Connects, and makes sure of whom to.
+/// Connects, and verifies the server.
 std::optional<HttpFailure> openChannel(const Url& base, const std::string& authorities, const HttpLimits& limits,
                                        Channel& channel) {
   std::unique_ptr<TlsStream> tls;
@@ -289,7 +289,7 @@ HttpResult httpPost(const Url& base, std::string_view path, std::string_view bea
   Channel channel;
   if (auto failure = openChannel(base, authorities, limits, channel)) return {{}, std::move(failure)};
   const Status sent = sendAll(channel, std::as_bytes(std::span(request.data(), request.size())));
-  // A server may refuse before it has read everything; what it said matters more than the failed send.
+  // A server may refuse before it has read everything; its response matters more than the failed send.
   auto answer = AnswerReader(channel, limits).read();
   if (!answer) return {{}, HttpFailure{(sent ? answer.error() : sent.error()).message}};
   return {std::move(*answer), std::nullopt};

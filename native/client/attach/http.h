@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little HTTP/1.1, with and without TLS, that the client library needs to talk to the controller and to agents.
+// A minimal HTTP/1.1 client, with and without TLS, for calls to the controller and to agents.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace millpond::client {
 /// A base URL taken apart: `http[s]://host[:port][/path]`, and of an agent `https://host[:port][/path]#sha256=digits`.
 struct Url {
   bool isSecure = false;
-  std::optional<Fingerprint> fingerprint;  ///< of the one certificate that is right
+  std::optional<Fingerprint> fingerprint;  ///< of the only accepted certificate
   std::string host;                        ///< IPv6 addresses without brackets
   uint16_t port = 80;
   std::string path;  ///< without a slash at the end; often empty
 
   /// Refuses other schemes, user names, queries, other fragments and characters that do not belong in a URL.
   static Result<Url> parse(std::string_view text);
-  /// `host:port`, the host in brackets where it needs them.
+  /// `host:port`, with brackets around IPv6.
   std::string authority() const;
   /// The whole, without the fingerprint.
   std::string text() const;
@@ -39,10 +39,10 @@ struct HttpLimits {
   size_t bodyBytes = size_t{1} << 20;
 };
 
-/// Why there is no answer.
+/// The reason why there is no response.
 struct HttpFailure {
   std::string message;
-  bool isUntrusted = false;  ///< the server is not known to be the one that is meant; asking again does not help
+  bool isUntrusted = false;  ///< the server's identity could not be verified; a retry does not help
 };
 
 struct HttpResult {
@@ -53,9 +53,9 @@ struct HttpResult {
   const HttpAnswer* operator->() const { return &answer; }
 };
 
-/// Posts a JSON body to `base` + `path` over a connection of its own and reads the whole answer, whatever its
-/// status. Fails when there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: the
-/// accepted issuers of a server's certificate, PEM or a file of it; empty: those of this machine. Never raises SIGPIPE.
+/// Posts a JSON body to `base` + `path` over a new connection and reads the whole response, whatever its status. Fails
+/// if there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: accepted issuers of a
+/// server's certificate, PEM or a file of it; empty: this machine's. Never raises SIGPIPE.
 HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
                     const HttpLimits& limits = {}, const std::string& authorities = {});
 

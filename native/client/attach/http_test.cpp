@@ -21,7 +21,7 @@ using millpond::testing::HttpTestServer;
 namespace {
 constexpr HttpLimits kQuick{.connectMs = 2000, .answerMs = 5000, .bodyBytes = 1000};
 
-// What the client makes of a server that answers with exactly these bytes and closes.
+// The client's result for a server that sends exactly these bytes and closes.
 HttpResult answerTo(const std::string& bytes, const HttpLimits& limits = kQuick) {
   const HttpTestServer server([&](const HttpTestServer::Request&) { return bytes; });
   return httpPost(*Url::parse(server.url()), "/a.B/C", "", "{}", limits);

@@ -71,7 +71,7 @@ void Call::collectFailure() noexcept {
   DeviceText::instance().write();
   uint16_t number = 0;
   const int32_t failure = session_->takeFailure(&number);
-  // A failure of a context that has ended meanwhile is dropped.
+  // Failures of contexts that have ended meanwhile are dropped.
   if (Context* failed = contextOf(number); failed && failure != 0) failed->fail(static_cast<CUresult>(failure));
 }
 
@@ -92,7 +92,7 @@ CUresult Call::pendingFailure() noexcept {
 CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   if (entry() != CUDA_SUCCESS) return entry_;
   if (!isDefaultStream(in)) return handle(HandleKind::kStream, in, wire);
-  // Which stream a default one is, the current context says and no other.
+  // Only the current context determines the meaning of a default stream.
   if (origin_ != Origin::kThread) return CUDA_ERROR_INVALID_CONTEXT;
   if (in == CU_STREAM_LEGACY || (!in && flavour != Flavour::kPerThread)) {
     wire = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One driver call in progress: what generated and hand-written calls have in common.
+// One driver call in progress: the common part of generated and manually written calls.
 #pragma once
 
 #include <array>
@@ -23,24 +23,24 @@
 
 namespace millpond::client {
 
-/// The context that a call acts in.
+/// The context of a call.
 enum class Needs : uint8_t {
   kNothing,  ///< the current one, if there is one
   kCurrent,  ///< the current one: CUDA_ERROR_INVALID_CONTEXT without
-  kAny,      ///< the current one, or that of the first handle or address in the call that has one, as the driver does
+  kAny,      ///< the current one, or that of the call's first handle or address with a context, as in the driver
 };
 
-/// Whether that is one of the default streams, by which the context and perhaps the thread say what is meant.
+/// Whether that is one of the default streams, whose meaning depends on the context and perhaps the thread.
 inline bool isDefaultStream(CUstream stream) noexcept {
   return reinterpret_cast<uintptr_t>(stream) <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);
 }
 
 class Call {
  public:
-  /// Checks what every call checks: initialised, not a forked child, the session alive, no failure of an earlier
-  /// asynchronous call left to report, and the context.
+  /// Checks common to all calls: initialised, not a forked child, the session alive, no unreported failure of an
+  /// earlier asynchronous call, and the context.
   Call(const char* name, Needs needs) noexcept;
-  /// For ending things in a context, whatever has become of it: failures neither hinder it nor are they reported.
+  /// For destroying objects in a context, whatever its state: failures neither prevent it nor are they reported.
   struct Teardown {
     uint16_t context;
   };
@@ -50,15 +50,15 @@ class Call {
 
   /// Anything but success is the call's result.
   CUresult entry() const noexcept { return origin_ == Origin::kSought ? CUDA_SUCCESS : entry_; }
-  /// Number of the context to which belongs what the call makes: the current one, of a green one the primary. 0 without
-  /// one.
+  /// Number of the context that owns objects created by the call: the current one, for a green one its primary. 0
+  /// without one.
   uint16_t context() const noexcept { return home_; }
   /// Number of the current context.
   uint16_t currentContext() const noexcept { return caller_.context; }
-  /// Lets a call that needs any context, in a thread that has none, act in the one of this number. The call's result when
-  /// that is not success.
+  /// Lets a call that needs any context, in a thread without one, use the one of this number. Any result but success is
+  /// the call's result.
   CUresult adopt(uint16_t context) noexcept;
-  /// Lets the call act in another context than the current one.
+  /// Makes the call act in a context other than the current one.
   void useContext(uint16_t context) noexcept { caller_.context = home_ = context; }
   /// Whether the stream that was resolved last is the legacy one.
   bool namesLegacy() const noexcept { return namesLegacy_; }
@@ -71,23 +71,23 @@ class Call {
 
   /// Resolves 0 and the special handles 1 and 2 by flavour and thread.
   CUresult stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept;
-  /// The context that a stream lives in, by the number that `stream` gave.
+  /// The context of a stream, by the number that `stream` returned.
   uint16_t streamContext(uint64_t stream) const noexcept;
   CUresult handle(HandleKind kind, const void* in, uint64_t& wire) noexcept;
   CUresult functionOrKernel(const void* in, uint64_t& wire) noexcept;
   CUresult device(CUdevice in, int32_t& wire) noexcept;
-  /// Invents a handle and stores it through `out`.
+  /// Allocates a handle and stores it through `out`.
   uint64_t create(HandleKind kind, void** out, HandleTraits traits = {}) noexcept;
-  /// Takes a handle out of use; its slot is free again when the command is on its way.
+  /// Retires a handle; its slot is free again when the command has been posted.
   CUresult destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept;
-  /// Drops what is cached about a function or kernel.
+  /// Drops cached data of a function or kernel.
   void forget(uint64_t wire) noexcept {
     remote_->answers.forget(wire);
     if (const HandleTable::Slot* slot = remote_->handles.find(wire); slot && slot->function)
       slot->function->forgetAllowed();
   }
 
-  /// Makes the commands that follow wait for their result, for calls that have to return the driver's refusal.
+  /// Makes the following commands wait for their result, for calls that must return the driver's refusal.
   void waitForResult() noexcept { waits_ = true; }
   /// Makes them wait until the device has executed them.
   void waitForWork() noexcept { blocks_ = true; }
@@ -120,9 +120,9 @@ class Call {
     }
     return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
-  /// Whether what the stream is given is done, and not recorded.
+  /// Whether work for the stream is executed, not recorded.
   bool isDoneNow(uint64_t stream) noexcept;
-  /// Where calls block, behind what was given to a stream: waits until it is done, so that its failure is this call's.
+  /// If calls block: waits until the stream's work is done, so that its failure is this call's.
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits for the result.
   template <typename C>
@@ -154,14 +154,14 @@ class Call {
     if (result == CUDA_SUCCESS && answer.bodyBytes < R::kFixedBytes) return CUDA_ERROR_UNKNOWN;
     return result;
   }
-  /// As `wait`, with the answer's destination in the caller's hands.
+  /// As `wait`, with a reply buffer of the caller.
   template <typename C, typename... Tails>
   CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     if (const CUresult r = reach(fixed, tails...); r != CUDA_SUCCESS) return r;
     if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
       if (Mirror::exists()) [[unlikely]] {
-        // A wait only reads, so the turn need not last.
+        // A wait only reads, so the device's turn need not last.
         (void)turn(fixed);
         if constexpr (endsTurn(C::kOp)) Mirror::instance().beginWait(isAnsweredAtOnce(C::kOp));
         const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
@@ -174,7 +174,7 @@ class Call {
     if constexpr (endsTurn(C::kOp)) remote_->landings.tell(*this);
     return result;
   }
-  /// As `wait`, but asked once for these arguments. `scope`: the function or kernel whose Set calls change the answer.
+  /// As `wait`, but cached for these arguments. `scope`: the function or kernel whose Set calls change the result.
   template <typename C, typename R>
   CUresult waitCached(uint64_t scope, const C& fixed, R& reply) noexcept {
     return waitCached(remote_->answers, scope, fixed, reply);
@@ -195,10 +195,10 @@ class Call {
     if (result == CUDA_SUCCESS) cache.remember(key, scope, answer, asked);
     return result;
   }
-  /// Forgets what earlier commands in the call's context have come to.
+  /// Discards the results of earlier commands in the call's context.
   void dropFailure() noexcept;
-  /// For a call that sets something of a function or kernel, `scope`: with the same arguments as before, and nothing
-  /// else set meanwhile, it is not sent again.
+  /// For a call that sets an attribute of a function or kernel, `scope`: it is not sent again with the same arguments
+  /// unless something else was set meanwhile.
   template <typename C>
   CUresult waitOnce(uint64_t scope, const C& fixed) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
@@ -214,15 +214,15 @@ class Call {
     if (result == CUDA_SUCCESS) answers.remember(key, scope, done, answers.generation());
     return result;
   }
-  /// Waits until the worker has issued everything before, and tells the first failure.
+  /// Waits until the worker has issued everything before, and returns the first failure.
   CUresult check() noexcept;
-  /// Waits until the worker has taken everything before, and leaves failures to the calls that tell them. False: the
+  /// Waits until the worker has taken everything before, and leaves failures to the calls that report them. False: the
   /// session is lost.
   bool awaitTaken() noexcept;
 
  private:
-  /// Memory of this process alone to which the command leads the worker or a kernel becomes the worker's, too: for every
-  /// command, so that no call has to think of it.
+  /// Gives the worker access to this process's own memory if the command leads the worker or a kernel to it: done for
+  /// every command, so that no call can forget it.
   template <typename C, typename... Tails>
   CUresult reach(const C& fixed, const Tails&... tails) noexcept {
     constexpr const cmd::CommandLayout& layout = cmd::layoutOf(C::kOp);
@@ -234,8 +234,8 @@ class Call {
     }
     return CUDA_SUCCESS;
   }
-  /// Whether the program's memory that a command is made from may fault: that must not be while the session's locks are
-  /// held, or the device's turn has begun.
+  /// Whether the program's memory that a command reads may fault: that must not happen while the session's locks are
+  /// held, or during the device's turn.
   template <typename C, typename Tail>
   static bool isMirrored(const Tail& tail) noexcept {
     // The parameters of a launch have been copied already.
@@ -249,13 +249,13 @@ class Call {
     cmd::encode(out.data(), fixed, tails...);
     return out;
   }
-  /// Before a stream is given something behind which its queue could be full.
+  /// Called before work that could fill the stream's queue.
   CUresult enqueue(uint64_t stream, size_t bytes) noexcept {
     if (!CallbackThread::anyBusy()) [[likely]]
       return CUDA_SUCCESS;
     return QueueBound::instance().admit(*this, stream, bytes);
   }
-  /// The device's turn at mirrored memory, for as long as the command is being appended.
+  /// The device's turn at mirrored memory, while the command is being appended.
   template <typename C>
   MirrorTurn turn(const C& fixed) noexcept {
     if constexpr (isTurn(C::kOp))
@@ -276,7 +276,7 @@ class Call {
         static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
         [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer);
   }
-  /// A moment up to which all is done when a wait for the whole context has succeeded.
+  /// The position up to which all work is done when a wait for the whole context has succeeded.
   static std::optional<uint64_t> momentOfAll() noexcept;
   template <typename C>
   static uint64_t streamOf(const C& fixed) noexcept {
@@ -288,17 +288,17 @@ class Call {
       return 0;
   }
   CUresult sent(bool alive) noexcept;
-  /// Whether what the call ends was of a parked session, and is ended thereby.
+  /// Whether the object that the call ends belonged to a parked session, and ends with that.
   bool endsWhileParked() noexcept;
   CUresult settle(int32_t result) noexcept;
   /// Checks what depends on the context that the call acts in.
   void enter() noexcept;
-  /// Hands a failure that the worker has told to the context in which it happened.
+  /// Assigns a failure reported by the worker to its context.
   void collectFailure() noexcept;
   /// The failure of an earlier command in the call's context for which no thread waited.
   CUresult pendingFailure() noexcept;
 
-  /// Where the context that the call acts in comes from.
+  /// The source of the call's context.
   enum class Origin : uint8_t {
     kThread,    ///< the thread: its current one, or none
     kSought,    ///< the thread has none, but one of the arguments may
@@ -310,8 +310,8 @@ class Call {
   Origin origin_ = Origin::kThread;
   uint16_t home_ = 0;
   bool namesLegacy_ = false;
-  bool waits_ = false;   ///< what is posted waits for its result
-  bool blocks_ = false;  ///< work that is posted is waited for
+  bool waits_ = false;   ///< posted commands wait for their results
+  bool blocks_ = false;  ///< posted work is awaited
   Session::Caller caller_{};
   Session* session_ = nullptr;
   Remote* remote_ = nullptr;

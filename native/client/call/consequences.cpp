@@ -7,7 +7,7 @@ namespace millpond::client::consequence {
 namespace {
 
 void hand(const CUstreamBatchMemOpParams& operation) {
-  // The members of a write lie at the same offsets as those of a wait.
+  // The members of a write have the same offsets as those of a wait.
   const auto& word = operation.waitValue;
   switch (operation.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:

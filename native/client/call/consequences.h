@@ -12,10 +12,10 @@
 
 namespace millpond::client::consequence {
 
-/// Whether the mirror learns of the words that a stream is given: not of recorded ones.
+/// Whether the mirror is notified of the stream's words: not of recorded ones.
 inline bool handsWords(Call& call, uint64_t stream) noexcept { return call.isDoneNow(stream); }
 
-/// A stream waits for a word (`isWait`), or writes one: then it is true when it is that value.
+/// A stream waits for a word (`isWait`), or writes one: the condition holds when it has that value.
 template <typename T>
 void handWord(bool isWait, uint64_t address, T value, unsigned flags) {
   using By = AwaitedWord::By;

@@ -5,7 +5,7 @@
 
 namespace millpond::client {
 
-/// What stream 0 means in a call: the legacy default stream, or the calling thread's own.
+/// The meaning of stream 0 in a call: the legacy default stream, or the calling thread's own.
 enum class Flavour : uint8_t { kLegacy, kPerThread };
 
 }  // namespace millpond::client

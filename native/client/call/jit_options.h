@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program asks of the just-in-time compiler or the linker, and where it wants to read the outcome.
+// A program's options for the just-in-time compiler or the linker, and the destinations of their outputs.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace millpond::client {
 struct JitOutcome {
   uint32_t threadsPerBlock = 0;
   float wallTimeMs = 0;
-  uint32_t infoBytes = 0;  ///< as the driver counts them
+  uint32_t infoBytes = 0;  ///< in the driver's unit
   uint32_t errorBytes = 0;
   std::string_view info;
   std::string_view error;
@@ -26,7 +26,7 @@ class JitOptions {
   /// Keeps the program's arrays: they must live until the last `deliver`. Anything but success is the call's result.
   CUresult read(unsigned count, const CUjit_option* options, void** values);
   std::span<const JitOptionRecord> records() const { return records_; }
-  /// Writes the outputs to where the program wants them.
+  /// Writes the outputs to the program's destinations.
   void deliver(const JitOutcome& outcome) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel parameters, which are packed here, where their addresses mean something.
+// Packs kernel parameters in this process, where their addresses are valid.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace millpond::client {
 /// The longest parameter list of any architecture.
 inline constexpr size_t kMaxParameterBytes = 32764;
 
-/// Packs the parameters of either form into `bytes`, which has room for all of them. CUDA_ERROR_INVALID_VALUE where they
+/// Packs the parameters of either form into `bytes`, which has room for all of them. CUDA_ERROR_INVALID_VALUE if they
 /// are incomplete or given in both forms.
 CUresult packParameters(const FunctionInfo& info, void** kernelParams, void** extra, std::span<std::byte> bytes);
 

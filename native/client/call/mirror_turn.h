@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which commands are turns of the device at memory that is mirrored, and which are waits that end one.
+// Classifies commands: turns of the device at mirrored memory, and waits that end a turn.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr bool isTurn(cmd::Op op) noexcept {
   }
 }
 
-/// Whether success says that the device has done something.
+/// Whether success means that the device has completed work.
 constexpr bool endsTurn(cmd::Op op) noexcept {
   switch (op) {
     case cmd::Op::kStreamSync:
@@ -36,12 +36,12 @@ constexpr bool endsTurn(cmd::Op op) noexcept {
   }
 }
 
-/// Whether such a wait is answered at once, done or not.
+/// Whether such a wait is answered immediately, done or not.
 constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept {
   return op == cmd::Op::kStreamQuery || op == cmd::Op::kEventQuery;
 }
 
-/// Whether a command that is a turn could touch mirrored memory. Those that do not say where they do could.
+/// Whether a turn could touch mirrored memory. Commands that do not name their memory could.
 template <typename C>
 bool touchesMirror(const C& fixed) {
   const Mirror& mirror = Mirror::instance();

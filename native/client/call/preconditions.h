@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver refuses at the call and the client can know. A call that is appended to the stream and fails there
-// tells of it too late: the program has taken it for done.
+// Checks for errors that the driver returns from the call itself and that the client can detect. An error found only in
+// the command stream would be reported too late: the program already considers the call successful.
 #pragma once
 
 #include "client/call/call.h"
@@ -8,10 +8,10 @@
 
 namespace millpond::client::precondition {
 
-/// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
+/// Querying an event: not while it is captured, which the driver knows, nor when that could disturb a capture.
 CUresult eventAnswer(Call& call, CUevent event);
-/// An event of several processes is recorded, or waited for, when the call returns: the next thing that this process does
-/// may be to tell another so.
+/// An event shared by processes is recorded, or waited for, before the call returns: the process may notify another one
+/// next.
 void awaitIfShared(Call& call, CUevent event);
 /// An event is recorded in streams of the context in which it was made.
 CUresult ownEvent(Call& call, CUevent event, CUstream stream);
@@ -24,30 +24,30 @@ inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
   awaitIfShared(call, event);
   return CUDA_SUCCESS;
 }
-/// Asking how far a stream is, or waiting for it, where that could disturb a capture.
+/// Querying a stream, or waiting for it, where that could disturb a capture.
 CUresult streamAnswer(Call& call, CUstream);
-/// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
+/// Whether the stream's work becomes part of a graph. Queried once for each stream of a capture.
 CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
 /// Refuses work in a stream outside of a capture if it could disturb the capture of another stream.
 CUresult uncaptured(Call& call, uint64_t stream);
-/// A copy between devices: that memory of this session is not left at its end.
+/// A copy between devices: it must not exceed memory of this session.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
 void wordAt(Call& call, CUdeviceptr at, size_t bytes);
 /// A fill without a stream is done when the call returns, if the program can read it without a copy.
 void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
-/// A reference that the program made: those of modules end with them.
+/// A reference created by the program: those of modules end with them.
 CUresult isNotOfModule(Call& call, CUtexref reference);
 
-/// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
+/// A word that a stream writes or waits for. If the driver may refuse it, the driver is asked before the call returns.
 template <class T>
 CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
   wordAt(call, at, sizeof(T));
   return CUDA_SUCCESS;
 }
 
-/// Alignment to the width of the value, and that memory of this session is not left at its end.
+/// The word must be aligned to the width of the value, and within memory of this session.
 template <class T, class... Stream>
 CUresult memset(Call& call, CUdeviceptr to, T, size_t count, Stream...) {
   size_t bytes = 0;

@@ -14,10 +14,10 @@ namespace millpond::client {
 namespace {
 
 /// Measured on an H200: behind a pending function the 1,022nd launch, copy, fill, graph or wait for a word of a stream
-/// waits, and so does a launch behind 3 MB of parameters and a small copy from pageable memory behind 4 MB.
+/// blocks, and so do a launch after 3 MB of parameters and a small copy from pageable memory after 4 MB.
 constexpr size_t kPlaces = 960;
 constexpr size_t kMostBytes = size_t{2} << 20;
-/// Number of channels among which streams are distributed evenly; each has the places that are measured above.
+/// Number of channels among which streams are distributed evenly; each has the capacity measured above.
 constexpr size_t kChannels = 8;
 /// Longer parameters are not stored in the queue itself.
 constexpr size_t kLongestInQueue = size_t{20} << 10;
@@ -32,7 +32,7 @@ QueueBound& QueueBound::instance() noexcept {
 bool QueueBound::hasPlace(const Key& key, const Lane& lane) const {
   if (lane.count >= kPlaces) return false;
   if (lanes_.size() <= kChannels) return true;
-  // With the fullest of the others that could share its channel.
+  // Including the fullest of the other streams that could share its channel.
   std::vector<size_t> others;
   for (const auto& [each, other] : lanes_)
     if (each != key) others.push_back(other.count);
@@ -48,7 +48,7 @@ bool QueueBound::take(const Key& key, size_t bytes) {
     lanes_.clear();
   }
   Lane& lane = lanes_.try_emplace(key, Lane{.drains = drains_}).first->second;
-  // An empty stream takes something always: another one must not hold it up.
+  // An empty stream always accepts work: another one must not block it.
   if (lane.count != 0 && (lane.bytes + bytes > kMostBytes || !hasPlace(key, lane))) return false;
   ++lane.count;
   lane.bytes += bytes;

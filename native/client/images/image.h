@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images that programs hand to the driver carry no length beside them: it is found in them.
+// Determines the length of images: programs pass them to the driver without a length.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace millpond::client {
 
-/// A program that passes a pointer vouches for what lies behind it.
+/// A program that passes a pointer is responsible for the memory behind it.
 inline constexpr size_t kUnknownBytes = SIZE_MAX;
 
 /// The bytes to send for `image`, of which `known` are certainly there: a fatbin, an ELF cubin, or PTX with its final
-/// zero. A wrapper stands for its fatbin; one of device code that was linked at build time from several files (nvcc
-/// -rdc=true) for the linked one and those from which it was linked. CUDA_ERROR_INVALID_IMAGE when it is none of these.
+/// zero. A wrapper stands for its fatbin; a wrapper of device code that was linked at build time from several files
+/// (nvcc -rdc=true) for the linked one and its inputs. CUDA_ERROR_INVALID_IMAGE when it is none of these.
 CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const std::byte>>& parts) noexcept;
 
-/// Whether this is the structure by which a compiled program names its fatbin. cuModuleLoadData refuses it, cuLibraryLoadData
-/// takes it.
+/// Whether this is the structure by which a compiled program names its fatbin. cuModuleLoadData refuses it,
+/// cuLibraryLoadData accepts it.
 bool isWrapper(const void* image) noexcept;
 
 }  // namespace millpond::client

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gets images to the worker: by their hash where its host has them, in pieces otherwise.
+// Transfers images to the worker: by their hash if its host has them, in pieces otherwise.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,16 @@
 
 namespace millpond::client {
 
-/// What a command that uses an image says of it: where its fatbins begin, when there are several.
+/// The part of a command that describes an image: the offsets of its fatbins, if there are several.
 using ImagePlaces = std::vector<uint64_t>;
 
-/// Over a network, asking for an image by its hash costs a round trip. Through shared memory the bytes arrive sooner than
-/// they are hashed.
+/// Over a network, requesting an image by its hash costs a round trip. Through shared memory sending the bytes is
+/// faster than hashing them.
 inline constexpr size_t kWorthAsking = 4096;
 inline constexpr size_t kImagePiece = size_t{512} << 10;
 
-/// Sends an image over whatever has `wait` and `postData` as a Call has them, for the command that will use it under `handle`.
+/// Sends an image through an object with the `wait` and `postData` of a Call, for the command that will use it under
+/// `handle`.
 template <typename Link>
 CUresult sendImageBytes(Link& link, bool isRemote, uint64_t handle, std::span<const std::byte> bytes) {
   if (isRemote && bytes.size() >= kWorthAsking) {
@@ -45,10 +46,10 @@ CUresult sendImageBytes(Link& link, bool isRemote, uint64_t handle, std::span<co
   return CUDA_SUCCESS;
 }
 
-/// Sends what `imageBytes` found, for the command that will use it under `handle`.
+/// Sends the result of `imageBytes`, for the command that will use it under `handle`.
 CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const std::byte>> parts, ImagePlaces& places);
 
-/// A file's bytes with a zero behind them, as PTX needs it. CUDA_ERROR_FILE_NOT_FOUND when there is none.
+/// A file's bytes followed by a zero, as PTX needs it. CUDA_ERROR_FILE_NOT_FOUND if there is none.
 CUresult readImageFile(const char* path, std::vector<char>& bytes);
 
 }  // namespace millpond::client

@@ -22,7 +22,7 @@ struct FileRun {
   uint64_t offset = 0;
 };
 
-/// Looks for the loaded object whose constant part has the run.
+/// Searches for the loaded object whose constant part contains the run.
 int findObject(dl_phdr_info* object, size_t, void* wanted) {
   auto& place = *static_cast<FileRun*>(wanted);
   for (size_t i = 0; i < object->dlpi_phnum; ++i) {
@@ -57,7 +57,7 @@ bool KeptImages::map(std::span<const std::byte> image, Kept& kept) {
   kept.mapped = mapped;
   kept.mappedBytes = within + image.size();
   kept.bytes = {static_cast<const std::byte*>(mapped) + within, image.size()};
-  // The file of that name may be another one by now, or the program has changed what it mapped.
+  // The file of that name may have been replaced, or the program has changed the mapped memory.
   return std::memcmp(kept.bytes.data(), image.data(), image.size()) == 0;
 }
 

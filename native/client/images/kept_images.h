@@ -16,8 +16,8 @@ class KeptImages {
   /// Limit for the sum of all copied images.
   static constexpr size_t kMostCopiedBytes = size_t{256} << 20;
 
-  /// Keeps an image for a module or library. One that lies in a file which the program has mapped, as what it was compiled
-  /// with does, is mapped from there again; others are copied. False where there are too many of these.
+  /// Keeps an image for a module or library. An image in a file that the program has mapped, such as its own
+  /// executable, is mapped from there again; others are copied. Returns false if these exceed the limit.
   bool keep(uint64_t handle, std::span<const std::byte> image);
   void drop(uint64_t handle);
   /// Empty when it is not kept. Valid until drop().

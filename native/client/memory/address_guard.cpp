@@ -22,7 +22,7 @@ Guard guardAddresses(uint64_t address, uint64_t bytes) noexcept {
   void* got = reserve(address, bytes, MAP_FIXED_NOREPLACE);
   if (got == MAP_FAILED) return errno == EEXIST ? Guard::kOccupied : Guard::kUnable;
   if (reinterpret_cast<uint64_t>(got) == address) return Guard::kHeld;
-  // A kernel before 4.17 takes the address for a wish.
+  // A kernel before 4.17 treats the address as a hint.
   ::munmap(got, bytes);
   return Guard::kOccupied;
 }

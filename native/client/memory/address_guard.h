@@ -7,17 +7,17 @@
 namespace millpond::client {
 
 enum class Guard {
-  kHeld,      ///< the addresses are ours, and nothing can be put there
-  kOccupied,  ///< memory of this process lies there
-  kUnable,    ///< the system does not let us: the addresses are free as of now
+  kHeld,      ///< the addresses are reserved, and nothing can be mapped there
+  kOccupied,  ///< memory of this process is there
+  kUnable,    ///< the system refuses: the addresses are free at this moment
 };
 
-/// Takes `bytes` at `address` out of use, without taking memory.
+/// Reserves `bytes` at `address`, without using memory.
 Guard guardAddresses(uint64_t address, uint64_t bytes) noexcept;
-/// The same somewhere, at a multiple of `alignment` (a power of two), at or below `below` if that is not 0. 0 when the
-/// system does not let us.
+/// The same anywhere, at a multiple of `alignment` (a power of two), at or below `below` if that is not 0. 0 if the
+/// system refuses.
 uint64_t guardAnywhere(uint64_t bytes, uint64_t alignment, uint64_t below) noexcept;
-/// Whether memory of this process lies there.
+/// Whether memory of this process is there.
 bool isMapped(uint64_t address) noexcept;
 void unguardAddresses(uint64_t address, uint64_t bytes) noexcept;
 

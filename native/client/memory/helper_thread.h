@@ -7,7 +7,8 @@
 
 namespace millpond::client {
 
-/// Starts a thread that never ends and that no signal of the program's is served on. False when the system has none left.
+/// Starts a thread that never ends and handles no signals of the program. Returns false if the system cannot create
+/// one.
 inline bool startHelperThread(void* (*run)(void*), void* argument) {
   sigset_t all, before;
   ::sigfillset(&all);

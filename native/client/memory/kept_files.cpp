@@ -8,7 +8,7 @@
 namespace millpond::client {
 
 KeptFiles::Kept::~Kept() {
-  // Not a number that has become another file's.
+  // Unless the descriptor now belongs to another file.
   if (!isThere()) file.release();
 }
 

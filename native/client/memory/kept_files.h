@@ -17,14 +17,14 @@ namespace millpond::client {
 
 class KeptFiles {
  public:
-  /// How many there are at most: a program may have few numbers for its own files.
+  /// Maximum number: a program may have few descriptors for its own files.
   static constexpr size_t kMost = 128;
 
-  /// False where there are too many.
+  /// Returns false if there are too many.
   bool keep(uint64_t address, UniqueFd file);
   void drop(uint64_t address);
-  /// The number of the file of the memory at that address; nothing where it is not kept, or where the program has closed
-  /// what was not its own.
+  /// The descriptor of the file of the memory at that address; nothing if it is not kept, or if the program has closed
+  /// a descriptor that it did not own.
   std::optional<int> find(uint64_t address) const;
 
  private:

@@ -9,7 +9,8 @@
 namespace millpond::client {
 namespace {
 
-/// The bytes of finished landings that the worker may keep before it gets a message; each counts as a page at least.
+/// Maximum of bytes of finished landings that the worker keeps before it gets a message; each counts as at least a
+/// page.
 constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
 constexpr uint64_t kLeastBytes = 4096;
 
@@ -83,7 +84,7 @@ CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
 CUresult Landings::await(Call& call, Landings& landings, uint64_t number) {
   cmd::LandingAwaitReply reply{};
   const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
-  // A landing that never began has no other message.
+  // A landing that never began gets no other message.
   if (r == CUDA_SUCCESS) landings.end(number);
   return r;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of this process for which bytes are on their way without a waiting call: from asynchronous copies of a device on
-// another host, and from launches of graphs. Its contents are not those that the program's streams see, so code that reads it
-// for a stream asks here.
+// The memory of this process with pending landings, that is, bytes in transit without a waiting call: from asynchronous
+// copies of a device on another host, and from launches of graphs. Its contents differ from those that the program's
+// streams see, so code that reads it for a stream consults this class.
 #pragma once
 
 #include <atomic>
@@ -28,20 +28,20 @@ class Landings {
   };
   enum class Source : uint8_t {
     kCopy,
-    kGraph,  ///< the worker's graphs find the bytes without being given them
+    kGraph,  ///< the worker's graphs have the bytes without receiving them
   };
 
-  /// Whether any is under way. Costs one read.
+  /// Whether any is pending. Costs one read.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
 
-  /// The number of a landing that is about to be begun.
+  /// The number of a landing that is about to begin.
   uint64_t begin(Source source, std::span<const Range> ranges);
-  /// It is over. On the thread that reads what the worker says, too.
+  /// It is over. May also be called on the thread that reads the worker's messages.
   void end(uint64_t number) noexcept;
-  /// All landings of lower numbers are over, and no command on its way names them.
+  /// All landings of lower numbers are over, and no command in transit names them.
   uint64_t over() const noexcept;
 
-  /// Bytes as a stream finds them there: with the number of the landing that brings them, or 0 where they are here.
+  /// Bytes as seen by a stream: with the number of the landing that brings them, or 0 if they are here.
   struct Part {
     uint64_t address = 0;
     uint64_t bytes = 0;
@@ -50,7 +50,7 @@ class Landings {
     bool isWhole = true;  ///< the worker has the bytes in one piece
     uint64_t begun = 0;   ///< CallbackThread::given() when the landing began
   };
-  /// The parts of a range. For as long as it lives, the worker keeps the bytes of the landings.
+  /// The parts of a range. During the lifetime of this object the worker keeps the bytes of the landings.
   class Parts {
    public:
     Parts(Landings& landings, uint64_t address, uint64_t bytes);
@@ -65,10 +65,10 @@ class Landings {
     std::vector<Part> parts_;
   };
 
-  /// Waits until nothing is on its way to any of that memory.
+  /// Waits until nothing is in transit to any of that memory.
   CUresult await(Call& call, uint64_t address, uint64_t bytes);
   static CUresult await(Call& call, Landings& landings, uint64_t number);
-  /// Tells the worker what is over when it keeps much for nothing. For calls that have waited.
+  /// Reports finished landings to the worker if it keeps much data for them. For calls that have waited.
   void tell(Call& call);
 
  private:

@@ -383,9 +383,8 @@ class Executor : private SessionOwner, private SessionPart {
   /// Releases the memory of replies that the client has received.
   bool progressLent();
   bool registerTransfers();
-  /// Loads the kernels that the program has looked up onto the device before a function of the client can be pending:
-  /// their first launch would wait for that function, whose return only the launching thread receives. Later kernels
-  /// are loaded when looked up.
+  /// Loads the looked-up kernels onto the device before a function of the client can be pending: their first launch
+  /// would wait for that function, whose return only the launching thread receives.
   void loadKernels();
   void loadKernel(uint64_t wire);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);

@@ -65,10 +65,10 @@ describe("fair share", () => {
     expect(running(history)).toEqual(["a", "c"]);
     expect(blocked.get("b")).toMatchObject({
       obstacle: "quota",
-      reason: "queue q is at its limit: with it, it would have 2 of 1 GPUs",
+      reason: "queue q is at its limit: this would bring it to 2 of 1 GPUs",
     });
     expect(blocked.get("d")?.reason).toBe(
-      "tenant u is at its limit: with it, it would have 16 GiB of 8 GiB of memory",
+      "tenant u is at its limit: this would bring it to 16 GiB of 8 GiB of memory",
     );
   });
 
@@ -104,12 +104,12 @@ describe("fair share", () => {
     busy.arrive({ ...there, request: { ...there.request, ...firstNode } });
     const { blocked } = busy.arrive(job("waits"));
     expect(blocked.get("waits")?.reason).toBe(
-      "tenant t is at its limit: with it, it would have 16 GiB of 8 GiB of memory",
+      "tenant t is at its limit: this would bring it to 16 GiB of 8 GiB of memory",
     );
     busy.pass(60);
     const next = job("next", { tenant: "u", queue: "r" });
     const { blocked: later } = busy.arrive({ ...next, request: { ...next.request, ...firstNode } });
-    expect(later.get("waits")?.reason).toMatch(/of memory; what becomes free is kept for it$/);
+    expect(later.get("waits")?.reason).toMatch(/of memory; capacity that becomes free is reserved for it$/);
     busy.pass(40);
     expect(running(busy)).toEqual(["waits"]);
   });
@@ -137,7 +137,7 @@ describe("fair share", () => {
     const { blocked } = history.arrive(job("a"), job("b"), job("c", { isPreemptible: true }));
     expect(running(history)).toEqual(["a", "c"]);
     expect(blocked.get("b")?.reason).toBe(
-      "queue q borrows for preemptible claims only: with it, those that are not would have 2 of 1 GPUs",
+      "queue q borrows for preemptible claims only: this would bring the others to 2 of 1 GPUs",
     );
     // Claims that have borrowed block no other queue.
     const other = new QueueHistory({ pool: pool(4), queues });
@@ -247,7 +247,7 @@ describe("gangs", () => {
     expect(running(history)).toEqual(["brief", "long"]);
     expect(blocked.get("small")).toMatchObject({
       obstacle: "reserved",
-      reason: "what is free is kept for gang g, which has waited 1m",
+      reason: "free capacity is reserved for gang g, which has waited 1m",
     });
     expect(blocked.get("a")).toMatchObject({ expectedAt: 1300 });
     history.pass(240);
@@ -293,7 +293,7 @@ describe("reservations", () => {
     expect(running(history)).toEqual(["elsewhere", "runs"]);
     expect(blocked.get("small")).toMatchObject({
       obstacle: "quota",
-      reason: "what queue q may still have is kept for claim large, which has waited 1m",
+      reason: "the remaining quota of queue q is reserved for claim large, which has waited 1m",
     });
     history.pass(1000);
     expect(running(history)).toContain("large");

@@ -28,7 +28,7 @@ describe("preemption", () => {
     expect(preemptions).toEqual([]);
     expect(blocked.get("urgent")).toMatchObject({
       obstacle: "preempting",
-      reason: "what it needs has been taken back and is in use for a moment longer",
+      reason: "the capacity it needs is being released",
     });
   });
 
@@ -42,12 +42,12 @@ describe("preemption", () => {
       {
         claim: "low-young",
         beneficiary: "claim urgent",
-        reason: "taken back for claim urgent: its priority -1 is lower than 5",
+        reason: "preempted for claim urgent: its priority -1 is lower than 5",
       },
     ]);
     expect(decision.blocked.get("urgent")).toMatchObject({
       obstacle: "preempting",
-      reason: "claim low-young gives back what it needs",
+      reason: "claim low-young is preempted for it",
       expectedAt: 1035,
     });
     // A second pass preempts no more, and no other claim takes the capacity.
@@ -90,7 +90,7 @@ describe("preemption", () => {
     expect(blocked.get("urgent")).toEqual({
       obstacle: "preempting",
       reason:
-        "queue q is at its limit: with it, it would have 4 of 3 GPUs; what it needs is given back within 30s",
+        "queue q is at its limit: this would bring it to 4 of 3 GPUs; the capacity it needs is released within 30s",
       expectedAt: history.now + 30,
     });
     expect(blocked.get("equal")?.obstacle).toBe("quota");
@@ -143,7 +143,7 @@ describe("preemption", () => {
       job("a2", { queue: "a" }),
     );
     expect(first.preemptions).toHaveLength(1);
-    expect(first.preemptions[0]?.reason).toContain("queue b has borrowed what queue a is guaranteed");
+    expect(first.preemptions[0]?.reason).toContain("queue b has borrowed capacity guaranteed to queue a");
     history.pass(30);
     history.pass(30);
     history.pass(30);

@@ -37,7 +37,7 @@ test("a claim that waits for its user's limit reserves quota of that user only",
   history.arrive(job("runs", "ann"));
   const { blocked } = history.arrive(job("large", "ann", 2));
   expect(blocked.get("large")?.reason).toBe(
-    "user ann of tenant t is at its limit: with it, it would have 3 of 2 GPUs",
+    "user ann of tenant t is at its limit: this would bring it to 3 of 2 GPUs",
   );
   history.pass(60);
   const others = ["b1", "b2", "b3"].map((name) => job(name, "bob"));

@@ -14,7 +14,7 @@ const usualMoves = 16;
 export async function run(values: Values<"defrag">): Promise<number> {
   if (!values.dryRun) {
     throw millpondError("MILLPOND_E_INVALID", "running sessions cannot be moved yet", {
-      remedy: "Ask for the plan with --dry-run, and let claims end and be made again in its order.",
+      remedy: "Print the plan with --dry-run, then end and recreate the claims in its order.",
     });
   }
   const goal = values.goal ?? "device";

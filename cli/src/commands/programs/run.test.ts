@@ -429,7 +429,7 @@ describe("vGPUs that are taken back", () => {
     const result = await running.finished;
     expect(result).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
     expect(result.stderr).toMatch(
-      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: taken back for claim urgent: its priority 0 is lower than 9/,
+      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: preempted for claim urgent: its priority 0 is lower than 9/,
     );
     await pool.until(async ({ claims }) => {
       const found = await claims.getClaim({ name: "urgent" });
@@ -468,7 +468,7 @@ describe("vGPUs that are taken back", () => {
     expect(timed.stderr).toContain("its time limit of 20s ends");
     expect(idle).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
     expect(idle.stderr).toMatch(
-      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: no call was made to its devices for 20s, its idle limit/,
+      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: its devices were idle for 20s, its idle limit/,
     );
     await expectNoClaims();
   });

@@ -42,7 +42,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   }
   if (array !== undefined && request.gang !== undefined) {
     throw millpondError("MILLPOND_E_INVALID", "--array and --gang are both given", {
-      remedy: "Start each member of a gang by a `millpond run` of its own.",
+      remedy: "Start each member of a gang with a `millpond run` of its own.",
     });
   }
   const plan = { connection, request, existing, values, program: name, args, client };

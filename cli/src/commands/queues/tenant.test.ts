@@ -31,7 +31,7 @@ test("limits of users are set, changed and shown with what is used of them", asy
     "kind: Claim\nname: part\ntenant: team-a\nmemory: 25%\n---\nkind: Claim\nname: more\ntenant: team-a\nmemory: 50%\n";
   const applied = await pool.home.millpond(["apply", "-f", "-", "--token", secret], { input: claim });
   expect(applied.stdout).toBe(
-    "claim/part bound\nclaim/more waits: user ann of tenant team-a is at its limit: with it, it would have 0.75 of 0.5 GPUs\n",
+    "claim/part bound\nclaim/more waits: user ann of tenant team-a is at its limit: this would bring it to 0.75 of 0.5 GPUs\n",
   );
   const described = (await millpond("describe", "tenant", "team-a")).stdout;
   expect(described).toMatch(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of processes: this one runs, since nothing can lock it. What others do is not known here.
+// Checkpoints of processes: this process is always running, because nothing can lock it. Other processes are unknown
+// here.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts. The client keeps which exist and which is current, and sends the changes to the worker.
+// Contexts. The client tracks which exist and which is current, and sends the changes to the worker.
 #include <span>
 
 #include "base/log.h"
@@ -11,7 +11,7 @@ namespace millpond::client {
 
 namespace {
 
-// The context that a call is about: the named one, or the current one for nullptr.
+// The context that a call refers to: the named one, or the current one for nullptr.
 struct ContextSubject {
   explicit ContextSubject(CUcontext handle = nullptr) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;
@@ -52,7 +52,7 @@ CUresult createContext(const char* name, CUcontext* out, std::span<const CUexecA
     log(LogLevel::Error, "over %u contexts at once are not supported", unsigned{wire::kContextLimit});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Call call(name, Call::Teardown{0});  // whatever the current context has come to
+  Call call(name, Call::Teardown{0});  // whatever the state of the current context
   cmd::ContextCreate wire{};
   wire.context = context->wireContext();
   wire.flags = flags;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Core dumps of the GPU: what is set can be read, and what would have one written is refused. What holds for the process
-// can be asked and set before cuInit.
+// Core dumps of the GPU: settings can be read back, and settings that would cause a dump are refused. Process-wide
+// settings work before cuInit.
 #include "client/session/core_dumps.h"
 #include "base/log.h"
 #include "client/call/call.h"

@@ -15,7 +15,7 @@ namespace millpond::client {
 
 namespace {
 
-// The device that a call is about, or why there is none.
+// The device that a call refers to, or the reason why there is none.
 struct DeviceSubject {
   explicit DeviceSubject(CUdevice ordinal) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;

@@ -17,7 +17,7 @@ constexpr unsigned kMaxGroups = 256;
 
 CUgreenCtx greenOf(Context& context) { return reinterpret_cast<CUgreenCtx>(context.handle()); }
 
-/// The context that a handle of a green one stands for.
+/// The context behind the handle of a green one.
 struct Green {
   explicit Green(CUgreenCtx handle) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start-up, versions, entry points and error texts: most of it works before cuInit.
+// Initialisation, versions, entry points and error texts: most of it works before cuInit.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program would share with other APIs and other processes by the GPU of its own machine. Nothing can be registered or
-// imported, so calls that take what was know no such thing.
+// Sharing with other APIs and other processes on the GPU's own machine. Nothing can be registered or imported, so calls
+// that take such an object report an invalid one.
 #include "client/call/call.h"
 #include "client/gen/api.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of failed calls. It works before cuInit, and whatever has become of the session.
+// The log of failed calls. It works before cuInit, and whatever the state of the session.
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -10,7 +10,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// All messages that are kept, and in the order of iterators those that are not.
+/// All stored messages; in the order of iterators also those no longer stored.
 constexpr CUlogIterator kOldest = 0;
 
 struct CloseFile {

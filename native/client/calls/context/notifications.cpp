@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notifications of a device. They tell that a process has more memory than it may, and no limit of a claim is ever set below
-// what is in use: none comes.
+// Notifications of a device. They report that a process exceeds its memory, and the limit of a claim is never set below
+// its use, so none is ever sent.
 #include <map>
 #include <mutex>
 

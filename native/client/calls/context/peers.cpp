@@ -11,7 +11,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Which contexts may use which others' memory, by the identity of both, so that an entry ends with either.
+/// Pairs of contexts with access, by the identity of both, so that an entry ends with either.
 struct PeerAccess {
   std::mutex mutex;
   std::set<std::pair<uint64_t, uint64_t>> enabled;

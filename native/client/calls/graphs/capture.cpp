@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. While the program has none open, questions about it are answered at once.
+// Stream capture. While the program has no open capture, queries about it are answered immediately.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -49,7 +49,7 @@ CUresult begin(const char* name, Flavour flavour, CUstream hStream, CUstreamCapt
   return CUDA_SUCCESS;
 }
 
-/// What cuStreamGetCaptureInfo hands out: valid until the thread asks again.
+/// The result of cuStreamGetCaptureInfo: valid until the thread's next query.
 struct Answered {
   std::vector<uint64_t> nodes;
   std::vector<CUgraphEdgeData> edges;
@@ -77,7 +77,7 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
   *status = static_cast<CUstreamCaptureStatus>(reply.fixed.status);
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   static thread_local Answered* answered = nullptr;
-  if (!answered) answered = new Answered();  // left to the process's end: the program keeps what it was handed
+  if (!answered) answered = new Answered();  // never freed: the program keeps the returned pointers
   answered->nodes.resize(reply.tail[0].size() / sizeof(uint64_t));
   if (!reply.tail[0].empty()) std::memcpy(answered->nodes.data(), reply.tail[0].data(), reply.tail[0].size());
   answered->edges.resize(reply.tail[1].size() / sizeof(CUgraphEdgeData));
@@ -133,13 +133,13 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   // A program that captures into a graph has its handle already.
   if (!phGraph && !CaptureState::isIntoGraph(wire.stream)) return CUDA_ERROR_INVALID_VALUE;
   if (phGraph) *phGraph = nullptr;
-  // A thread that may not end the capture still ends it, and its graph is lost.
+  // A thread that may not end the capture still does, and its graph is lost.
   const CUresult right = CaptureState::mayEnd(wire.stream, call.thread());
   if (right != CUDA_SUCCESS) CaptureState::lose(wire.stream, call.session(), call.thread());
   cmd::CaptureEndReply reply{};
   CUresult result = call.wait(wire, reply);
   if (right != CUDA_SUCCESS && result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) result = right;
-  // These leave the capture as it is; an earlier failure was returned in place of this call.
+  // These do not affect the capture; an earlier failure was returned in place of this call.
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE)
     CaptureState::ended(wire.stream);
   if (result == CUDA_SUCCESS && phGraph) *phGraph = reinterpret_cast<CUgraph>(reply.graph);

@@ -21,8 +21,7 @@ uint64_t numberOf(H handle) {
   return reinterpret_cast<uint64_t>(handle);
 }
 
-/// The call's entry, and whether the handle is one that stands for a graph or node at all: the worker knows those there
-/// are.
+/// The call's entry, and whether the handle is a graph or node at all: the worker knows which exist.
 inline CUresult check(const Call& call, CUgraph graph) {
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   return graph::is(graph::Tag::kGraph, numberOf(graph)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -60,8 +59,8 @@ class Reply {
   cmd::Decoded<R> decoded_;
 };
 
-/// All that launches of an executable graph read of this process's memory: what came of it with the answer that tells how
-/// much there is, and the other pages.
+/// All of this process's memory that launches of an executable graph read: the result of the reply that gives its
+/// amount, and the other pages.
 inline CUresult readSources(Call& call, uint64_t exec, uint32_t count, std::span<const std::byte> first,
                             std::vector<graph::Source>& out) {
   std::vector<std::byte> page(first.begin(), first.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of graphs: their parameters on the way to the worker and back.
+// Graph nodes: converts their parameters for the worker and back.
 #include <cstring>
 
 #include "client/calls/graphs/graph_call.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxFollowing = size_t{512} << 10;
 
-/// Writes what a kind of node gives back into `params`.
+/// Writes the returned values of a kind of node into `params`.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
              const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
   Call call(name, Needs::kNothing);
@@ -47,7 +47,7 @@ CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNod
   return CUDA_SUCCESS;
 }
 
-/// A node without data of its edges, which gives nothing back.
+/// A node without edge data, which returns nothing.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
              CUgraphNodeParams params) {
   return add(name, out, graph, dependencies, nullptr, count, &params);
@@ -71,7 +71,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
     Session::Answer answer;
     return call.waitFor(wire, answer, std::span<const std::byte>(bytes));
   }
-  // Only copies, functions and graphs change what launches have to bring along.
+  // Only copies, functions and graphs change the data that launches must send.
   const bool changes = params->type == CU_GRAPH_NODE_TYPE_MEMCPY || params->type == CU_GRAPH_NODE_TYPE_HOST ||
                        params->type == CU_GRAPH_NODE_TYPE_GRAPH;
   if (!changes)
@@ -90,7 +90,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   return set(name, exec, node, &params);
 }
 
-/// A node's parameters as they came back.
+/// A node's returned parameters.
 struct Got {
   graph::NodeRecord record{};
   uint64_t root = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as a whole, the order in them, and their launches.
+// Whole graphs, their dependencies, and their launches.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -52,7 +52,8 @@ CUresult list(Call& call, uint64_t object, What what, Listed& out) {
   }
 }
 
-/// Hands out a list as the driver does: without `out` only its length, else as much as there is room for, the rest null.
+/// Returns a list as the driver does: without `out` only its length, otherwise as much as there is room for, and null
+/// for the rest.
 template <typename T, typename U>
 void fill(const std::vector<U>& all, T* out, size_t room) {
   static_assert(sizeof(T) == sizeof(U));
@@ -180,10 +181,10 @@ CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUp
   return CUDA_SUCCESS;
 }
 
-/// Sends what the launch is to read of this process's memory, as it is now.
+/// Sends the current contents of this process's memory that the launch reads.
 CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   if (info.sources.empty()) return CUDA_SUCCESS;
-  // A function of the program that is still to run may be what writes it.
+  // A pending function of the program may still write it.
   if (CallbackThread::busy(call.streamContext(stream))) {
     cmd::StreamSync sync{};
     sync.stream = stream;
@@ -196,7 +197,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
     const Landings::Parts parts(landings, source.address, source.bytes);
     for (const Landings::Part& part : parts) {
       if (part.landing != 0) {
-        // What one graph writes for this process, another finds at the worker.
+        // Another graph finds data that one graph writes for this process at the worker.
         if (part.source == Landings::Source::kGraph && part.isWhole) continue;
         if (const CUresult r = Landings::await(call, landings, part.landing); r != CUDA_SUCCESS) return r;
       }
@@ -212,7 +213,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   return CUDA_SUCCESS;
 }
 
-/// The number of the landing of a launch in this process's memory; 0 where it has none.
+/// The number of a launch's landing in this process's memory; 0 if it has none.
 uint64_t beginLanding(Call& call, const ExecInfo& info) {
   std::vector<Landings::Range> ranges;
   for (const graph::Source& each : info.sources)
@@ -496,7 +497,7 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
     append(text, reply.tail(0));
     if (text.size() >= reply.fixed().total || reply.tail(0).empty()) break;
   }
-  // Where the program is, not where the GPU is.
+  // On the program's host, not on the GPU's.
   const UniqueFd file(::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
   for (size_t at = 0; at < text.size();) {

@@ -28,7 +28,7 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, PackedNod
   return packParameters(info, params.kernelParams, params.extra, out.rest);
 }
 
-/// Where an end that may be anywhere, or of which the worker has its own, lies.
+/// The location of an end that may be anywhere, or of which the worker has its own copy.
 void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint64_t& host) {
   const CUdeviceptr place = type == CU_MEMORYTYPE_HOST ? host : device;
   const auto run = call.remote().memory.find(place);
@@ -57,7 +57,7 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
   const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
   if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
-  // From the first row of the first slice to the last of the last; the worker has the rows alone.
+  // From the first row of the first slice to the last of the last; only the worker has the rows.
   const auto rows = [&](size_t pitch, size_t height) {
     return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch +
            copy.WidthInBytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a graph's node: made from the arguments of the calls for its kind, and packed for the worker.
+// The parameters of a graph node: built from the arguments of the calls for its kind, and packed for the worker.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ inline CUgraphNodeParams nodeOf(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params) {
   return out;
 }
 
-/// A node on its way: the record and what follows it.
+/// A node for the wire: the record and the data that follows it.
 struct PackedNode {
   graph::NodeRecord record{};
   std::vector<std::byte> rest;
@@ -99,7 +99,7 @@ struct PackedNode {
   }
 };
 
-/// Checks what the client can, and lets the call act in the context that the node is for.
+/// Performs the client's checks, and makes the call act in the node's context.
 CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out);
 
 }  // namespace millpond::client::api

@@ -176,7 +176,7 @@ CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo
 CUresult endObject(const char* name, unsigned long long object, bool isSurface) {
   Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  // A card takes the number of no object for one that has ended.
+  // A card treats the number of an unknown object as an ended one.
   if (!call.remote().arrays.dropTexture(object, isSurface)) return CUDA_SUCCESS;
   cmd::TextureDestroy wire{};
   wire.object = object;
@@ -197,7 +197,7 @@ std::optional<TextureInfo> objectInfo(const char* name, unsigned long long objec
   return info;
 }
 
-/// A level or plane of an array, which ends it. The first query makes it; `describe` adds its differences.
+/// A level or plane of an array, which ends with it. The first query creates it; `describe` adds its differences.
 template <typename Reply, typename Command, typename Describe>
 CUresult getPart(Call& call, Command wire, const void* whole, const ArrayInfo& info, unsigned part, CUarray& out,
                  Describe describe) {

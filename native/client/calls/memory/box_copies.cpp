@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies in two and three dimensions, of arrays, between devices, and many at once. What the worker reaches goes in one
-// command; this process's own memory goes through device memory that holds its rows packed, or row by row.
+// Copies in two and three dimensions, of arrays, between devices, and in batches. Ends that the worker can access go in
+// one command; this process's own memory goes through device memory that holds its rows packed, or row by row.
 #include <algorithm>
 #include <cstring>
 
@@ -15,13 +15,13 @@
 namespace millpond::client::api {
 namespace {
 
-/// Bytes of device memory that a copy of rows takes at most, unless one row is longer.
+/// Maximum device memory that a copy of rows takes, unless one row is longer.
 constexpr size_t kTemporaryBytes = size_t{4} << 20;
-/// Rows up to this size are packed where there are enough of them: the round trips would take longer than two further
+/// Rows up to this size are packed if there are enough of them: the round trips would take longer than two further
 /// copies.
 constexpr size_t kLongestPackedRow = size_t{64} << 10;
 constexpr size_t kFewestPackedRows = 4;
-/// The worker has room for this many rows that land by themselves.
+/// The worker has room for this many landing rows.
 constexpr size_t kMostLandingRows = 8192;
 
 struct Extent {
@@ -30,14 +30,14 @@ struct Extent {
   size_t depth = 1;
 };
 
-/// One end: an array from a place in it on, or memory from its first byte on.
+/// One end: an array from a position on, or memory from its first byte on.
 struct End {
   uint64_t array = 0;
   size_t x = 0, y = 0, z = 0;
   uint64_t address = 0;
   size_t pitch = 0;
   size_t rows = 0;     ///< in a slice
-  bool isOwn = false;  ///< this process's, out of the worker's reach
+  bool isOwn = false;  ///< memory of this process that the worker cannot access
 
   uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
   /// The same end from a row of a slice on.
@@ -53,7 +53,7 @@ struct End {
   }
 };
 
-/// The driver's structures have the same members for both ends, and for the plain and the peer call.
+/// The driver's structures have the same members for both ends, and for the ordinary and the peer call.
 struct Side {
   CUmemorytype type;
   const void* host;
@@ -128,7 +128,7 @@ CUresult postBox(Call& call, const End& to, const End& from, const Extent& exten
 }
 
 /// Between this process's own memory and an array or device memory, many rows at a time. `isTaken`: whether there was
-/// memory for that; nothing was done without.
+/// memory for that; otherwise nothing was done.
 CUresult throughTemporary(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream,
                           bool& isTaken) {
   const End& own = from.isOwn ? from : to;
@@ -203,8 +203,8 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
   return r;
 }
 
-/// Whether more rows would land in pinned memory than the worker has room for: then they go in one command, and the memory is
-/// mirrored.
+/// Whether more rows would land in pinned memory than the worker has room for: then they go in one command, and the
+/// memory is mirrored.
 bool hasTooManyRows(Call& call, const End& to, const End& from, const Extent& extent, Wait wait) {
   if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows) return false;
   const uint64_t first = to.row(0, 0);
@@ -230,7 +230,7 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
     return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
   }
-  // Rows side by side are one.
+  // Adjacent rows are one.
   const bool isOneRun = to.pitch == extent.width && from.pitch == extent.width &&
                         (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
   if (isOneRun)
@@ -326,7 +326,7 @@ CUresult batchStream(Call& call, CUstream hStream, Flavour flavour, uint64_t& st
   return stream == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/// A source of this process that is to be read in the stream's order can be read only when the stream has got there.
+/// A source in this process that must be read in stream order can be read only when the stream has reached the copy.
 CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
   const auto run = call.remote().memory.find(source);
   if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || (run && run->kind != MemoryKind::kPinnedLocal)) return CUDA_SUCCESS;

@@ -15,13 +15,12 @@
 namespace millpond::client {
 namespace {
 
-/// Bytes in one frame beside the data: the rest of wire::kMaxFrameBytes is for them.
+/// Bytes in one frame besides the data: the rest of wire::kMaxFrameBytes is for data.
 constexpr size_t kPiece = wire::kChunkBytes;
-/// From this size on it is dearer to keep a copy of the bytes, lest they have to be sent again, than to wait until the
-/// worker has them.
+/// From this size on, copying the bytes for a possible resend costs more than waiting until the worker has them.
 constexpr size_t kLentBytes = size_t{512} << 10;
-/// How long a copy from pinned memory waits for functions of the program that are pending, before the memory is mirrored:
-/// most end soon, and touches of mirrored memory are dear.
+/// How long a copy from pinned memory waits for pending functions of the program before the memory is mirrored: most
+/// end soon, and accesses to mirrored memory are expensive.
 constexpr int64_t kPatienceNs = 50'000'000;
 constexpr int64_t kShortestNapNs = 20'000;
 constexpr int64_t kLongestNapNs = 500'000;
@@ -33,8 +32,8 @@ CUresult awaitStream(Call& call, uint64_t stream) {
   return call.wait(sync, reply);
 }
 
-/// Within the worker's reach. When a call that waits returns, what the program sees without a copy is there, and it may
-/// change what was copied.
+/// Accessible to the worker. When a waiting call returns, memory that the program can access directly is complete, and
+/// the program may change the source.
 CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
   cmd::MemcpyDtoDAsyncV2 wire{};
   wire.hStream = stream;
@@ -85,7 +84,7 @@ CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint6
 
 namespace {
 
-/// From memory of this process as it is now.
+/// From the current contents of this process's memory.
 CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
   const auto run = call.remote().memory.find(to);
   cmd::CopyToDevice wire{};
@@ -106,12 +105,12 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
   if (call.remote().blocking) return call.awaitWork(stream);
   if (run && wait == Wait::kYes && isSeenByHost(call, to)) return awaitStream(call, stream);
-  // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
-  // not allocate does it not know whether the driver will take it.
+  // The bytes have been sent, so the caller's memory is not needed any more. Only for an address that this process did
+  // not allocate is it unknown whether the driver accepts it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
 }
 
-/// From memory that bytes are on their way to: those from where the worker has them, and the rest from here.
+/// From memory with pending landings: their bytes come from the worker's copy, the rest from here.
 CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
   Landings& landings = call.remote().landings;
   const Landings::Parts parts(landings, from, bytes);
@@ -135,16 +134,16 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
   return CUDA_SUCCESS;
 }
 
-/// Whether the program may still write to pinned memory before the stream comes to the copy, because streams wait for words.
-/// A copy of bytes that are on their way to the source takes these.
+/// Whether the program may still write to pinned memory before the stream reaches the copy, because streams wait for
+/// words. A copy of landing bytes takes those.
 bool isReadLater(Call& call, const MemoryRun& source) {
   if (!Mirror::instance().mayStreamWait()) return false;
   const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
   return std::none_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
 }
 
-/// Whether functions of the program that are pending may write there before the stream comes to the copy. One that was given
-/// before the copy whose bytes are on their way to the source is done when these are there.
+/// Whether pending functions of the program may write there before the stream reaches the copy. Functions given before
+/// the copy whose bytes land in the source are done when these have landed.
 bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
   if (!CallbackThread::busy(call.streamContext(stream))) return false;
   const uint64_t given = CallbackThread::given();
@@ -153,7 +152,7 @@ bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
 }
 
-/// Waits for a moment until what the stream was given is done.
+/// Waits briefly until the stream's work is done.
 CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
   const int64_t end = monotonicNs() + kPatienceNs;
   for (int64_t nap = kShortestNapNs;; nap = std::min(2 * nap, kLongestNapNs)) {
@@ -185,8 +184,8 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (const CUresult r = call.remote().mapped.reach(call, *source); r != CUDA_SUCCESS) return r;
     return within(call, to, host, bytes, stream, wait);
   }
-  // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still. The call must
-  // not wait for them: they may wait for the calling thread.
+  // Pinned memory is read when the stream reaches the copy, after functions of the program that may still write it. The
+  // call must not wait for them: they may wait for the calling thread.
   if (source && source->kind == MemoryKind::kPinnedLocal && mayBeWritten(call, host, bytes, stream)) {
     bool isDone = false;
     if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
@@ -209,7 +208,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isMirrored(pinned)) return within(call, host, from, bytes, stream, wait);
-  // Partly so: the copy leaves what was allocated.
+  // Partly: the copy exceeds the allocation.
   if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
@@ -259,7 +258,7 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
   if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream, wait);
   if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
-  // Between two places of this process, in the order of the stream.
+  // Between two places of this process, in stream order.
   if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of one row of bytes, from which all others are made.
+// Copies of one row of bytes, the basis of all others.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
 CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
 /// Between any two addresses.
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
-/// Whether this process got device memory there.
+/// Whether this process allocated device memory there.
 bool onDevice(Call& call, CUdeviceptr address);
-/// Whether the program can read what lies there without a copy.
+/// Whether the program can read that memory without a copy.
 bool isSeenByHost(Call& call, uint64_t address);
 
 namespace instead {
 
-/// A copy between devices of which an end is pinned memory that the worker does not have. Nothing where there is none.
+/// A copy between devices with an end in pinned memory that the worker does not have. Nothing if there is none.
 std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDV2& copy);
 std::optional<CUresult> copyOfOwn(Call& call, const cmd::MemcpyDtoDAsyncV2& copy);
 
 }  // namespace instead
 
-/// Memory of the current device for the length of a few commands of one stream.
+/// Memory of the current device for the duration of a few commands of one stream.
 CUresult takeTemporary(Call& call, size_t bytes, uint64_t stream, CUdeviceptr& address);
 CUresult giveTemporary(Call& call, CUdeviceptr address, uint64_t stream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that devices know: pinned by the driver, or registered by the program.
+// Host memory known to devices: pinned by the driver, or registered by the program.
 #include "client/calls/memory/host_memory.h"
 
 #include <sys/mman.h>
@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr unsigned kHostFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-/// How often an address is tried that the worker cannot map. Each attempt is this much further from the first: what lies
-/// there in the worker may be the memory of a whole device.
+/// Number of attempts at an address that the worker cannot map. Each is this much further from the first: it may be
+/// occupied there by the memory of a whole device.
 constexpr int kAddressAttempts = 16;
 constexpr uint64_t kAddressStep = uint64_t{1} << 36;
 
@@ -40,7 +40,7 @@ bool isMapped(uint64_t address, uint64_t bytes) {
 }  // namespace
 
 CUresult awaitLandings(Call& call) {
-  // Nothing is on its way then.
+  // Then nothing is in transit.
   if (call.session().parks() && call.session().isParked()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   const uint16_t before = call.context();
@@ -56,7 +56,7 @@ CUresult awaitLandings(Call& call) {
 
 namespace {
 
-/// Tells the worker that this process keeps the file, so that the session may be parked.
+/// Notifies the worker that this process keeps the file, so that the session may be parked.
 void keepShared(Call& call, const cmd::HostAlloc& memory) {
   cmd::HostKeep keep{};
   keep.address = memory.address;
@@ -64,14 +64,13 @@ void keepShared(Call& call, const cmd::HostAlloc& memory) {
   call.post(keep);
 }
 
-/// `bytes`, whole pages that this process and the worker map at the same address, pinned. `flags`: what the memory map is
-/// to know of it.
+/// `bytes`, whole pages that this process and the worker map at the same address, pinned. `flags`: for the memory map.
 CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
   void* failed[kAddressAttempts];
   int failures = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   while (failures < kAddressAttempts) {
-    // A worker that takes over has it at the same address, so it must lie where nothing else does.
+    // The next worker maps it at the same address, so nothing else may be there.
     void* hint = failures == 0 ? call.remote().mapped.nextPlace(bytes)
                                : static_cast<std::byte*>(failed[0]) - kAddressStep * static_cast<unsigned>(failures);
     void* place = ::mmap(hint, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -81,7 +80,7 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
     wire.bytes = bytes;
     wire.address = reinterpret_cast<uint64_t>(place);
     wire.flags = flags;
-    // Files come one behind the other on the same socket, so one allocation at a time.
+    // Files arrive consecutively on the same socket, so only one allocation at a time.
     std::lock_guard lock(call.remote().hostAllocation);
     result = call.wait(wire, reply);
     if (result == CUDA_SUCCESS) {
@@ -116,7 +115,7 @@ CUresult freeShared(Call& call, const MemoryRun& run) {
     cmd::HostFreeReply reply{};
     result = call.wait(wire, reply);
   }
-  // Behind the answer: until then the session may be parked with the memory in its journal.
+  // After the reply: until then the session may be parked with the memory in its journal.
   call.remote().files.drop(run.address);
   ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
   return result;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory: memory of the device that is mirrored here. Where the pages should lie is advice, which is kept and not
-// acted on.
+// Managed memory: device memory that is mirrored here. Advice about the location of pages is stored but has no effect.
 #include <cstring>
 
 #include "client/call/call.h"
@@ -15,7 +14,7 @@ bool isManaged(Call& call, CUdeviceptr address, size_t bytes) {
   return call.remote().managed.visit(address, bytes, [](const ManagedMemory::Advice&) {});
 }
 
-/// The place that a device ordinal of the older calls means.
+/// The location that a device ordinal of the older calls means.
 Place placeOf(CUdevice device) {
   if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, 0};
   return {CU_MEM_LOCATION_TYPE_DEVICE, device};
@@ -79,7 +78,7 @@ CUresult common(Call& call, CUdeviceptr address, size_t bytes, T none, Get get, 
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// As the older attributes name a place.
+/// In the older attributes' form of a location.
 int ordinalOf(const Place& place) {
   if (place.type == CU_MEM_LOCATION_TYPE_DEVICE) return place.id;
   return place.type == CU_MEM_LOCATION_TYPE_NONE ? CU_DEVICE_INVALID : CU_DEVICE_CPU;
@@ -122,7 +121,7 @@ CUresult rangeAttribute(Call& call, void* data, size_t dataSize, CUmem_range_att
   }
 }
 
-/// Which place each of the ranges of a batch goes to: `indices[i]` is the first range of `places[i]`.
+/// The location of each range of a batch: `indices[i]` is the first range of `places[i]`.
 bool placeOfEach(size_t range, size_t count, const CUmemLocation* places, const size_t* indices, size_t numPlaces,
                  Place& out) {
   if (places == nullptr || indices == nullptr || numPlaces == 0 || numPlaces > count || indices[0] != 0) return false;
@@ -217,7 +216,7 @@ CUresult cuMemDiscardBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* siz
   Call call("cuMemDiscardBatchAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
-  // Discarded memory may have any contents, so it keeps its own.
+  // Discarded memory may have any contents, so it keeps its present ones.
   return checkBatch(call, dptrs, sizes, count, flags);
 }
 

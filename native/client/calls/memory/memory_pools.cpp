@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered memory. An allocation waits for the worker's answer, but not for the device; all else waits only where
-// it asks how much there is.
+// Stream-ordered memory. An allocation waits for the worker's reply, but not for the device; other calls wait only if
+// they query usage.
 #include <atomic>
 
 #include "base/log.h"
@@ -13,7 +13,7 @@
 namespace millpond::client {
 namespace {
 
-/// Makes a pool of at most `maxBytes` (0: any) at the worker and in the books, whose lock is held.
+/// Creates a pool of at most `maxBytes` (0: unlimited) at the worker and in the table, whose lock is held.
 CUresult makePool(Call& call, const Context& context, size_t maxBytes, MemoryPools::Pool pool, CUmemoryPool& out) {
   // They belong to no context: pools outlive contexts.
   const uint64_t wire = call.remote().handles.create(HandleKind::kMemoryPool, 0);
@@ -72,7 +72,7 @@ CUresult allocate(Call& call, CUdeviceptr* dptr, size_t bytes, CUmemoryPool pool
   return CUDA_SUCCESS;
 }
 
-/// Unlike cuMemAlloc, the stream-ordered calls take nothing for an answer, and its address for one to free.
+/// Unlike cuMemAlloc, the stream-ordered calls accept zero bytes, and free the resulting address.
 CUresult allocateNothing(CUdeviceptr* dptr) {
   *dptr = 0;
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about addresses, answered from what this process allocated.
+// Queries about addresses, answered from this process's own allocations.
 #include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/context.h"
@@ -15,7 +15,7 @@ CUresult store(void* data, T value) {
 
 using Reservation = VirtualMemory::Reservation;
 
-/// What this process knows of an address.
+/// This process's knowledge of an address.
 struct Place {
   std::optional<MemoryRun> run;
   /// Its mapping, if it was mapped, has a reservation and properties.
@@ -127,8 +127,8 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute which, CUd
   Call call("cuPointerSetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (value == nullptr || !inspect(call, ptr).isKnown()) return CUDA_ERROR_INVALID_VALUE;
-  // Copies that the driver lets run on behind the call's back do so for pinned memory only, and those wait for nothing
-  // that this setting could change.
+  // The driver performs copies asynchronously after the call for pinned memory only, and those wait for nothing that
+  // this setting could change.
   return which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

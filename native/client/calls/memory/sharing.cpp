@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events of other sessions of the claim, by handles that programs pass on as they like.
+// Memory and events of other sessions of the claim, by handles that programs exchange in any way.
 #include <cstring>
 
 #include "client/call/call.h"
@@ -11,7 +11,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Asks for a pool of another process. Its handle is the one that `wire` names, or the one that it has here already.
+/// Requests a pool of another process. Its handle is the one that `wire` names, or its existing one here.
 CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool& pool) {
   pool = reinterpret_cast<CUmemoryPool>(wire.pool);
   HandleTable& handles = call.remote().handles;
@@ -30,7 +30,7 @@ CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool& pool) {
   if (!context) {
     cmd::PoolDestroy end{};
     if (call.destroy(HandleKind::kMemoryPool, pool, end.pool) == CUDA_SUCCESS) call.post(end);
-    return CUDA_ERROR_INVALID_DEVICE;  // which this process does not see
+    return CUDA_ERROR_INVALID_DEVICE;  // which is not visible to this process
   }
   books.pools[pool] = {.device = context->device(), .opens = 1};
   return CUDA_SUCCESS;

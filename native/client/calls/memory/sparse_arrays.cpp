@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of sparse arrays, and of those whose memory comes later.
+// The memory of sparse and deferred arrays.
 #include <algorithm>
 #include <bit>
 #include <span>
@@ -12,7 +12,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Puts the session's numbers in place of the program's. Arrays have theirs already. The memory's lock is held.
+/// Replaces the program's numbers with the session's. Arrays have theirs already. The memory's lock is held.
 CUresult translate(Call& call, CUarrayMapInfo& entry) {
   const bool isMipmapped = entry.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   if (!isMipmapped && entry.resourceType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps. The driver computes them from numbers alone, and programs ask for the same ones again and again.
+// Tensor maps. The driver computes them from numbers alone, and programs request the same ones again and again.
 #include <cstring>
 #include <memory>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr cuuint32_t kMaxRank = 5;
 using TensorMapCache = BasicAnswerCache<sizeof(cmd::TensorMapEncode), sizeof(cmd::TensorMapEncodeReply)>;
 
-// Never taken down: other threads may still ask at the end of the process.
+// Never destroyed: other threads may still query it while the process exits.
 TensorMapCache& cache() {
   static TensorMapCache* const made = std::make_unique<TensorMapCache>().release();
   return *made;
@@ -20,7 +20,7 @@ TensorMapCache& cache() {
 
 enum Form : uint32_t { kTiled, kIm2col, kIm2colWide };
 
-/// The arguments that all forms share; false where a pointer is missing or the rank has no array.
+/// The arguments common to all forms; false if a pointer is missing or an array is missing for the rank.
 bool describe(cmd::TensorMapEncode& wire, const CUtensorMap* map, cuuint32_t rank, const cuuint64_t* extents,
               const cuuint64_t* strides, const cuuint32_t* elementStrides) {
   if (!map || rank == 0 || rank > kMaxRank || !extents || (rank > 1 && !strides) || !elementStrides) return false;

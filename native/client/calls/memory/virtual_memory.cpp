@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual-memory management. What this process did is enough to check every call; only what takes addresses or memory
-// waits for the worker.
+// Virtual-memory management. The process's own history suffices to check every call; only calls that take addresses or
+// memory wait for the worker.
 #include <unistd.h>
 
 #include <array>
@@ -17,14 +17,14 @@
 namespace millpond::client::api {
 namespace {
 
-/// How often addresses are asked for that are free on both sides. Each attempt is this much further from the first:
-/// what lies there in the worker may be the memory of a whole device.
+/// Number of attempts to find addresses that are free on both sides. Each is this much further from the first: it may
+/// be occupied there by the memory of a whole device.
 constexpr int kAddressAttempts = 16;
 constexpr uint64_t kAddressStep = uint64_t{1} << 36;
 /// Mapped memory has no owner among the contexts, and is not freed by address.
 constexpr unsigned kMapped = MemoryRun::kMapped;
 
-/// Whether it describes memory of a device of this process: its context, or what the call answers.
+/// Whether it describes memory of a device of this process: its context, or the call's error.
 CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& context) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
@@ -65,7 +65,7 @@ CUresult releaseAll(Call& call, const std::vector<uint64_t>& ended) {
   return result;
 }
 
-/// Memory that only closed files stood for goes back.
+/// Frees memory that only closed files referred to.
 CUresult sweepExports(Call& call) {
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -101,7 +101,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   if (ptr == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (alignment != 0 && !std::has_single_bit(alignment)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t wish = addr;
-  // Where this process has memory of its own, the addresses count as taken.
+  // Addresses of this process's own memory count as taken.
   if (wish != 0) {
     const Guard guard = guardAddresses(wish, size);
     if (guard == Guard::kHeld) unguardAddresses(wish, size);
@@ -120,7 +120,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
       return CUDA_SUCCESS;
     }
     if (const CUresult r = unreserveAtWorker(call, address, size); r != CUDA_SUCCESS) return r;
-    // A place that is free here is likely to be free there.
+    // An address that is free here is likely to be free there.
     const uint64_t below = first == 0 ? 0 : first - kAddressStep * static_cast<unsigned>(attempt);
     wish = guardAnywhere(size, std::max<uint64_t>(alignment, uint64_t{2} << 20), below);
     if (wish == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -203,7 +203,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   wire.bytes = size;
   wire.offset = offset;
   wire.memory = memory->wire;
-  // The driver takes all of a memory; whether it takes parts of one, it says itself.
+  // The driver accepts whole allocations; only the driver knows whether it accepts parts.
   const bool isWhole = offset == 0 && size == memory->bytes;
   CUresult result = call.post(wire);
   if (result == CUDA_SUCCESS && !isWhole) result = call.check();
@@ -263,7 +263,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   wire.address = ptr;
   wire.size = size;
   CUresult result = call.post(wire, std::as_bytes(std::span(access.data(), count)));
-  // Whether one device may touch another's memory depends on how they are connected.
+  // Access between devices depends on how they are connected.
   if (result == CUDA_SUCCESS && !isOwn) result = call.check();
   if (result != CUDA_SUCCESS) return result;
   for (auto each = first; each != last; ++each)
@@ -329,7 +329,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   wire.memory = memory->wire;
   cmd::VmShareReply reply{};
   const CUresult shared = call.wait(wire, reply);
-  // Where there are no other sessions to share it with, the file is good in this process.
+  // If there are no other sessions, the file is valid in this process.
   if (shared != CUDA_SUCCESS && shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
   const auto bytes = std::as_bytes(std::span(reply.handle));
   const int file = vm.exportFile(*memory, bytes.first(shared == CUDA_SUCCESS ? bytes.size() : 0));

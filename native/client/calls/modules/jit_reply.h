@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outputs of the just-in-time compiler and of the linker, as they come back.
+// The outputs of the just-in-time compiler and of the linker, as received.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace millpond::client {
 
-/// Hands the program the outputs in an answer; does nothing for an answer without them.
+/// Passes the outputs in a reply to the program; does nothing without them.
 template <typename Reply>
 void deliverJit(std::span<const std::byte> answer, const JitOptions& options) {
   cmd::Decoded<Reply> reply;

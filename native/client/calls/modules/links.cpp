@@ -18,7 +18,7 @@ namespace {
 
 struct Link {
   JitOptions options;
-  std::vector<std::byte> code;  ///< what was linked: the program's until it destroys the link
+  std::vector<std::byte> code;  ///< the linked code: valid for the program until it destroys the link
 };
 
 struct Links {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and libraries: loading, and finding what is in them.
+// Modules and libraries: loading, and lookup of their contents.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -74,7 +74,7 @@ CUresult unload(Call& call, HandleKind kind, const void* handle) {
   return call.post(wire);
 }
 
-/// A function of a module, or a kernel of a library: the same one for the same name.
+/// A function of a module, or a kernel of a library: always the same one for a name.
 CUresult getFunction(Call& call, HandleKind ownerKind, const void* owner, HandleKind kind, const char* name,
                      void** out) {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
@@ -193,7 +193,7 @@ CUresult enumerate(Call& call, HandleKind ownerKind, const void* owner, HandleKi
   return CUDA_SUCCESS;
 }
 
-/// The module that a library is in the call's context: the same one each time.
+/// The library's module in the call's context: always the same one.
 CUresult moduleOf(Call& call, uint64_t library, CUmodule* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   HandleTable& handles = call.remote().handles;
@@ -351,7 +351,7 @@ CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char*
   uint64_t wire = 0;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The attributes report that no device supports them, and a driver without such a device answers so.
+  // The attributes report that no device supports them, and a driver without such a device returns this.
   return CUDA_ERROR_NOT_FOUND;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block size with the most threads at once: tried out here, because the program's own function tells how much shared
-// memory each size needs.
+// The block size with the most concurrent threads: computed here, because the program's own function returns the shared
+// memory for each size.
 #include <algorithm>
 
 #include "client/call/call.h"

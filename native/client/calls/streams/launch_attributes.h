@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of a launch, ready to cross.
+// Attributes of a launch, in wire format.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ class LaunchAttributes {
   CUresult take(Call& call, const CUlaunchConfig& config);
   std::span<const std::byte> bytes() const { return std::as_bytes(attributes_); }
   bool isCooperative() const { return isCooperative_; }
-  /// The blocks of a cluster that the launch asks for.
+  /// The cluster size requested by the launch.
   const ClusterShape& cluster() const { return cluster_; }
 
  private:
   std::span<const CUlaunchAttribute> attributes_;
   bool isCooperative_ = false;
   ClusterShape cluster_;
-  /// Filled for launches with events; an array in its place would be cleared, all kilobytes of it, with every launch.
+  /// Filled only for launches with events; an array here would be cleared, all kilobytes of it, with every launch.
   std::vector<CUlaunchAttribute> translated_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel launches: the parameters are packed here, where their addresses mean something.
+// Kernel launches: packs the parameters in this process, where their addresses are valid.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,7 +21,7 @@ struct Shape {
   unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
 };
 
-/// What the driver would refuse at the call for any kernel on this device.
+/// Checks for errors that the driver would return from the call for any kernel on this device.
 bool possible(const DeviceSnapshot& device, const Shape& s) {
   const auto within = [&](unsigned value, CUdevice_attribute limit) {
     const int32_t most = device.attributes[limit];
@@ -37,12 +37,12 @@ bool possible(const DeviceSnapshot& device, const Shape& s) {
 
 bool hasClusters(const DeviceSnapshot& device) { return device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 1; }
 
-/// What the driver would refuse for this function. Asked once: the worker's driver knows.
+/// Checks for errors that the driver would return for this function. Asked once: the worker's driver knows.
 CUresult checkLimits(Call& call, uint64_t wire, FunctionInfo& function, const DeviceSnapshot& device, const Shape& s) {
-  // A warp fits whatever a function uses and declares.
+  // One warp always fits, whatever a function uses and declares.
   constexpr uint64_t kAlwaysFit = 32;
   const uint64_t threads = uint64_t{s.blockX} * s.blockY * s.blockZ;
-  // The clusters for which a function was compiled are an answer to the same question.
+  // The same query returns the clusters for which a function was compiled.
   if ((s.sharedBytes == 0 && threads <= kAlwaysFit && !hasClusters(device)) ||
       function.isAllowed(call.context(), threads, s.sharedBytes))
     return CUDA_SUCCESS;
@@ -73,8 +73,8 @@ CUresult checkCooperative(Call& call, uint64_t wire, const DeviceSnapshot& devic
   return uint64_t{s.gridX} * s.gridY * s.gridZ > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
-/// A kernel of a library is launched in the context of the stream, whichever is current. A function belongs to a context,
-/// and its driver says at the call whether the stream is of that.
+/// A kernel of a library is launched in the context of the stream, whichever is current. A function belongs to a
+/// context, and the driver checks during the call that the stream is in it.
 CUresult followStream(Call& call, HandleKind kind, uint64_t stream) {
   const uint16_t place = call.streamContext(stream);
   if (place == call.currentContext()) [[likely]]

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxParameterBytes = 32764;
 
-/// What the function remembers; nullptr when there is none.
+/// The function's settings; nullptr if there are none.
 LegacyLaunch* legacy(Call& call, CUfunction function, CUresult& result) {
   result = call.entry();
   if (result != CUDA_SUCCESS) return nullptr;

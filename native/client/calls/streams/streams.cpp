@@ -12,17 +12,18 @@
 namespace millpond::client::api {
 namespace {
 
-/// What is known of a stream, default ones included.
+/// The known properties of a stream, default ones included.
 struct StreamView {
   Context* context = nullptr;
   HandleTraits traits;
   uint64_t id = 0;
 };
 
-/// Whether a stream may be asked about that while it is captured.
+/// Whether that query is allowed while the stream is captured.
 enum class InCapture { kAllowed, kForbidden };
 
-/// As on a card: the legacy stream is not asked about while one is captured that it waits for, whatever the question.
+/// As on a card: the legacy stream cannot be queried during a capture of a stream that waits for it, whatever the
+/// query.
 CUresult checkCapture(Call& call, uint64_t stream, InCapture own) {
   if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
   if (call.namesLegacy()) return CaptureState::checkLegacy(call.session(), call.thread(), call.currentContext());
@@ -136,7 +137,7 @@ CUresult cuStreamSetAttribute(Flavour flavour, CUstream hStream, CUstreamAttrID 
   wire.attribute = static_cast<uint32_t>(attr);
   static_assert(sizeof wire.value == sizeof *value);
   std::memcpy(wire.value, value, sizeof wire.value);
-  // Whether the value is one of the attribute's, its driver says.
+  // Only the driver knows the valid values of the attribute.
   call.waitForResult();
   const CUresult result = call.post(wire);
   if (result == CUDA_SUCCESS && attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
