@@ -7,7 +7,10 @@
  * derived from it, older versions (`cuMemAlloc` beside `cuMemAlloc_v2`) are refused unless they have their own entry.
  */
 
-/** What a handle stands for. The client invents the handle, the worker maps it to the driver's object. */
+/**
+ * The kind of object behind a handle. The client chooses the handle, the worker maps it to the driver's
+ * object.
+ */
 export type HandleKind =
   | "stream"
   | "event"
@@ -97,7 +100,7 @@ export type Extent =
  * replacement session is rebuilt. Every command declares it.
  */
 export type Left =
-  /** Nothing, or what the worker's books tell. */
+  /** Nothing, or state in the worker's tables. */
   | "books"
   /**
    * State that the journal does not record or that no other worker could recreate: objects shared with other sessions,
@@ -106,9 +109,15 @@ export type Left =
    * parked.
    */
   | "trace"
-  /** What the same command makes again: the field with its handle, with a context's number or with an address. */
+  /**
+   * The object that repeating the command restores: the field with its handle, with a context's number or
+   * with an address.
+   */
   | { readonly makes: string; readonly kind?: "context" | "hostMemory" }
-  /** What the same command sets again: the field with the value, `of` the handle in another field or of its own context. */
+  /**
+   * The setting that repeating the command restores: the field with the value, `of` the handle in another
+   * field or of its own context.
+   */
   | { readonly sets: string; readonly of?: string }
   /** Nothing: it is a worker that says it, about the handle in that field, for the next session to know. */
   | { readonly tells: string };
@@ -146,8 +155,9 @@ export interface Remoted {
    */
   readonly once?: true;
   /**
-   * What the driver refuses at the call and the client can know: a function of `native/client/call/preconditions.h`, called
-   * with the client's `Call` and all arguments once they are checked; its failure is the call's, and nothing is sent.
+   * Checks for errors that the driver returns from the call itself and the client can detect: a function of
+   * `native/client/call/preconditions.h`, called with the client's `Call` and all arguments once they are
+   * checked; its failure is the call's, and nothing is sent.
    */
   readonly precondition?: string;
   /**
@@ -156,8 +166,8 @@ export interface Remoted {
    */
   readonly instead?: string;
   /**
-   * For `async`: what the client has to know when the command is on its way. A function of `native/client/call/consequences.h`,
-   * called with the client's `Call`, the command and its tails.
+   * For `async`: updates the client's state when the command has been posted. A function of
+   * `native/client/call/consequences.h`, called with the client's `Call`, the command and its tails.
    */
   readonly consequence?: string;
   /**

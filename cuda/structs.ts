@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Structs of the API that cross from a client to its worker: what each member of 64 bits means that C calls neither a size
- * nor a number of bytes. The worker's driver is given none of them as it came: those that are an `address` go through
- * worker::AddressGate, those that are a `handle` through the books of the session, `unset` ones are null.
+ * Structs of the API that a client sends to its worker: the meaning of each 64-bit member that C declares as
+ * neither a size nor a number of bytes. The worker's driver gets none of them unchanged: an `address` passes
+ * worker::AddressGate, a `handle` the tables of the session, `unset` ones are null.
  */
 
-/** What a member means; `opaque` is made by the driver, and given to the device alone. */
+/** The meaning of a member; `opaque` is created by the driver and passed only to the device. */
 export type MemberMeaning = "address" | "echo" | "handle" | "number" | "unset" | "opaque";
 
-/** Struct → path of the member as `offsetof` takes it → what it means. Members that lie in one place mean each what they say. */
+/**
+ * Struct → path of the member as `offsetof` takes it → what it means. Members of a union each have their own
+ * meaning.
+ */
 export const structs: Readonly<Record<string, Readonly<Record<string, MemberMeaning>>>> = {
   CUDA_MEMCPY3D: {
     srcHost: "address",

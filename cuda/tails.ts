@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * What is in the tails of the commands of `commands/`: whether the worker or a kernel may find addresses of memory there, which
- * the client then makes the worker's, too, before it sends the command. Every tail has its line.
+ * The contents of the tails of the commands of `commands/`: whether the worker or a kernel may find addresses
+ * of memory there, which the client then makes accessible to the worker before it sends the command. Every
+ * tail has a line.
  */
 
 /**

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The API as its protobuf files describe it, with their comments: what the reference page and the OpenAPI document are made of.
+// The API as described by its protobuf files, with their comments: the source of the reference page and the
+// OpenAPI document.
 
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";

@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 
-/** What the hash of a record covers, beside the hash of the record before. */
+/** The input of a record's hash, besides the hash of the previous record. */
 export interface ChainedRecord {
   readonly at: number | bigint;
   readonly who: string;
@@ -73,7 +73,7 @@ export class AuditChain {
     if (record.hash !== auditHash(record.previousHash, record)) {
       return `record ${record.id} was changed after it was written`;
     }
-    // Older records are forgotten, so the first one that there is follows on one that cannot be looked at.
+    // Older records have been dropped, so the predecessor of the first record cannot be checked.
     if (last !== undefined && record.previousHash !== last.hash) {
       return `between the records ${last.id} and ${record.id} others were removed, added or put in another order`;
     }

@@ -24,7 +24,9 @@ interface Share {
   readonly percent: number;
 }
 
-/** Shared by all workers of this user: what a native program has compiled, a worker's driver reuses. */
+/**
+ * Shared by all workers of this user: a worker's driver reuses the code that a native program has compiled.
+ */
 async function makeJitCache(): Promise<string> {
   const path = join(tmpdir(), `millpond-bench-jit-${userInfo().uid}`);
   await mkdir(path, { recursive: true, mode: 0o700 });

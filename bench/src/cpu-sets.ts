@@ -22,9 +22,9 @@ export function readCpuList(list: string): number[] {
 }
 
 /**
- * Gives client and worker disjoint halves of these processors, so that neither is measured on what the other leaves of a
- * processor: between hosts they share none. With a single one, both get all. A relay between them spins: it gets two of six or
- * more, and otherwise takes time from both.
+ * Gives client and worker disjoint halves of these processors, because hosts share none and neither
+ * measurement should depend on the other's leftovers. With a single one, both get all. A relay between them
+ * spins: it gets two of six or more, and otherwise takes time from both.
  */
 export function divideCpus(cpus: readonly number[], parts: { readonly hasRelay: boolean }): CpuSets {
   if (cpus.length < 2) return { client: "", worker: "", relay: "" };

@@ -37,7 +37,7 @@ const root = join(import.meta.dirname, "..", "..");
 
 const allWorkloads = ["micro", "rn152", "rn50t", "gpt", "rn18"] as const;
 
-/** What the Python program prints of one step. */
+/** The Python program's output for one step. */
 interface Step {
   readonly name: string;
   readonly ms: number;

@@ -7,7 +7,7 @@ import type { AnyValue } from "./command-line/command-values.ts";
 /** Runs one command line, `argv` without the program's name. Resolves with the exit status; never rejects. */
 export async function main(argv: readonly string[]): Promise<number> {
   process.stdout.on("error", endQuietly);
-  // A failure to write there, as on a full disk, can be reported nowhere; a running program goes on.
+  // A failure to write there, as on a full disk, cannot be reported anywhere; a running program continues.
   process.stderr.on("error", () => undefined);
   try {
     const asked = parseCommandLine(argv);

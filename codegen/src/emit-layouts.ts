@@ -37,7 +37,7 @@ function useOfType(type: RequestField[1], plan: Plan): string | undefined {
   return typeof type === "object" && hasAddress(plan, type.of) ? "FieldUse::kStruct" : undefined;
 }
 
-/** What is in a tail: of a generated call, an array of structs or of numbers. */
+/** The content of a tail: for a generated call, an array of structs or of numbers. */
 function tailMeaning(command: Command, tail: string, call: PlannedCall | undefined, plan: Plan): TailMeaning {
   const described = plan.tails[command.name]?.[tail];
   if (described !== undefined) return described;

@@ -108,7 +108,7 @@ const Range kStructs[] = {
 ${this.#structRanges.join("\n")}
 };
 
-// First value, their number, and what all of their names begin with.
+// First value, their number, and the common prefix of their names.
 const Enum kEnums[] = {
 ${this.#enumRows.join("\n")}
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs in CUDA C++ share. A program prints what it observes, line by line, and nothing that depends on
-// time, addresses, processes or how much memory is free; it ends with status 0.
+// Common code of the programs in CUDA C++. A program prints its observations, line by line, and nothing that depends on
+// time, addresses, processes or the amount of free memory; it ends with status 0.
 //
 // Each file ends in one PROGRAM, which enters itself into a list, so that all files of a form make one binary, which
 // runs the program that its first argument names.

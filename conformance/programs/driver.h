@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C programs share: they are linked straight to libcuda.so.1, need no CUDA toolkit, and bring their kernels as
-// checked-in images. Functions have their versioned names, which <cuda.h> hides behind macros.
+// Common code of the C programs: they are linked directly to libcuda.so.1, need no CUDA toolkit, and include their
+// kernels as checked-in images. Functions have their versioned names, which <cuda.h> hides behind macros.
 #pragma once
 
 #include <cuda_api.h>
@@ -47,8 +47,8 @@ extern const char* part;
 /// Runs another part of this program in a process of its own, and prints how that ended.
 void child(const char* which);
 bool is_part(const char* which);
-/// The same with a socket between the two, whose end here is returned; there it is kPeer. They take turns, so that what
-/// they print is in order.
+/// The same with a socket between the two, whose end here is returned; there it is kPeer. They alternate, so that their
+/// output is in order.
 int start_peer(const char* which, int* pid);
 enum { kPeer = 3 };
 void put(int to, const void* bytes, size_t size);

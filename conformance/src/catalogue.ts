@@ -17,7 +17,7 @@ export interface Listed {
   readonly name: string;
   readonly form: Form;
   readonly program: string;
-  /** What it tests, in one line. */
+  /** The subject of the test, in one line. */
   readonly summary: string;
 }
 
@@ -46,7 +46,9 @@ export function parseList(form: Form, text: string): readonly Listed[] {
     });
 }
 
-/** What a binary needs to start: a library named libcuda.so.1, and the libraries that must be preloaded for it. */
+/**
+ * Requirements of a binary: a library named libcuda.so.1, and the libraries that must be preloaded for it.
+ */
 export async function readCatalogue(
   directory: string,
   driverDirectory: string,

@@ -38,7 +38,7 @@ export interface SessionOptions {
  * an H200, which is charged to its claim.
  */
 const cardMemory = "8Gi";
-/** Software GPUs take nothing beside what programs allocate, and every program needs far less. */
+/** Software GPUs allocate nothing besides the programs' memory, and every program needs far less. */
 const softVgpuMemory = "1Gi";
 const softMemory = "16Gi";
 /** Takes all memory of the device, which leaves none for a concurrent program. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What devices can do: those commands whose two ends are written by hand. */
+/** Commands about devices whose code is written manually on both ends. */
 import type { Command } from "../schema.ts";
 
 export const deviceCommands: readonly Command[] = [

@@ -41,7 +41,7 @@ const names = [
 
 const refused: Refused = { style: "refused", why: "graphics interoperability needs the GPU in this machine" };
 
-/** Calls about what was registered. */
+/** Calls about registered objects. */
 const ofResources = [
   "cuGraphicsMapResources",
   "cuGraphicsResourceGetMappedMipmappedArray",
@@ -55,7 +55,7 @@ const noResource: Local = { style: "local", how: "nothing can be registered, so 
 
 /** Memory and semaphores of other APIs. */
 const external = ["cuImportExternalMemory", "cuImportExternalSemaphore"] as const;
-/** Calls about what was imported. */
+/** Calls about imported objects. */
 const ofImports = [
   "cuDestroyExternalMemory",
   "cuDestroyExternalSemaphore",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Texture and surface references: deprecated, but modules may still have them. What the driver would refuse is known to it
- * alone, so every call but those for a reference's begin and end waits for its word.
+ * Texture and surface references: deprecated, but modules may still have them. Only the driver knows which
+ * values it refuses, so every call except those for a reference's begin and end waits for it.
  */
 import type { Group, Remoted } from "../schema.ts";
 

@@ -33,7 +33,7 @@ interface Given {
 /** `millpond::nvml::api::<name>` in `native/nvml`. */
 interface HandWritten extends Given {
   readonly by: "hand";
-  /** It is given what is known of the claim, as all with a GPU are. */
+  /** It receives the view of the claim, as do all functions that need a GPU. */
   readonly view?: true;
   /** It works before `nvmlInit`. */
   readonly early?: true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the claim uses, and which of its programs. */
+/** Usage of the claim and its programs. */
 import { hand, list, type NvmlGroup, out, raw, same } from "./schema.ts";
 
 const noProcesses = hand({ device: "gpu", processes: list("ProcessInfo") });

@@ -422,7 +422,7 @@ function gatesName(): string {
 function readGroupKey(path: string): Buffer {
   if (existsSync(path)) {
     const known = readFileSync(path);
-    // A truncated file is no key: open sessions keep the old key, later ones get the new one.
+    // A truncated file is not used as a key: open sessions keep the old key, later ones get the new one.
     if (known.length === groupKeyBytes) return known;
   }
   const key = randomBytes(groupKeyBytes);

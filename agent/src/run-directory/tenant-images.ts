@@ -7,7 +7,9 @@ import { chmodSync, chownSync, lstatSync, readdirSync, rmSync, utimesSync } from
 import { join } from "node:path";
 import { makeFolders } from "@millpond/platform";
 
-/** What the images of all tenants may take, in bytes. Workers bound the folder of their tenant to the same. */
+/**
+ * Limit of the images of all tenants, in bytes. Workers apply the same limit to the folder of their tenant.
+ */
 const mostBytes = 8 * 2 ** 30;
 
 /** Interval between looks at the sizes of the folders. */

@@ -15,12 +15,12 @@ import type { RunDirectory, SessionRecord } from "../run-directory/run-directory
 import type { WantedSizes } from "../workers/session-pass.ts";
 import { TicketKeys } from "./ticket-keys.ts";
 
-/** The members of a session that decide whether it may go on. */
+/** The members of a session that decide whether it may continue. */
 export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
 
 /**
- * Decides which tickets open a session and which sessions may go on, from the controller's last answer and from the
- * terms, epochs and used tickets that the run directory keeps over restarts of the agent.
+ * Decides which tickets open a session and which sessions may continue, from the controller's last answer and
+ * from the terms, epochs and used tickets that the run directory keeps over restarts of the agent.
  */
 export class Admission {
   readonly #node: string;
@@ -74,7 +74,7 @@ export class Admission {
     return this.#keys.ids;
   }
 
-  /** Whether a session may begin or go on, according to the controller's last answer. */
+  /** Whether a session may begin or continue, according to the controller's last answer. */
   isGranted(grant: SessionGrant): boolean {
     const allocation = this.#allocations.get(grant.claim);
     if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;

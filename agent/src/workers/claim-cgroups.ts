@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Control groups for claims: what all workers of an allocation together take of a host's memory, processors and processes is
- * limited by the kernel. So a worker that leaks, or that was compromised, takes memory from its own claim and from no other.
- * Both hierarchies are served: v2, and v1 where the memory controller is mounted.
+ * Control groups for claims: the kernel limits the host memory, processors and processes of all workers of an
+ * allocation together. So a worker that leaks, or was compromised, takes memory only from its own claim.
+ * Supports v2, and v1 if its memory controller is mounted.
  */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { maxSessionsPerDevice } from "@millpond/api";
 import { errorText } from "../process/error-text.ts";
 
-/** What the workers of one allocation may take together. */
+/** Limits of the workers of one allocation together. */
 export interface ClaimLimits {
   readonly memoryBytes: number;
   /** Processes and threads. */
@@ -69,7 +69,7 @@ const optionalFiles: ReadonlySet<string> = new Set(["memory.swap.max", "memory.m
 
 export class ClaimCgroups {
   readonly #hierarchies: readonly Hierarchy[];
-  /** What this host does not offer, a sentence each. */
+  /** Limits that this host does not support, a sentence each. */
   readonly gaps: readonly string[];
 
   private constructor(hierarchies: readonly Hierarchy[], gaps: readonly string[]) {

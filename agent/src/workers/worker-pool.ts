@@ -82,7 +82,7 @@ export interface OpenOptions {
   readonly sizes: () => WantedSizes;
 }
 
-/** Which workers `stop` ends; the others go on without an agent. */
+/** The workers that `stop` ends; the others continue without an agent. */
 export type Drain = "none" | "idle" | "all";
 
 interface WarmSlot {

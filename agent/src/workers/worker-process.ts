@@ -165,7 +165,7 @@ export type AgentMessage =
       readonly devices: readonly AssignedDevice[];
       /** Directory of the budgets that the sessions of the allocation share. */
       readonly claimDirectory: string;
-      /** Secret of the tenant on this node, 64 hexadecimal digits: its images lie in a folder of that name. */
+      /** Secret of the tenant on this node, 64 hexadecimal digits: the name of the folder of its images. */
       readonly tenant: string;
       /** Revision of the sizes of the devices; the latest holds for all sessions of the allocation. */
       readonly sizeRevision: number;
@@ -183,7 +183,7 @@ export type AgentMessage =
     }
   | { readonly type: "close"; readonly reason: string };
 
-/** Reads one line from a worker. Throws an Error that says what is wrong with it. */
+/** Reads one line from a worker. Throws an Error that names the problem. */
 export function parseWorkerMessage(line: string): WorkerMessage {
   let value: unknown;
   try {
@@ -205,7 +205,7 @@ export interface WorkerControlHandlers {
 /** An open control connection to one worker. */
 export interface WorkerControl {
   send(message: AgentMessage): void;
-  /** Drops the connection; the worker goes on. `onClose` is not called. */
+  /** Drops the connection; the worker continues. `onClose` is not called. */
   disconnect(): void;
 }
 

@@ -49,7 +49,7 @@ export interface WorkerClient {
   readonly program: string;
 }
 
-/** What a worker counted since its session began. */
+/** Counters of a worker since its session began. */
 export interface WorkerFigures {
   /** Bytes in use on each device, by UUID. */
   readonly memoryUsedBytes: ReadonlyMap<string, number>;
@@ -258,7 +258,7 @@ export class Worker {
     return this.ended;
   }
 
-  /** Stops following the worker, which goes on by itself. */
+  /** Stops following the worker, which continues by itself. */
   letGo(): void {
     this.#letGo.abort();
     this.#control?.disconnect();

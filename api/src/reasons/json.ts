@@ -39,7 +39,7 @@ function toJson(value: unknown): JsonValue {
   return value as string | number | boolean;
 }
 
-/** Parses the output of `reasonToJson`; undefined: it is no reason that this version knows. */
+/** Parses the output of `reasonToJson`; undefined: not a reason that this version knows. */
 export function reasonFromJson(json: unknown): Reason | undefined {
   if (!isObject(json) || typeof json["code"] !== "string" || !isReasonCode(json["code"])) {
     return undefined;

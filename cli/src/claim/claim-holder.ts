@@ -47,7 +47,7 @@ export interface CreateOptions {
   readonly onWaiting: OnWaiting;
 }
 
-/** Takes what is waited for, for people; of a claim also where it stands. */
+/** Receives the reason for waiting, for people; for a claim also its position. */
 export type OnWaiting = (why: string, standing?: Standing) => void;
 
 export interface WaitOptions {

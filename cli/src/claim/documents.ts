@@ -168,7 +168,7 @@ function readTenant({ name, limit, userLimit, users = {}, ...others }: Members):
     message: {
       name: readName(name),
       limit: readQuota("limit", limit),
-      // Also where the file says nothing of users: what it describes is all that holds.
+      // Also if the file does not mention users: it describes the complete settings.
       userLimits: {
         ...(userLimit === undefined ? {} : { each: readQuota("userLimit", userLimit) }),
         users: own.toSorted((a, b) => (a.user < b.user ? -1 : 1)),

@@ -246,7 +246,7 @@ function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   return path === undefined || path === "" ? undefined : readAuthorities(path);
 }
 
-/** Refuses a text that is no token. It is neither sent nor shown: it may contain one. */
+/** Refuses a text that is not a token. It is neither sent nor shown, because it may contain one. */
 function checkToken(text: string, source: string): string {
   if (!/^[\x21-\x7e]{0,4096}$/.test(text)) {
     throw millpondError(

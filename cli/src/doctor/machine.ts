@@ -74,7 +74,7 @@ function checkClientLibrary(native: NativeFiles): Finding {
   );
 }
 
-/** Looks for NVIDIA GPUs on this machine; having none is no fault. */
+/** Looks for NVIDIA GPUs on this machine; their absence is not a problem. */
 export async function checkDriver(native: NativeFiles): Promise<Finding> {
   const { driver, probe, rejected } = await findDriver(native);
   if (driver !== undefined && probe !== undefined) {

@@ -20,7 +20,10 @@ function commandsOf(page: string): string[] {
     .map((command) => command.replace(/(?:\s{2,}|\s(?:#|<<|[|>]))[^]*$/, "").trim());
 }
 
-/** Words of a command as a shell would pass them; an ellipsis that is no option's value stands for further options. */
+/**
+ * Words of a command as a shell would pass them; an ellipsis that is not an option's value stands for further
+ * options.
+ */
 function wordsOf(command: string): string[] {
   const words = [...command.matchAll(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g)].map(([word]) =>
     word.replaceAll(/["']/g, ""),

@@ -36,7 +36,7 @@ export interface FollowOptions {
   readonly write: (chunk: Buffer) => Promise<void>;
 }
 
-/** Writes the contents of a file from a position on, then what is appended to it until `isOver` holds. */
+/** Writes the contents of a file from a position on, and later additions until `isOver` holds. */
 export async function follow(path: string, { from, signal, isOver, write }: FollowOptions): Promise<void> {
   await using file = await open(path, "r");
   let position = from;

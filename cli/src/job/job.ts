@@ -244,7 +244,7 @@ export class JobRunner {
       writeSync(readyDescriptor, readyWord);
       closeSync(readyDescriptor);
     } catch (error) {
-      // That command has ended meanwhile; the job goes on.
+      // That command has ended meanwhile; the job continues.
       if (!(error instanceof Error && "code" in error && (error.code === "EPIPE" || error.code === "EBADF")))
         throw error;
     }

@@ -57,7 +57,7 @@ interface Launches {
   readonly kernels: Anchor[];
 }
 
-/** Writes events as they come; `close` adds what is only known at the end. */
+/** Writes events as they arrive; `close` adds data that is known only at the end. */
 export class ChromeTrace {
   readonly counts: ProfileCounts = { calls: 0, kernels: 0, copies: 0, fills: 0 };
   readonly #file: number;

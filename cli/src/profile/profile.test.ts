@@ -57,7 +57,7 @@ const launch = (micro: number): string =>
 test("calls and work of the device are on one time line, launches lead to their kernels", async () => {
   const { said, events } = await merged(
     [process10, launch(100), launch(110), "120.000 +9.000 10/11 cuCtxSynchronize() = CUDA_SUCCESS; waits 1"],
-    // The driver may finish what was given to it later first.
+    // The driver may finish later work first.
     [header, copy(90), name, kernel(115, 4), kernel(105, 3), fill(130), "lost\t7"],
   );
   expect(said).toMatch(/profile\.json: 3 calls, 2 kernels, 1 copies, 1 fills; 7 more were lost/);

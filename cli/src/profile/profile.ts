@@ -35,7 +35,7 @@ export class Profile implements Disposable {
     return join(this.#folder, "device.%p");
   }
 
-  /** Merges what the processes have written. Returns a sentence for people. */
+  /** Merges the files of the processes. Returns a sentence for people. */
   async write(): Promise<string> {
     const trace = new ChromeTrace(this.#file);
     let lost = 0;

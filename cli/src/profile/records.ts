@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What devices did for a process, in the file of a profile, whose form docs/reference/profile.md fixes.
+// The activity of devices for a process, from the file of a profile, whose format docs/reference/profile.md
+// specifies.
 
 import { millpondError, quote } from "@millpond/api";
 import { linesOf } from "../trace/read.ts";

@@ -6,7 +6,10 @@ import { existsSync } from "node:fs";
 import type { Argument, Call, Frame, Value } from "../trace/line.ts";
 import { readTraceFile } from "../trace/read.ts";
 
-/** A call of the program as the worker knows it: a process, a thread of it, and where a command lies in its stream. */
+/**
+ * A call of the program in the worker's terms: a process, one of its threads, and the position of a command
+ * in its stream.
+ */
 export interface CallPlace {
   readonly process: number;
   readonly thread: number;
@@ -40,7 +43,7 @@ const notErrors: ReadonlySet<string> = new Set([
   "CUDA_ERROR_ASSERT",
 ]);
 
-/** Calls by which the CUDA runtime and frameworks find out what there is: a refusal is an answer. */
+/** Calls by which the CUDA runtime and frameworks probe for features: a refusal is a valid result. */
 const question = /Query|Attribute|GetExportTable|GetProcAddress|Occupancy|CanAccessPeer|GetAccess|P2P/;
 
 /** Whether the program made a mistake with this call, as far as its result shows it. */

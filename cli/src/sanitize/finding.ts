@@ -8,7 +8,7 @@ type Place = readonly [x: number, y: number, z: number];
 
 /** The access of a thread, and its place in the code. */
 export interface Access {
-  /** Absent where the finding is no access. */
+  /** Absent if the finding is not an access. */
   readonly access?: "read" | "write" | "atomic";
   readonly thread: Place;
   readonly function: string;

@@ -12,7 +12,7 @@ const limitMs = 20_000;
 /** Frames that a report shows of a stack. */
 const mostFrames = 12;
 
-/** Returns a text for each frame that is asked for: `function at file:line`, or what is known without debug information. */
+/** Returns a text for each requested frame: `function at file:line`, or less without debug information. */
 export class Symbols {
   readonly #named = new Map<string, string>();
   readonly #commands: readonly string[];

@@ -8,8 +8,8 @@ import { spawn } from "node:child_process";
 const notifier = "systemd-notify";
 
 /**
- * Notifies the service manager, if one started this process: that the service is ready, and from then on, for the watchdog,
- * that its event loop turns. Does nothing elsewhere.
+ * Notifies the service manager, if one started this process: that the service is ready, and then regularly,
+ * for the watchdog, that its event loop runs. Does nothing elsewhere.
  */
 export class ServiceManager implements Disposable {
   readonly #socket: string | undefined;

@@ -140,7 +140,7 @@ export function parseCall(line: string): Call | undefined {
 /** Limit of the nesting of values: no trace comes near it, and no line can exhaust the stack. */
 const mostDepth = 8;
 
-/** Reads values from a line. Returns undefined for anything else; then the line is no line of a trace. */
+/** Reads values from a line. Returns undefined for anything else; then the line is not from a trace. */
 class Reader {
   position: number;
   readonly #line: string;

@@ -80,7 +80,7 @@ export async function* linesOf(path: string): AsyncGenerator<{ text: string; isW
       const lines = (rest + String(chunk)).split("\n");
       rest = lines.pop() ?? "";
       for (const text of lines) yield { text, isWhole: true };
-      // No newline within the limit: the file is no trace.
+      // No newline within the limit: the file is not a trace.
       if (rest.length > mostLength) break;
     }
   } catch (error) {

@@ -60,7 +60,7 @@ export interface CopySummary {
   readonly to: Place;
   readonly count: number;
   readonly bytes: number;
-  /** Time in the calls; an asynchronous copy goes on after its call. */
+  /** Time in the calls; an asynchronous copy continues after its call. */
   readonly total: number;
 }
 

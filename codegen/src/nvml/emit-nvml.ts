@@ -69,7 +69,7 @@ function passed([name, kind]: [string, NvmlParameter]): string {
   return name;
 }
 
-/** The condition under which a required pointer is null; undefined: the parameter is no pointer. */
+/** The condition under which a required pointer is null; undefined: the parameter is not a pointer. */
 function missing([name, kind]: [string, NvmlParameter]): string | undefined {
   if (kind === "string" || kind === "text") return `!${name}`;
   if (typeof kind !== "object" || "raw" in kind) return undefined;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What codegen makes of a description: the behaviour of each exported symbol, and the wire format of each remoted call. */
+/**
+ * The plan that codegen derives from a description: the behaviour of each exported symbol, and the wire
+ * format of each remoted call.
+ */
 import type {
   Abi,
   Argument,
@@ -74,7 +77,7 @@ export interface Plan {
   readonly handCommands: ReadonlySet<Command>;
   /** The meaning of the members of structs that cross from a client. */
   readonly structs: StructMeanings;
-  /** What is in the tails of hand-written commands. */
+  /** The contents of the tails of manually written commands. */
   readonly tails: TailMeanings;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The committed resolver against what applications ask a real driver for.
+// Tests the committed resolver with names that applications request from a real driver.
 #include "client/gen/resolver.h"
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
-// Libraries keep what they have made until the process ends, and end it in handlers that run after the thread's own
+// Libraries keep their objects until the process ends, and destroy them in handlers that run after the thread's own
 // variables are gone.
 
 static CUcontext context;

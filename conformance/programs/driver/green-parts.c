@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
-/// What is asked about resources, and what cannot be asked.
+/// Queries about resources, valid and invalid ones.
 static void questions(CUdevice gpu) {
   CUdevResource all, parts[4], rest, other;
   SEE(cuDeviceGetDevResource(gpu, &all, CU_DEV_RESOURCE_TYPE_SM));
@@ -96,7 +96,7 @@ static void streams(CUgreenCtx green, CUcontext context, CUcontext primary) {
   SEE(cuEventSynchronize(event));
   SEE(cuGreenCtxWaitEvent(green, event));
 
-  // With the green one current: what is made there but streams belongs to the primary one.
+  // With the green one current: objects other than streams belong to the primary one.
   SEE(cuCtxSetCurrent(context));
   value = 2;
   launch(kernel(module, "fill"), 8, 32, NULL, parameters);

@@ -6,7 +6,7 @@
 
 enum { kCount = 32, kRounds = 6, kRegisteredBytes = 8192 };
 
-/// What host and device share: words that they hand each other, and what these tell of.
+/// Words that host and device pass to each other in shared memory, and the data that they announce.
 struct shared {
   volatile uint32_t request, answer;
   volatile uint64_t wide;

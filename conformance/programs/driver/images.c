@@ -5,7 +5,7 @@ PROGRAM("images", "images that every device takes: PTX, fatbin, wrappers of it; 
   primary();
   use_image("PTX", kernels_ptx);
   use_image("fatbin", kernels_fatbin);
-  // What compiled programs hold: a small structure that points to the fatbin.
+  // The structure in compiled programs that points to the fatbin.
   struct {
     unsigned magic, version;
     const void* data;

@@ -59,7 +59,7 @@ PROGRAM("libraries", "libraries, which need no context: kernels, functions of th
   SEE(cuLibraryGetModule(&module, library));
   SEE(cuModuleGetFunction(&function, module, "fill"));
   SEE(cuLibraryUnload(library));
-  // Data that is no image is detected when it is used.
+  // Data that is not an image is detected when it is used.
   const char* const broken[] = {"rubbish", ".version 99.9\n.target sm_75\n.address_size 64\n",
                                 ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry add() { no such; }\n"};
   for (size_t i = 0; i < sizeof broken / sizeof *broken; ++i) {

@@ -3,7 +3,7 @@
 
 #include "driver.h"
 
-// A driver may say more of a failure than that there was one: lines that do not begin so are left aside.
+// A driver may log more than the fact of a failure: other lines are ignored.
 static const char kBegin[] = "Returning ";
 
 static void told(void* data, CUlogLevel level, char* message, size_t length) {

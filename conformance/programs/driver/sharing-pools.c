@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-/// What the one process tells the other beside the file of the pool.
+/// Data that one process passes to the other besides the file of the pool.
 struct shared {
   CUmemPoolPtrExportData large, small, late, stranger, ball;
   CUipcEventHandle written, freed;
@@ -129,7 +129,7 @@ static void use_memory(CUmemoryPool pool, struct shared* shared, CUstream stream
   CHECK(cuEventDestroy_v2(freed));
 }
 
-/// Doubles what the other has written, again and again. Only events say when.
+/// Doubles the other's values, again and again. Only events order this.
 static void play_back(CUmemoryPool pool, struct shared* shared, CUstream stream) {
   CUdeviceptr ball = 0;
   CUevent written, freed;

@@ -12,7 +12,7 @@ struct shared {
 
 enum { kLargeBytes = 3 << 20, kSmallBytes = 1000 };
 
-/// What pointer attributes say, as numbers.
+/// Pointer attributes, as numbers.
 static void see_attribute(const char* name, CUpointer_attribute which, CUdeviceptr at) {
   unsigned long long value = 0;
   CHECK(cuPointerGetAttribute(&value, which, at));

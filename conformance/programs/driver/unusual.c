@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that hardly any program makes, with sensible arguments and without: what a driver says on Linux, on such a device.
+// Rarely used calls, with sensible arguments and without: the results of a driver on Linux, on such a device.
 #include <unistd.h>
 
 #include "driver.h"

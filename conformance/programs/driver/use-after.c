@@ -8,7 +8,7 @@ PROGRAM("use-after", "handles after their end: streams, events, modules, memory,
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CHECK(cuEventCreate(&event, 0));
   CUdeviceptr memory = allocate(64);
-  // Work that is queued goes on when its stream is destroyed.
+  // Queued work continues when its stream is destroyed.
   CUmodule module = kernels();
   int value = 5;
   unsigned n = 16;

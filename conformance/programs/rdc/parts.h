@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of separately compiled device code share.
+// Declarations shared by the files of separately compiled device code.
 #pragma once
 
 extern __device__ int shared_counter;

@@ -35,7 +35,7 @@ static void scan(const std::vector<int>& values) {
   conformance::say("sums of %d: %s", count, out.take() == wanted ? "right" : "wrong");
 }
 
-/// Blocks hand each other what they have counted, and whether they have, in one access of 16 bytes.
+/// Blocks pass their counts to each other, with a flag, in one access of 16 bytes.
 static void runs(const std::vector<int>& values) {
   const int count = static_cast<int>(values.size());
   conformance::Device<int> in(values), first(values.size()), lengths(values.size()), found(1);

@@ -3,7 +3,7 @@
 
 static __global__ void set(int* out, int value) { *out = value; }
 
-// A plain fork, without a program of its own; returns what the child said by its exit status.
+// A plain fork, without exec; returns the child's exit status.
 template <class Body>
 static int inFork(Body body) {
   std::fflush(stdout);

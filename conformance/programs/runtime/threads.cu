@@ -26,7 +26,7 @@ PROGRAM("threads", "500 threads that use the device, many on one stream, and the
   int wrong = 0;
   for (int t = 0; t < 500; ++t) wrong += seen[static_cast<size_t>(t)] != 32 * t;
   say("%d threads saw another result, total %d", wrong, total.take()[0]);
-  // What one thread submits to a shared stream stays in its order.
+  // Work of one thread in a shared stream stays in order.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   conformance::Device<int> log(1 + 16 * 50);

@@ -40,7 +40,7 @@ export function gpus(milli: bigint): string {
   return (Number(milli) / 1000).toLocaleString(document.documentElement.lang, { maximumFractionDigits: 2 });
 }
 
-/** What is bounded; empty: nothing. */
+/** The limits that are set; empty: none. */
 export function quota(of: Quota | undefined): string {
   const parts = [
     of?.gpuMilli === undefined ? undefined : `${gpus(of.gpuMilli)} GPU`,

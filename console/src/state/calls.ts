@@ -34,7 +34,7 @@ export function isAnswer(error: unknown): boolean {
   return error instanceof ConnectError && errorCodeOf(error) !== undefined && error.code !== Code.Unavailable;
 }
 
-/** What the controller said, or that it said nothing. */
+/** The controller's answer, or its absence. */
 export function textOf(error: unknown): string {
   return error instanceof ConnectError ? error.rawMessage : String(error);
 }

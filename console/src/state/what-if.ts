@@ -120,7 +120,7 @@ function toSchedulerDevice(gpu: Gpu): DeviceState {
   };
 }
 
-/** What is free of a model, for claims of one device. */
+/** Free capacity of a model, for claims of one device. */
 export interface Room {
   readonly model: string;
   readonly gpus: number;

@@ -17,8 +17,8 @@ interface Seen {
 }
 
 /**
- * When the sessions of allocations made calls, and for how long, by epoch. Agents count; here it is added up what has
- * come since the allocation got its size, and since it was last written down.
+ * When, and for how long, the sessions of allocations made calls, by epoch. Agents count; this adds up the
+ * activity since the allocation got its size, and since the last record.
  */
 export class Activity {
   readonly #clock: Clock;
@@ -54,7 +54,7 @@ export class Activity {
     this.#seen.delete(epoch);
   }
 
-  /** Takes over what a node's agent says of its sessions. */
+  /** Applies a node's report about its sessions. */
   observe(sessions: readonly Pick<SessionFacts, "epoch" | "commands">[]): void {
     const totals = new Map<number, bigint>();
     for (const { epoch, commands } of sessions) {
@@ -73,12 +73,12 @@ export class Activity {
     }
   }
 
-  /** Takes over what a node's agent has counted. */
+  /** Applies the counters of a node's agent. */
   count(activity: readonly ActivityFacts[]): void {
     for (const { epoch, countedMs } of activity) {
       const seen = this.#seen.get(epoch);
       if (seen !== undefined) {
-        // Less than before: the agent has lost what it had written down, and goes on from there.
+        // Less than before: the agent has lost its records, and starts from there.
         seen.activeMs += Math.max(0, countedMs - seen.countedMs);
         seen.countedMs = countedMs;
       }

@@ -22,7 +22,7 @@ export const ticketMemoryMs = ticketLifetimeSeconds * 1000 + nodeLostAfterMs;
  */
 const ticketOfEarlierRunMs = 15_000;
 
-/** What a client said of itself when it got its ticket. */
+/** A client's description of itself when it got its ticket. */
 export interface ClientFacts {
   readonly host: string;
   readonly pid: number;
@@ -68,7 +68,7 @@ interface NodePresence {
   hasHungUp: boolean;
 }
 
-/** What the controller made of a report. */
+/** The controller's result for a report. */
 export interface Admission {
   /** The report has been overtaken by a newer one and was not taken over. */
   readonly isStale: boolean;
@@ -86,7 +86,10 @@ export interface Admission {
   readonly superseded: AbortSignal;
 }
 
-/** What agents say about their nodes and what runs there. In memory only: agents are the truth and say it again. */
+/**
+ * Reports of agents about their nodes and running sessions. In memory only: agents are the source of truth
+ * and repeat them.
+ */
 export class NodeLiveness {
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodePresence>();
@@ -143,7 +146,8 @@ export class NodeLiveness {
       clearedFaults: isSameRun ? stillReported(before.clearedFaults, description) : new Map(),
       describedBy: report.describedBy,
       sequence: report.sequence,
-      // A revision is believed only after this process has told it to that agent: it might be another controller's.
+      // A revision is accepted only after this process has sent it to that agent: it might be another
+      // controller's.
       knownRevision: isFirst ? 0 : report.knownRevision,
       hasBeenAnswered: !isFirst,
       lastContactMs: now,
@@ -352,7 +356,7 @@ export class NodeLiveness {
   }
 }
 
-/** One that was there before and is not told of any more is ill, too. */
+/** A device that was reported before and no longer is counts as unhealthy. */
 function illSince(
   { devices }: NodeDescription,
   before: Pick<NodePresence, "description" | "illSinceMs"> | undefined,

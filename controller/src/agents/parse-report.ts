@@ -29,7 +29,7 @@ const maxSessions = 4096;
 const maxTicketKeys = 64;
 
 /**
- * Checks what an agent says.
+ * Validates an agent's report.
  *
  * @throws MILLPOND_E_INVALID
  */

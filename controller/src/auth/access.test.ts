@@ -293,7 +293,7 @@ test("a name that another tenant uses, or used, tells nothing of what it was for
   const inUse = await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }));
   pool.agent("node-a").isObedient = false;
   await ann.claims.releaseClaim({ name: "secret-two" });
-  // Its session goes on.
+  // Its session continues.
   expect(await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }))).toEqual(inUse);
   pool.agent("node-a").endSession(session);
   await pool.agent("node-a").settle();

@@ -120,7 +120,10 @@ export function ruleOf(method: DescMethod): Rule<never> {
   return rule;
 }
 
-/** Whether a method reads lists: such calls take turns. What programs and agents wait for does not. */
+/**
+ * Whether a method reads lists: such calls are scheduled fairly. Calls that programs and agents wait for are
+ * not.
+ */
 export function takesTurns(method: DescMethod): boolean {
   return ruleOf(method).reads === "lists";
 }
@@ -130,7 +133,7 @@ export function methodName({ parent, name }: DescMethod): string {
   return `${parent.name}/${name}`;
 }
 
-/** What each role includes. Administrators do not report nodes. */
+/** The roles that each role includes. Administrators do not report nodes. */
 const included: Readonly<Record<Role, readonly RequiredRole[]>> = {
   claim: ["any", "claim"],
   program: ["any", "claim", "program"],

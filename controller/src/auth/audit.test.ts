@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the audit keeps of calls, over real sockets.
+// The audit records of calls, over real sockets.
 
 import { expect, test } from "vitest";
 import { reasonHeader } from "./change-reason.ts";

@@ -86,7 +86,7 @@ export class CallGuard {
     }
   }
 
-  /** Runs a call that was let in. What it is to change is recorded; what should not happen is logged. */
+  /** Runs an admitted call. Records its changes; logs unexpected errors. */
   async run<T>(call: GuardedCall, message: unknown, run: () => Promise<T>): Promise<T> {
     const { log } = this.#options;
     const method = `${call.method.parent.typeName}/${call.method.name}`;

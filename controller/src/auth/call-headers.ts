@@ -8,5 +8,5 @@ import { createContextKey } from "@connectrpc/connect";
  */
 export const passedOnHeader = "millpond-passed-on";
 
-/** What a caller's token came in. */
+/** The header or cookie that carried a caller's token. */
 export const authorizationKey = createContextKey("", { description: "authorization" });

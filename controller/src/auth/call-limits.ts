@@ -92,7 +92,7 @@ export class CallLimits {
   }
 
   /**
-   * Waits until a call may go on. The result is disposed of when the call is over.
+   * Waits until a call may proceed. The result is disposed of when the call is over.
    *
    * @throws MILLPOND_E_TOO_MANY_CALLS
    */

@@ -33,7 +33,7 @@ export class LoginSessions {
     this.#now = now;
   }
 
-  /** The token as it may lie in a browser. */
+  /** The token in the form that a browser may store. */
   seal(token: string): string {
     return this.#tokens.seal(token);
   }

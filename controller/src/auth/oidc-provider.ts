@@ -9,7 +9,7 @@ import { isOidcName, maxOidcNameBytes } from "../domain/caller.ts";
 import type { OidcConfig, OidcRule } from "./oidc-config.ts";
 import type { OidcUser } from "./oidc-tokens.ts";
 
-/** A login under way: what the provider's answer has to match. */
+/** A login in progress: the values that the provider's answer must match. */
 export interface OidcFlow {
   readonly state: string;
   readonly nonce: string;
@@ -175,7 +175,7 @@ function findRule(claims: IDToken, { rules, groupsClaim }: OidcConfig): OidcRule
   return rule;
 }
 
-/** What an answer lacks, without what it says: anyone can send one. */
+/** The defect of an answer, without its content: anyone can send one. */
 function refuse(client: Library, error: unknown, config: OidcConfig): Error {
   if (error instanceof client.AuthorizationResponseError || error instanceof client.ResponseBodyError) {
     const word = /^[a-z_]{1,40}$/.test(error.error) ? error.error : "an error";

@@ -41,7 +41,7 @@ export class OidcTokens {
     return `mp-oidc-${said}.${sealOf(said, secret)}`;
   }
 
-  /** Undefined where it is none of ours, or its rule is no more. */
+  /** Undefined if the token is not ours, or its rule no longer exists. */
   verify(token: string): Caller | "expired" | undefined {
     const match = /^mp-oidc-(([\w-]{2,86})\.([\w-]{11})\.([0-9a-z]{1,9})\.([0-9a-f]{16}))\.([\w-]{43})$/.exec(
       token,

@@ -48,7 +48,7 @@ export class ProgramTokens {
     return `mp-program-${said}.${seal(said, token, secret)}`;
   }
 
-  /** Undefined where it is none of ours, or the token that it was created with is no more. */
+  /** Undefined if the token is not ours, or the token from which it was created no longer exists. */
   verify(text: string): Caller | "expired" | undefined {
     const match =
       /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Texts that lie in a browser and that only controllers of this pool can read and make: any of them, also one that was
-// started since.
+// Texts stored in a browser that only controllers of this pool can create and read: any of them, also one
+// that was started later.
 
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import type { DerivedSecret, KeyRing, SecretPurpose } from "./key-ring.ts";

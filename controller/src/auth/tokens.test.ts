@@ -88,7 +88,7 @@ test("no text but the token itself is taken for it", () => {
       const text = secret.slice(0, at) + put + secret.slice(at + cut);
       fc.pre(text !== secret);
       expect(verifier.verify(text)).toBe("unknown");
-      // A blank behind the token or before it is no part of it.
+      // A blank after the token or before it is not part of it.
       const parsed = parseBearer(`Bearer ${text}`);
       expect(parsed === undefined || parsed === secret || verifier.verify(parsed) === "unknown").toBe(true);
     }),

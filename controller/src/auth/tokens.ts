@@ -167,7 +167,7 @@ export class ClaimTokens {
   }
 }
 
-/** The code that authenticates what a token says, with a derived secret. */
+/** The code that authenticates a token's content, with a derived secret. */
 export function sealOf(said: string, { secret }: DerivedSecret): string {
   return createHmac("sha256", secret).update(said).digest("base64url");
 }
@@ -178,12 +178,12 @@ export function parseBearer(header: string | null | undefined): string | undefin
   return token !== undefined && isToken(token) ? token : undefined;
 }
 
-/** A new secret: 256 random bits, and words that say to people and to scanners what it is. */
+/** A new secret: 256 random bits, and a prefix that identifies it for people and scanners. */
 export function makeSecret(role: StoredRole): string {
   return `mp-${role}-${randomBytes(32).toString("base64url")}`;
 }
 
-/** What the store keeps of a secret. Slow hashing would protect guessable secrets; these are not. */
+/** The stored form of a secret. Slow hashing would protect guessable secrets; these are not. */
 export function hashOf(secret: string): string {
   return sha256(secret).toString("hex");
 }

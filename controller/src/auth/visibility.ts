@@ -35,7 +35,7 @@ export function sightOf({ tenant, claim: own, program }: Caller): Sight {
 }
 
 /**
- * The tenant that a request is about: what it says, or the caller's where it says nothing.
+ * The tenant of a request: the named one, or by default the caller's.
  *
  * @throws MILLPOND_E_FORBIDDEN whether that tenant exists or not
  */

@@ -52,7 +52,7 @@ export function isTokenName(text: string): boolean {
     : /^[a-z0-9](?:[a-z0-9:-]{0,61}[a-z0-9])?$/.test(text);
 }
 
-/** The user that what a caller creates is charged to. */
+/** The user to whom a caller's objects are charged. */
 export function userOf({ name, creator }: Pick<Caller, "name" | "creator">): string {
   return creator ?? name;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Two controllers on one database, in one process: what the one that follows does.
+// Two controllers on one database, in one process: the behaviour of the follower.
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -197,7 +197,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     for (const [method, request, expected] of reads) {
       expect(await ask(follower.url, method, request), method).toMatchObject({ status: 200, body: expected });
     }
-    // What was made this moment it does not know yet, and asks for.
+    // It does not know the newest objects yet, and asks for them.
     await atLeader.claims.createClaim({ claim: { name: "new", lazy: true } });
     expect(await ask(follower.url, "ClaimService/GetClaim", { name: "new" })).toMatchObject({
       status: 200,

@@ -25,7 +25,7 @@ export interface LeaderElectorOptions {
   readonly onPool: (pool: Pool) => void;
   /** Where the leader writes audit records besides the store. Default: nowhere. */
   readonly auditSink?: AuditSink | undefined;
-  /** What traces the life of claims while it leads. Default: nothing. */
+  /** Traces the life of claims while this controller leads. Default: no tracing. */
   readonly traces?: ClaimTraces | undefined;
 }
 
@@ -63,7 +63,7 @@ export class LeaderElector implements AsyncDisposable {
   #leader = { url: "", askedMs: 0 };
   #failure: string | undefined;
   #work: Promise<void> = Promise.resolve();
-  /** What is to be done before it leads. */
+  /** Preparation before it becomes the leader. */
   #leading: Promise<void> = Promise.resolve();
 
   private constructor(options: LeaderElectorOptions, state: StoredState) {
@@ -125,7 +125,9 @@ export class LeaderElector implements AsyncDisposable {
     }
   }
 
-  /** Ceases to lead when what is under way is over, so that another can begin at once. */
+  /**
+   * Gives up leadership when pending calls are done, so that another controller can take over immediately.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#work;
@@ -230,7 +232,7 @@ export class LeaderElector implements AsyncDisposable {
     return Number.isFinite(this.#store.leaseMs);
   }
 
-  /** The pool is led from elsewhere, or it is not known what has become of it. */
+  /** Another controller leads the pool, or this one's state is unknown. */
   #end(): void {
     this.#replica.isOver = true;
   }
@@ -257,7 +259,7 @@ export class LeaderElector implements AsyncDisposable {
     };
   }
 
-  /** Logs what goes wrong once, and that it is over. */
+  /** Logs a failure once, and its end. */
   #note(failure: string | undefined): void {
     if (failure !== undefined && failure !== this.#failure) {
       this.#log.error({ reason: failure }, "the store cannot be asked for the leader");

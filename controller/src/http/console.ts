@@ -82,7 +82,7 @@ export class Console {
     const token = sealed === undefined ? undefined : this.#options.sessions.unseal(sealed);
     if (token !== undefined) {
       headers.authorization = `Bearer ${token}`;
-      // Made of what came, so that it does not follow.
+      // Built from the received address, so that it cannot redirect elsewhere.
       request.headersDistinct["authorization"] = [headers.authorization];
     }
   }

@@ -9,7 +9,7 @@ import { makeTransport } from "../testing/transport.ts";
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
 
-/** What a program in a pod of each of two tenants uses of one device. */
+/** Usage of one device by a program in a pod of each of two tenants. */
 async function startPods() {
   const pool = await TestPool.start({ "node-a": [4n * GiB] });
   const as = (token: string) => {

@@ -9,8 +9,8 @@ import type { Pool } from "../pool/pool.ts";
 const mebibyte = 1 << 20;
 
 /**
- * What the claims that a caller sees may use of devices, and what their programs do use, under the names of DCGM.
- * Followers have nothing, so that nothing is counted twice.
+ * Limits and use of devices by the claims that the caller may see, under the names of DCGM. Followers export
+ * nothing, so that nothing is counted twice.
  */
 export function readDcgmMetrics(
   { pool, isLeading }: Pick<LeaderElector, "pool" | "isLeading">,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What answers the calls of the services: Connect's own handlers, which know every protocol, and beside each the method
-// itself, for calls that need no more than it.
+// The handlers of the services' calls: Connect's own, which support every protocol, and for calls that need
+// no more the method itself.
 
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { DescMessage, DescMethodUnary, Message, MessageInitShape } from "@bufbuild/protobuf";
@@ -30,7 +30,7 @@ export interface Handler {
 /** By path. */
 export type Handlers = ReadonlyMap<string, Handler>;
 
-/** Makes what answers the calls of the services. */
+/** Creates the handlers of the services' calls. */
 export function makeHandlers(
   { guard, leader }: { readonly guard: CallGuard; readonly leader: LeaderProxy },
   register: (registry: ServiceRegistry) => void,
@@ -80,8 +80,8 @@ function guarding(guard: CallGuard): Interceptor {
 }
 
 /**
- * Connect itself refuses what it cannot read, before our code sees it. These refusals get their message and code here,
- * so that every error over plain HTTP says what is wrong and ends with a code.
+ * Connect itself refuses malformed requests before our code sees them. These refusals get their message and
+ * code here, so that every error over plain HTTP names the problem and ends with a code.
  */
 function withErrorCodes(router: ConnectRouter): void {
   for (const [position, handler] of router.handlers.entries()) {
@@ -139,7 +139,7 @@ function isWireError(value: unknown): value is { readonly code: string; readonly
   );
 }
 
-/** Connect compresses what is longer than a KiB, errors too. */
+/** Connect compresses bodies longer than a KiB, errors too. */
 function decompress(bytes: Uint8Array, encoding: string | null): Uint8Array {
   switch (encoding) {
     case "gzip":

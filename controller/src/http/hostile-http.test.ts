@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whatever bytes come to the port: they are answered with an error that says which, or the connection ends; nothing is
+// Arbitrary bytes on the port: they are answered with a specific error, or the connection ends; nothing is
 // changed, nothing is thrown, and others are served.
 
 import { request } from "node:http";
@@ -104,7 +104,7 @@ async function say(url: string, text: string): Promise<string> {
   socket.setEncoding("latin1");
   socket.on("data", (chunk) => {
     said += String(chunk);
-    // One answer is enough: what is sent behind it is another request.
+    // One answer is enough: data after it is another request.
     socket.end();
   });
   socket.on("error", () => undefined);

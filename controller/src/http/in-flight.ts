@@ -13,7 +13,7 @@ import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";
 import type { KeptConnections } from "./kept-connections.ts";
 
-/** Handlers want URLs that are whole; what comes before the path says nothing. */
+/** Handlers need complete URLs; the part before the path is irrelevant. */
 const baseUrl = "http://controller";
 
 /** Calls under way, each with what ends it. */

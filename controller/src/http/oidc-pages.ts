@@ -26,7 +26,7 @@ const maxEnded = 10_000;
 /** Longer places to return to are dropped. */
 const maxReturnLength = 512;
 
-/** What the cookie says: a login under way, or why the last one failed. */
+/** The cookie's content: a login in progress, or the reason why the last one failed. */
 type Kept = { readonly flow: OidcFlow; readonly to: string } | { readonly trouble: string };
 
 export interface OidcPagesOptions {

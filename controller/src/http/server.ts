@@ -42,7 +42,7 @@ export interface ServerOptions {
   readonly certificates?: CertificateSource | undefined;
   /** Names by which it is reached without TLS, besides its addresses and `localhost`. */
   readonly names?: readonly string[];
-  /** Default: what the process can bear. */
+  /** Default: as many as the process can handle. */
   readonly connectionLimits?: ConnectionLimits | undefined;
   readonly tokens: TokenVerifier;
   readonly log: Logger;
@@ -65,7 +65,7 @@ export interface HttpServer {
   endCalls(reason: Error): void;
   /** Looks for a new certificate now. */
   renewCertificate(): void;
-  /** Takes no more calls, and waits for those under way. */
+  /** Accepts no further calls, and waits for pending ones. */
   close(): Promise<void>;
 }
 

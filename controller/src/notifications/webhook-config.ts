@@ -8,14 +8,14 @@ import { isIPv4 } from "node:net";
 import { dirname, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 
-/** What a receiver gets: an object with the event's members, or one with a line of text, as chats read it. */
+/** The format for a receiver: an object with the event's members, or one with a line of text, for chats. */
 export const webhookFormats = ["event", "text"] as const;
 
 export interface WebhookConfig {
   /** Unique. */
   readonly name: string;
   readonly url: string;
-  /** Signs what is sent; empty: it is not signed. */
+  /** Signs the requests; empty: they are not signed. */
   readonly secret: string;
   /** Kinds of events, such as `NodeNotReady`, or their beginnings, such as `Claim*`; empty: all. */
   readonly events: readonly string[];

@@ -21,14 +21,14 @@ export interface Notification {
   readonly tenant?: string;
 }
 
-/** What became of a notification: it was taken, it will never be, or it may be later. */
+/** The result of a notification: accepted, rejected, or to be retried. */
 export type Delivery = "taken" | "refused" | "failed";
 
 const timeoutMs = 10_000;
 const firstPauseMs = 1_000;
 const longestPauseMs = 300_000;
 
-/** After this time a notification is given up, so that one receiver does not hold what comes later for days. */
+/** After this time a notification is dropped, so that one receiver does not delay later ones for days. */
 export const giveUpAfterMs = 24 * 3_600_000;
 
 /** Answers that a later attempt may not get. */

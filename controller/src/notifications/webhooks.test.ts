@@ -87,7 +87,7 @@ test("events reach those that want them, signed, in order, and once more when th
   ]);
   await claims.createClaim({ claim: { name: "one", gpus: 1 } });
   await claims.createClaim({ claim: { name: "two", gpus: 1 } });
-  // 503 is tried again; a redirection is not followed, and tried no more.
+  // 503 is retried; a redirection is neither followed nor retried.
   await receiver.has(3);
   await stop();
   expect(receiver.received.map(({ path }) => path)).toEqual(["/all", "/all", "/all"]);

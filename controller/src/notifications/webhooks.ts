@@ -43,7 +43,7 @@ export class Webhooks implements AsyncDisposable {
     );
   }
 
-  /** Resolves when it is known where each receiver goes on: every later event counts. */
+  /** Resolves when the position of each receiver is known: every later event counts. */
   static async start(options: WebhooksOptions): Promise<Webhooks> {
     const { configs, elector } = options;
     const places = elector.isLeading
@@ -63,7 +63,7 @@ export class Webhooks implements AsyncDisposable {
           after ??= await firstPlace(this.#options, webhook.config.name);
           after = await this.#send(webhook, after);
         } else {
-          // Another controller sends now: when this one leads again, it goes on from there.
+          // Another controller sends now: if this one leads again, it continues from there.
           after = undefined;
         }
         hasFailed = false;
@@ -77,7 +77,7 @@ export class Webhooks implements AsyncDisposable {
     }
   }
 
-  /** Sends what has come since; returns the new place. */
+  /** Sends newer events; returns the new position. */
   async #send(webhook: Webhook, from: number): Promise<number> {
     const { store, elector } = this.#options;
     let after = from;

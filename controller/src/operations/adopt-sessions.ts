@@ -18,7 +18,7 @@ export type ReadTicket = (ticket: string) => TicketPayload;
 /** Minimal lease of an adopted claim. */
 const leastLeaseSeconds = 30;
 
-/** The sessions of a report that runs on what was granted after the backup was made. */
+/** The sessions of a report that run on allocations made after the backup. */
 export class AdoptionPlan {
   readonly #node: string;
   readonly #restoration: Restoration | undefined;
@@ -55,7 +55,7 @@ export class AdoptionPlan {
     return new AdoptionPlan(node, restoration, ticketed);
   }
 
-  /** Number of sessions on what the backup does not know. */
+  /** Number of sessions on allocations unknown to the backup. */
   get adoptable(): number {
     const restoration = this.#restoration;
     return restoration === undefined
@@ -113,11 +113,13 @@ const lists = ["models", "labels", "nodeLabels", "affinity", "antiAffinity"] as 
 /** At most this many devices fit into a ticket together with the claim's request. */
 const mostDevices = 24;
 
-/** What is left where all else would be too long. */
+/** The remaining members if everything else would be too long. */
 const least: ReadonlySet<keyof ClaimSpec> = new Set(["tenant", "queue"]);
 const members = Object.keys(defaultClaimSpec) as (keyof ClaimSpec)[];
 
-/** What a ticket says of what its claim asks: all, all but the lists, or no more than whose it is; the longest that fits. */
+/**
+ * A ticket's copy of its claim's request: all, all without lists, or only its owner; the longest that fits.
+ */
 export function ticketSpec(claim: ClaimRecord, devices: number): { readonly spec?: string } {
   const room = devices > mostDevices ? maxTicketSpecLength / 4 : maxTicketSpecLength / 2;
   const leftOut = [[...passing], [...passing, ...lists], members.filter((member) => !least.has(member))];

@@ -16,7 +16,7 @@ import { termIsOver } from "../state/store-errors.ts";
 /** How long the sync call of an agent without new work is held open. */
 const syncAnswerAfterMs = 2_000;
 
-/** What should be on a node. */
+/** The wanted state of a node. */
 export interface Desired {
   readonly revision: number;
   readonly allocations: readonly AllocationRecord[];
@@ -29,8 +29,8 @@ export interface Desired {
 }
 
 /**
- * Takes a report over and answers with what should be on the node: at once when that is not what the agent knows, else
- * when it changes, after 2 s, or when a newer call of the agent takes the place of this one.
+ * Applies a report and answers with the wanted state of the node: immediately if it differs from the agent's,
+ * otherwise when it changes, after 2 s, or when a newer call of the agent replaces this one.
  *
  * @param caller Whose token says when and for which node it was made; the first node that joins with it is its node.
  * @param readTicket Of this pool.
@@ -61,7 +61,7 @@ export async function sync(
   }
   const adoption = AdoptionPlan.of(pool, report, readTicket);
   if (admission.isStale) {
-    // What it runs may not be adopted yet, and would be ended.
+    // Its sessions may not be adopted yet, and would be ended.
     if (adoption.isUrgent(pool)) {
       throw millpondError("MILLPOND_E_NOT_LEADER", "a newer call of the same agent is being taken over");
     }
@@ -87,7 +87,7 @@ export async function sync(
           pinToken(transaction, caller, node);
           takeOver(transaction, node, { description, hasComeBack, caller });
           adoption.carryOut(pool, transaction);
-          // Sessions of before its removal may have what others would be granted.
+          // Sessions from before its removal may use capacity that would be granted to others.
         } else if (admission.isFirst) {
           const why = reason("node-waits-for-sessions", { sessions: strangers });
           transaction.addEvent("NodeWaits", `node/${node}`, why);

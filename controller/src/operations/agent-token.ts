@@ -7,7 +7,7 @@ import type { Caller } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** What of a caller says for which node it speaks. */
+/** The properties of a caller that decide for which node it may report. */
 export type AgentCaller = Pick<Caller, "name" | "madeAt" | "node">;
 
 /** @throws MILLPOND_E_FORBIDDEN where the token is another node's */

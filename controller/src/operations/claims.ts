@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What users do with claims.
+// Users' operations on claims.
 
 import { randomBytes } from "node:crypto";
 import { millpondError, quote, reason, refusal } from "@millpond/api";
@@ -166,7 +166,7 @@ async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<
 }
 
 /**
- * Ends a claim; one that has ended already is no error.
+ * Ends a claim; for an ended claim it does nothing.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -184,7 +184,7 @@ export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesA
 }
 
 /**
- * Takes what a claim has had notice of before its time is over: it waits again, or ends where that was said.
+ * Preempts a claim before its notice is over: it waits again, or ends if that was announced.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -206,7 +206,7 @@ export interface ResizeClaimOptions {
 }
 
 /**
- * Changes what a claim asks and has: all of it, or nothing. Resolves when that is known.
+ * Changes a claim's request and allocation: completely, or not at all. Resolves when the outcome is known.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_IMPOSSIBLE and what `beginResize` throws;
  *   MILLPOND_E_IN_USE when a program has more in use; the signal's reason when that is aborted.

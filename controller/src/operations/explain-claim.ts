@@ -21,11 +21,14 @@ export interface ExplainedFact {
 /** Why a claim is as it is, with the numbers of the moment. */
 export interface Explanation {
   readonly claim: ClaimRecord;
-  /** What is in its way; empty when it does not wait. */
+  /** Obstacles; empty if it does not wait. */
   readonly obstacle: string;
   /** Number of claims that wait in its queue. */
   readonly queueLength: number;
-  /** Claims that have to end before it gets room, when those before it have theirs; of others' only what the caller sees. */
+  /**
+   * Claims that must end before it fits, after those ahead of it have been bound; of other tenants' only
+   * those visible to the caller.
+   */
   readonly waitsFor: readonly string[];
   /** How many it waits for that the caller does not see. */
   readonly waitsForHidden: number;
@@ -87,7 +90,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
   });
 }
 
-/** What its user uses, where there is a limit. */
+/** Its user's usage, if there is a limit. */
 function explainUser(tree: QueueTree, claim: ClaimRecord): ExplainedFact[] {
   const use = tree.useOfUser(claim);
   return use === undefined ? [] : [{ subject: `user ${claim.user}`, reason: use, isShared: true }];

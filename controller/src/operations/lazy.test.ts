@@ -10,7 +10,7 @@ async function stateOf(pool: TestPool, name: string): Promise<ClaimState | undef
   return (await pool.claims.getClaim({ name })).claim?.state;
 }
 
-/** What is in the books of all devices, GiB. */
+/** Accounted memory of all devices, GiB. */
 async function booked(pool: TestPool): Promise<bigint> {
   const { devices } = await pool.pool.listDevices({});
   return devices.reduce((sum, { allocatedMemoryBytes }) => sum + allocatedMemoryBytes, 0n) / GiB;

@@ -119,7 +119,7 @@ describe("a node that is removed", () => {
     expect(await stateOf(pool, "moves")).toMatchObject({ state: ClaimState.PENDING });
     await expect(pool.addAgent("node-a", [4n * GiB], { before })).rejects.toThrow(refused);
 
-    // Its sessions go on. With a new token it joins only when they have ended, under whatever name.
+    // Its sessions continue. With a new token it joins only when they have ended, under whatever name.
     const token = await makeToken(pool, "new");
     for (const name of ["node-a", "node-c"]) {
       const agent = await pool.addAgent(name, [4n * GiB], { token, before, isObedient: false });

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 
-/** Lets an answer come that waits for what agents say. */
+/** Lets an answer arrive that waits for reports of agents. */
 async function whileAgentsCall<T>(pool: TestPool, answer: Promise<T>): Promise<T> {
   const call = setInterval(() => void Promise.all(pool.agents.map((agent) => agent.tell())), 20);
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What operators do with nodes.
+// Operators' operations on nodes.
 
 import {
   checkLabels,
@@ -85,7 +85,7 @@ export async function drainNode(pool: Pool, name: string, reason: string): Promi
 }
 
 /**
- * Takes a node out of the pool for good. One that was removed already is no error.
+ * Removes a node from the pool permanently. Does nothing if it was removed already.
  *
  * @param options.isLost The host is gone, with all that ran there. Where it is not, nothing is granted twice either: its
  *   devices leave the pool with it, and it joins again only when no session is left on it.

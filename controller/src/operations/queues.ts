@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is done with queues and tenants.
+// Operations on queues and tenants.
 
 import { isDeepStrictEqual } from "node:util";
 import { formatExcess, millpondError, quote, reason, type Reason } from "@millpond/api";

@@ -14,7 +14,7 @@ async function sizesOf(pool: TestPool, name: string) {
   ]);
 }
 
-/** What is in the books of a device: GiB and percent. */
+/** Accounted capacity of a device: GiB and percent. */
 async function booked(pool: TestPool, node = "a") {
   const { devices } = await pool.pool.listDevices({});
   const device = devices.find((each) => each.node === node);
@@ -33,7 +33,7 @@ async function bindWithSession(pool: TestPool, name: string, memoryBytes: bigint
   return session;
 }
 
-/** Resizes while the agent goes on calling. */
+/** Resizes while the agent keeps calling. */
 async function resize(pool: TestPool, request: Parameters<TestPool["claims"]["resizeClaim"]>[0]) {
   const { claim } = await pool.claims.resizeClaim(request);
   return claim;
@@ -64,7 +64,7 @@ describe("a claim whose program runs", () => {
     const resized = resize(pool, { name: "x", memoryBytes: 2n * GiB, computePercent: 80 });
     await pool.agent("a").until(({ allocations }) => allocations[0]?.devices[0]?.memoryBytes === 2n * GiB);
     await pool.agent("a").settle();
-    // The greater of both is in the books, the lesser may be used.
+    // The larger size is accounted for, the smaller may be used.
     expect(await booked(pool)).toEqual([6n, 80]);
     expect(await sizesOf(pool, "x")).toEqual([[2n, 60]]);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What administrators do with signing keys.
+// Administrators' operations on signing keys.
 
 import { millpondError, reason } from "@millpond/api";
 import { isLive, type SigningKeyRecord } from "../domain/records.ts";
@@ -9,7 +9,7 @@ import type { PoolKey } from "../state/pool-key.ts";
 import { isAccepted, makeSigningKey, rotationOverlapSeconds } from "../state/signing-keys.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** Agents keep no more, and controllers try no more for a token. */
+/** Agents keep at most this many, and controllers try at most this many for a token. */
 const maxUsableKeys = 64;
 
 /** How long tokens of programs are accepted that are derived from a retired key (auth/program-tokens.ts). */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tickets for claims: what a program needs to open a session, or to ask an agent about its claim.
+// Tickets for claims: programs need them to open a session, or to query an agent about their claim.
 
 import { randomUUID } from "node:crypto";
 import {
@@ -81,7 +81,7 @@ async function tryTicket(
   name: string,
   { client, sees }: { readonly client: ClientFacts; readonly sees: Sight },
 ): Promise<Ticket | { readonly keyless: string }> {
-  // Between changes, so that none that ends the claim is under way and believes that there is no ticket.
+  // Between changes, so that no pending change that ends the claim assumes that there is no ticket.
   return await pool.ledger.read(() => {
     const claim = requireClaim(pool, name, sees);
     // First: a retry because the node is not ready still shows that the claim is in use.
@@ -120,7 +120,7 @@ async function tryTicket(
   });
 }
 
-/** What lets a program ask the agent of a node about a claim. */
+/** Lets a program query the agent of a node about a claim. */
 export interface View {
   readonly claim: ClaimRecord;
   /** Absent while the claim is not bound, or its node's agent is not in contact or lacks the current signing key. */
@@ -183,8 +183,8 @@ function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
 }
 
 /**
- * What the agent, which counts exactly, would refuse anyhow. What ended a moment ago may not have been reported yet, so
- * here there is room for as many again.
+ * The agent, which counts exactly, would refuse these anyway. Sessions that just ended may not be reported
+ * yet, so twice as many are allowed here.
  */
 function refuseTooManySessions(pool: Pool, allocation: AllocationRecord): void {
   const { claim, epoch, devices } = allocation;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is done with tokens.
+// Token administration: create, list, revoke.
 
 import { formatDuration, millpondError, quote } from "@millpond/api";
 import { scopeTenant } from "../auth/visibility.ts";

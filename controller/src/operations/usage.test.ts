@@ -162,7 +162,7 @@ for (const backend of backends) {
       agent.work(session, 90_500);
       await agent.sync();
       await first.end("SIGKILL");
-      // While there is none it goes on.
+      // Without one it continues.
       agent.work(session, 30_000);
       await agent[Symbol.asyncDispose]();
       const second = await start(600);

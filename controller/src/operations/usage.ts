@@ -71,8 +71,8 @@ export function currentUsage(pool: Pool, now: number): UsageRecord[] {
 }
 
 /**
- * Sums records up, as far as they lie within a period. Of one that lies in it in part, the same part of its activity
- * counts.
+ * Sums up records within a period. A record that is partly within it contributes the same fraction of its
+ * activity.
  *
  * @throws MILLPOND_E_INVALID where there are more sums than an answer may have
  */

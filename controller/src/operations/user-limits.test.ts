@@ -80,7 +80,7 @@ describe("a user does not get more than its limit", () => {
       ["bob", 2000n],
       ["carl", undefined],
     ]);
-    // It is the user that the claim waits for, and it gets what the user gives back.
+    // The claim waits for its user's limit, and gets the capacity that the user releases.
     expect(
       (await ann.claims.explainClaim({ name: "a3" })).factDetails.map(({ subject }) => subject),
     ).toContain("user ann");

@@ -114,7 +114,7 @@ test("a claim's life is one trace: its wait, its program's attaching, the first 
   let endOfLast = BigInt(root?.startTimeUnixNano ?? 0);
   for (const { traceId, parentSpanId, startTimeUnixNano, endTimeUnixNano } of parts) {
     expect([traceId, parentSpanId]).toEqual([root?.traceId, root?.spanId]);
-    // Each goes on where the one before has ended.
+    // Each continues where the previous one ended.
     expect(BigInt(startTimeUnixNano)).toBe(endOfLast);
     endOfLast = BigInt(endTimeUnixNano);
     expect(endOfLast).toBeGreaterThanOrEqual(BigInt(startTimeUnixNano));

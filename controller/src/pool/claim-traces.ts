@@ -9,7 +9,7 @@ import { type AllocationRecord, type ClaimRecord, isLive } from "../domain/recor
 import type { SessionFacts } from "../domain/agent-report.ts";
 import type { CancelTimer, Clock } from "../timers/clock.ts";
 
-/** What is known of the pool. */
+/** The known state of the pool. */
 export interface TracedPool {
   readonly claim: (name: string) => ClaimRecord | undefined;
   readonly allocation: (claim: string) => AllocationRecord | undefined;
@@ -180,13 +180,13 @@ export class ClaimTraces {
     this.#add({ traceId, spanId, parentSpanId, name, startMs, endMs, attributes });
   }
 
-  /** The same under every controller, so that a trace goes on after a takeover. */
+  /** The same under every controller, so that a trace continues after a takeover. */
   #root({ claim }: Traced): { readonly traceId: string; readonly spanId: string } {
     const hash = digest(`${claim.name} ${claim.createdAt}`);
     return { traceId: hash.slice(0, 32), spanId: hash.slice(32, 48) };
   }
 
-  /** Ends it: what is under way is not looked at any more. */
+  /** Ends tracing: pending spans are dropped. */
   [Symbol.dispose](): void {
     this.#timer?.();
     this.#starting.clear();

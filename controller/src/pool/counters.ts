@@ -2,7 +2,7 @@
 
 import { Histogram } from "@millpond/platform";
 
-/** What is counted while the controller runs. */
+/** Counters of the running controller. */
 export class Counters {
   readonly waits = new Histogram("millpond_claim_wait_seconds");
   readonly changes = new Histogram("millpond_change_seconds");

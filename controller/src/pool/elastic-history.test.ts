@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Over any history of sleeping, waking, resizing, opened and ended sessions, restarts and agents that hear late, workers
-// never allow more than is in the books, and the books never have more than the devices.
+// Over any history of sleeping, waking, resizing, opened and ended sessions, restarts and late agents,
+// workers never allow more than is accounted for, and never more is accounted for than the devices have.
 
 import { generateKeyPairSync } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
@@ -97,7 +97,7 @@ interface Worker {
   answer: { readonly revision: number; readonly refusal: string };
 }
 
-/** Is fulfilled when what has begun is over, as far as it does not wait for the clock. */
+/** Resolves when pending work is over, unless it waits for the clock. */
 async function quiet(pool: Pool): Promise<undefined> {
   for (let round = 0; round < 4; round++) {
     await setImmediate();
@@ -268,7 +268,7 @@ class History {
       case "resize": {
         const { name, size, gpus, computePercent, wait } = step;
         const asked = { gpus, memoryBytes: BigInt(size) * GiB, memoryPercent: 0, computePercent };
-        // The call is answered later, or never: its outcome shows in the books.
+        // The call is answered later, or never: its outcome shows in the accounting.
         resizeClaim(pool, name, asked, { wait, signal: this.ended.signal }).catch(() => undefined);
         await quiet(pool);
         return;
@@ -304,7 +304,7 @@ class History {
     }
   }
 
-  /** What must never be. */
+  /** Violations. */
   broken(pool: Pool): string[] {
     const allocations = [...pool.ledger.allocations.byEpoch.values()];
     const crowded = [0, 1].flatMap((index) => {

@@ -69,7 +69,7 @@ const steps = fc.oneof(
 
 type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
 
-/** What happens at the same time, and how many seconds pass after it. */
+/** Events at the same time, and the seconds that pass after them. */
 const turns = fc.array(
   fc.record({
     together: fc.array(steps, { minLength: 1, maxLength: 6 }),

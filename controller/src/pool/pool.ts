@@ -49,7 +49,7 @@ const retryAfterMs = 1000;
 /** How often it is written down for how long claims have made calls: what of that is lost with an agent's host. */
 const noteActivityEveryMs = 300_000;
 
-/** What was decided about the waiting claims. */
+/** The decisions about the waiting claims. */
 export interface Conclusion {
   /** Undefined: none waits. */
   readonly decision: QueueDecision | undefined;
@@ -73,7 +73,7 @@ export interface PoolOptions {
   readonly onLost?: () => void;
   /** Where audit records are written besides the store. Default: nowhere. */
   readonly auditSink?: AuditSink | undefined;
-  /** What traces the life of claims. Default: nothing. */
+  /** Traces the life of claims. Default: no tracing. */
   readonly traces?: ClaimTraces | undefined;
 }
 
@@ -102,7 +102,7 @@ export class Pool {
   readonly #dates = new Deadlines();
   /** The same because of how long something lasts, on the monotonic clock: setting the other one changes nothing of it. */
   readonly #due = new Deadlines();
-  /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
+  /** Due claims and lost nodes whose consequences are not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
   /** Tickets up to this epoch may be outstanding until then, on the monotonic clock. */
@@ -157,19 +157,19 @@ export class Pool {
     };
   }
 
-  /** What reconciling reads beside a transaction, as of now. */
+  /** Current observations that reconciling reads besides the transaction. */
   context(): ReconcileContext {
     return { observed: this.observe(), scheduler: this.scheduler };
   }
 
-  /** Takes over what another controller has committed. */
+  /** Applies another controller's committed changes. */
   follow(changes: readonly StoreChanges[]): void {
     for (const each of changes) {
       this.ledger.follow(each);
     }
   }
 
-  /** Makes now what the first decision would have to make: a large pool takes seconds to look at. */
+  /** Prepares caches for the first decision: scanning a large pool takes seconds. */
   async prepare(): Promise<void> {
     await this.ledger.read((transaction) => {
       this.scheduler.snapshot(transaction, this.observe());
@@ -224,7 +224,7 @@ export class Pool {
     });
   }
 
-  /** A place among the answers to agents and the tickets of this term: what comes later has a higher one. */
+  /** A position among the answers to agents and the tickets of this term: later ones are higher. */
   nextOrder(): number {
     this.#order += 1;
     return this.#order;
@@ -239,7 +239,7 @@ export class Pool {
     this.#setAlarm();
   }
 
-  /** To be called when tickets for claims on a node can open a session for less long than before, or no more. */
+  /** Called when tickets for claims on a node become valid for a shorter time, or invalid. */
   noteTicketsOf(node: string): void {
     for (const { claim } of this.ledger.allocations.onNode(node)) {
       if (this.ledger.claims.get(claim)?.isLazy) {
@@ -265,7 +265,7 @@ export class Pool {
     }
   }
 
-  /** Whether what runs is not all known yet, because the state was restored. */
+  /** Whether some running sessions are still unknown, because the state was restored. */
   get isGathering(): boolean {
     return this.clock.monotonicMs() < this.#gatheringUntilMs;
   }
@@ -435,7 +435,7 @@ export class Pool {
     return earliest([this.#due.next(), inMs === undefined ? undefined : this.clock.monotonicMs() + inMs]);
   }
 
-  /** Does what follows from the passing of time. */
+  /** Applies the consequences of passing time. */
   #passTime(): void {
     const overdue = this.#overdue;
     this.#overdue = { claims: [], nodes: [] };

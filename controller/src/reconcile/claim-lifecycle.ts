@@ -161,7 +161,7 @@ function takeBack(
   }
 }
 
-/** Records what a claim has held since it was granted or resized. */
+/** Records a claim's usage since it was bound or resized. */
 export function recordHeld(
   transaction: Transaction,
   observed: ObservedState,

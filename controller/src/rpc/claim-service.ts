@@ -155,7 +155,7 @@ export function makeClaimService(
       );
       const mayKnow = mayKnowOf(caller);
       const isProgram = caller.claim !== undefined || caller.program !== undefined;
-      // A program reads about its claim, not about what the others of its queue and tenant use.
+      // A program can read about its claim, but not about the usage of its queue and tenant.
       const factDetails = facts
         .filter(({ isShared }) => !(isShared && isProgram))
         .map(({ subject, reason }) => ({

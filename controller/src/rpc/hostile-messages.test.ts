@@ -234,7 +234,7 @@ test(
     ]) {
       expect(seen.get(code), code).toBeGreaterThan(0);
     }
-    // What was accepted can be read by the next controller on this state, and the pool still grants.
+    // The next controller on this state can read everything that was accepted, and the pool still grants.
     await pool.restart();
     await pool.addAgent("node-z", [GiB]);
     const { claim } = await pool.claims.createClaim({

@@ -31,8 +31,8 @@ export class LeaderProxy {
   }
 
   /**
-   * The methods of a service. Where this controller follows, those that only the one that leads can answer ask it, and
-   * the others when they do not find what that one may just have made.
+   * The methods of a service. A follower forwards calls that only the leader can answer, and others if it
+   * does not find an object that the leader may just have created.
    */
   standInFor<S extends DescService>(service: S, methods: ServiceMethods<S>): ServiceMethods<S> {
     const own = methods as unknown as Readonly<Record<string, Answer>>;
@@ -97,7 +97,7 @@ export class LeaderProxy {
   }
 }
 
-/** The error for the caller: what the controller that leads says, or that it says nothing. */
+/** The error for the caller: the leader's, or that it does not respond. */
 function explain(error: unknown, what: string, url: string): ConnectError {
   const failure = ConnectError.from(error);
   const code = errorCodeOf(failure);

@@ -3,7 +3,7 @@
 import type { DescMethodUnary, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { HandlerContext } from "@connectrpc/connect";
 
-/** What methods know of a call beside its message. */
+/** The context of a call besides its message. */
 export type CallContext = Pick<HandlerContext, "values" | "signal">;
 
 /** Implements a service, all of which are of unary methods. */

@@ -21,7 +21,7 @@ import type { AllocationRecord, ClaimRecord, DeviceRecord, NodeRecord } from "..
  */
 const fewestChanges = 64;
 
-/** A workload that differs by no more is kept: another one would rescore every node, which is slow. */
+/** A workload that differs by at most this is kept: a new one would rescore every node, which is slow. */
 const littleDifference = 0.05;
 
 interface KnownNode {

@@ -88,7 +88,7 @@ export class AuditLog implements AuditSink, AsyncDisposable {
     }
   }
 
-  /** The last line may be that of an earlier controller: the chain goes on from it. */
+  /** The last line may be from an earlier controller: the chain continues from it. */
   async #reopen(): Promise<FileHandle> {
     const { path } = this.#options;
     // A pipe without a reader would block the open for writing alone.

@@ -28,7 +28,7 @@ export function filePurpose(path: string): string {
   return `file/${path}`;
 }
 
-/** Files of a state directory that a pool cannot go on without: agents know its authority and their token. */
+/** Files of a state directory that a pool needs to continue: agents know its authority and their token. */
 const filesBeside = /^(?:[a-z-]+\.token|tls\/[^/]+)$/;
 
 export interface BackupOptions {
@@ -40,7 +40,7 @@ export interface BackupOptions {
 }
 
 /**
- * Writes a backup of an open database, while it is being written to: the backup has what had been committed when it was
+ * Writes a backup of an open database during writes: the backup includes everything committed when it was
  * done.
  *
  * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_STATE_FULL, MILLPOND_E_INVALID
@@ -107,7 +107,7 @@ export function isFileBeside(path: string): boolean {
   return filesBeside.test(path) && !path.includes("..");
 }
 
-/** Puts what was written to a file, or into a folder, onto the disk. */
+/** Flushes a file or folder to the disk. */
 export function flush(path: string): void {
   const file = openSync(path, "r");
   try {

@@ -41,7 +41,7 @@ export function schemaVersion(database: DatabaseSync): number {
 }
 
 /**
- * What a database of that schema version lacks, in order.
+ * The migrations that a database of that schema version lacks, in order.
  *
  * @throws MILLPOND_E_STATE_NEWER
  */

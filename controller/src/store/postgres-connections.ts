@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connections to a PostgreSQL database, and what goes wrong with them.
+// Connections to a PostgreSQL database, and their errors.
 
 import { type ErrorCode, errorCodeOf, millpondError, quote } from "@millpond/api";
 import pg from "pg";
@@ -155,7 +155,7 @@ interface Trouble {
   readonly remedy?: string;
 }
 
-/** What a SQLSTATE that begins like this means for us. */
+/** The meaning of a SQLSTATE with this prefix. */
 const troubles: readonly (readonly [string, Trouble])[] = [
   [
     "53100",
@@ -218,7 +218,7 @@ function trouble(cause: unknown): Trouble {
     const { code = "" } = cause;
     return troubles.find(([prefix]) => code.startsWith(prefix))?.[1] ?? refused;
   }
-  // What the client finds out before it sends a password, or has none.
+  // Errors that the client detects before it sends a password, or without one.
   const isAboutPassword = cause instanceof Error && cause.message.startsWith("SASL:");
   return troubles.find(([prefix]) => prefix === (isAboutPassword ? "28" : "08"))?.[1] ?? refused;
 }

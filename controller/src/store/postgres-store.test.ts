@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is particular of this store; what it does as all do: store.test.ts.
+// Behaviour specific to this store; common behaviour is tested in store.test.ts.
 
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -42,7 +42,7 @@ function ledgerOf(store: Store, state: Awaited<ReturnType<Store["load"]>>) {
   });
 }
 
-/** What a ledger knows, in an order that does not depend on how it came to be. */
+/** The content of a ledger, in an order independent of its history. */
 function lookAt(ledger: ReturnType<typeof ledgerOf>) {
   const { claims, allocations, nodes, queues, tenants, tokens, revision, epoch, lastEvent } = ledger;
   const sorted = (map: ReadonlyMap<unknown, unknown>) =>
@@ -267,7 +267,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     const { stores, query } = await openStores(1);
     const { store, candidate } = stores[0] ?? expect.fail();
     const { term } = await store.campaign(candidate);
-    // What the server says there; a disk of its own it cannot have here.
+    // The server's error in that case; the test cannot have a disk of its own.
     await query(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
       RAISE 'No space left on device' USING ERRCODE = 'disk_full'; END $$;
       CREATE TRIGGER full_disk BEFORE INSERT ON events EXECUTE FUNCTION full_disk()`);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A state that is put back from a backup: what runs goes on, nothing is granted twice, and agents obey.
+// A state restored from a backup: running sessions continue, nothing is granted twice, and agents obey.
 
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -100,7 +100,7 @@ describe("a restored state", () => {
     // The backup has it on the device that is another's now.
     expect(await claimOf(pool, "gone")).toMatchObject({ state: ClaimState.PENDING, requeues: 1 });
 
-    // Nothing is granted while agents may still tell of more.
+    // Nothing is granted while agents may still report further sessions.
     await pool.claims.createClaim({ claim: { name: "later", memoryBytes: 2n * GiB, leaseSeconds: 60 } });
     await pool.passTime(14);
     expect((await claimOf(pool, "later"))?.state).toBe(ClaimState.PENDING);
@@ -222,7 +222,7 @@ describe("a backup", () => {
 
     const again = restoreBackup({ from: path, to: elsewhere, now: 0 });
     expect(existsSync(join(again.replaced ?? "", "controller.sqlite"))).toBe(true);
-    // Beyond what the state has given out that it takes the place of, also where the clock is wrong.
+    // Above all values of the replaced state, even if the clock is wrong.
     expect(again.resumedAt).toBeGreaterThan(restored.resumedAt);
   });
 

@@ -35,18 +35,18 @@ export interface RestoreOptions {
   /** File of the pool key with which the backup is sealed. Default: that of the state directory. */
   readonly keyFile?: string | undefined;
   /**
-   * The pool key is lost: leaves out what is sealed with it. The pool gets new keys, tokens and a new authority. Default
-   * false.
+   * The pool key is lost: omits the secrets sealed with it. The pool gets new keys, tokens and a new
+   * authority. Default false.
    */
   readonly withNewKeys?: boolean | undefined;
 }
 
-/** What was put back. */
+/** The restored state. */
 export interface Restored {
   readonly identity: string;
   readonly claims: number;
   readonly nodes: number;
-  /** Where terms, epochs and revisions go on. */
+  /** The values from which terms, epochs and revisions continue. */
   readonly resumedAt: number;
   /** Where the state lies that was there before; undefined: there was none. */
   readonly replaced: string | undefined;
@@ -58,14 +58,15 @@ export interface Restored {
  */
 const leastJump = 2_000_000_000;
 
-/** Where a state goes on that has given out these. */
+/** The next values for a state that has used these. */
 export function resumptionOf(pool: Row, now: number, seen = 0): number {
   const known = Math.max(integer(pool, "term"), integer(pool, "epoch"), integer(pool, "revision"), seen);
   return Math.max(known + leastJump, now);
 }
 
 /**
- * Puts the state of a backup into a state directory, whole or not at all. What lies there is kept beside it.
+ * Puts the state of a backup into a state directory, whole or not at all. The previous content is kept beside
+ * it.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED while a controller runs on the directory, MILLPOND_E_STATE_NEWER,
  *   MILLPOND_E_STATE_BROKEN where the file is no backup, MILLPOND_E_STATE_FULL, MILLPOND_E_POOL_KEY
@@ -239,7 +240,7 @@ function keepBefore(directory: string, now: number): string {
 }
 
 /**
- * Has a database go on as a restored state, which its own tools have put back.
+ * Marks a database, restored by its own tools, as a restored state.
  *
  * @param url `postgres://user:password@host:port/database`.
  * @throws MILLPOND_E_STORE_UNREACHABLE, MILLPOND_E_STATE_NEWER, MILLPOND_E_NOT_FOUND where it holds no state

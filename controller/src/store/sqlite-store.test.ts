@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is particular of this store; what it does as all do: store.test.ts.
+// Behaviour specific to this store; common behaviour is tested in store.test.ts.
 
 import { generateKeyPairSync } from "node:crypto";
 import {

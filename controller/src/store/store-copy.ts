@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Takes the state in a file along into a PostgreSQL database, for controllers that share it from then on.
+// Copies the state in a file into a PostgreSQL database, for controllers that share it from then on.
 
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError } from "@millpond/api";
@@ -132,7 +132,7 @@ async function copyTable(source: DatabaseSync, session: Session, table: string):
   return count;
 }
 
-/** What the database does not know would be left out without a word. */
+/** Unknown columns would be dropped silently. */
 async function refuseOtherColumns(source: DatabaseSync, session: Session, table: string): Promise<void> {
   const own = source.prepare("SELECT name FROM pragma_table_info(?)").all(table);
   const others = await session.query(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every store does.
+// Behaviour common to all stores.
 
 import { AuditChain, auditHash } from "@millpond/api";
 import { reason } from "@millpond/api";

@@ -21,7 +21,7 @@ interface Member {
   process: ControllerProcess;
 }
 
-/** What may happen to controllers and their database. */
+/** Faults of controllers and their database. */
 export type Fault =
   | "leader killed"
   | "leader ended"
@@ -116,7 +116,7 @@ export class Cluster implements AsyncDisposable {
         await this.server.run();
         return async () => undefined;
       case "leader stopped":
-        // It goes on in the belief that it leads, when another does.
+        // It continues and believes that it leads, while another does.
         leader.process.signal("SIGSTOP");
         await this.untilLed(others);
         leader.process.signal("SIGCONT");

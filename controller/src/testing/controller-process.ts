@@ -137,7 +137,7 @@ export class ControllerProcess {
     return this.#child.pid ?? 0;
   }
 
-  /** Stops it as it is, lets it go on, or has it read its certificate again. */
+  /** Suspends it, resumes it, or makes it reload its certificate. */
   signal(signal: "SIGSTOP" | "SIGCONT" | "SIGHUP"): void {
     this.#child.kill(signal);
   }

@@ -52,7 +52,7 @@ interface Sizes {
   readonly computePercent: number;
 }
 
-/** What the client knows of a claim. */
+/** The client's knowledge of a claim. */
 interface Known {
   /** The newest answer. */
   claim: Claim;
@@ -90,7 +90,7 @@ export class Clients {
   readonly #nodes: ReadonlyMap<string, TestNode>;
   readonly #epochs = new Map<bigint, string>();
   readonly #held = new Map<string, Held>();
-  /** What must never be, and was seen between two stocktakings. */
+  /** Violations seen between two inventories. */
   readonly #seen = new Set<string>();
   acknowledged = 0;
   /** The most that a claim was put into the queue again. */
@@ -416,7 +416,7 @@ export class Clients {
       if (!isKept || !isThere) {
         this.#held.delete(id);
       }
-      // A preemptible one may be taken back at any moment, also between what was found and this look.
+      // A preemptible one may be preempted at any moment, also since it was found.
       if (now?.preemptible !== false || this.known.get(name)?.release !== "no") {
         return [];
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rounds in which clients and agents are at work, and something is killed: what was lost, and how soon all went on.
+// Rounds in which clients and agents work, and something is killed: reports losses and the time to recovery.
 
 import { type Client, createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
@@ -8,7 +8,7 @@ import { Cluster, type Fault as ClusterFault } from "./cluster.ts";
 import { Clients, type Deeds, makeRandom } from "./crash-clients.ts";
 import { TestNode } from "./test-node.ts";
 
-/** What happens to controllers and their database; where an agent is killed, another takes its place. */
+/** Faults of controllers and their database; a killed agent is replaced. */
 export type Fault =
   | ClusterFault
   | "agent killed"
@@ -36,7 +36,7 @@ export interface Host extends AsyncDisposable {
   pauseAgent(): Promise<void>;
   /** Kills the worker of a program: that program gets an error, and the others do not notice. */
   killWorker(): Promise<void>;
-  /** What must never be, and was seen since the last time. */
+  /** Violations seen since the last call. */
   takeStock(): readonly string[];
   /** Ends the programs; resolves with the observed errors and leftovers. */
   finish(): Promise<readonly string[]>;
@@ -72,7 +72,7 @@ export interface CrashRoundsOptions {
   readonly clocks: readonly number[];
   /** Makes a host, whose agent is among those that are killed; it wants clocks that agree. Default: there is none. */
   readonly makeHost?: (site: HostSite) => Promise<Host>;
-  /** Told of each round. */
+  /** Called for each round. */
   readonly onRound?: (round: Round) => void;
 }
 

@@ -36,7 +36,7 @@ export interface FakeAgentOptions {
   readonly devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
   /** Takes tickets whatever their times, of controllers whose clocks are hours apart. Default false. */
   readonly isTimeless?: boolean;
-  /** The agent that ran on the node before and was killed: this one finds what that one wrote down. */
+  /** The previous agent of the node, which was killed: this one finds its records. */
   readonly before?: FakeAgent | undefined;
 }
 
@@ -48,7 +48,7 @@ interface FakeSession {
   readonly term: number;
   readonly order: number;
   readonly ticket: string;
-  /** What its worker allows. */
+  /** The limits of its worker. */
   devices: readonly FakeSize[];
   /** Bytes of each device: its worker allows no less. */
   memoryUsed: bigint;
@@ -56,7 +56,7 @@ interface FakeSession {
   computeUsed: number | undefined;
   /** Calls that its program has made. */
   commands: bigint;
-  /** What its worker said to the last change of its sizes. */
+  /** The worker's answer to the last change of its sizes. */
   sizeAnswer: { readonly revision: bigint; readonly refusal: string };
   hasClient: boolean;
 }
@@ -112,11 +112,11 @@ export class FakeAgent implements AsyncDisposable {
   /** Waits for an answer. */
   #waiting: PromiseWithResolvers<void>[] = [];
   #hasEnded = false;
-  /** The call that told the controller of these devices. */
+  /** The call that reported these devices to the controller. */
   #described: { readonly by: bigint; readonly devices: FakeAgent["devices"] } | undefined;
   /** Whether it ends the sessions whose allocation is gone. */
   isObedient = true;
-  /** Whether it is no failure when the controller goes away. */
+  /** Whether the loss of the controller is acceptable. */
   mayLoseController = false;
   /** Whether it calls again then. */
   isPersistent = false;
@@ -155,7 +155,7 @@ export class FakeAgent implements AsyncDisposable {
     return this;
   }
 
-  /** Calls once, now; where that fails, the next call tells the same. */
+  /** Calls once, now; if that fails, the next call repeats the report. */
   async tell(): Promise<void> {
     await Promise.allSettled([this.sync()]);
   }
@@ -224,13 +224,13 @@ export class FakeAgent implements AsyncDisposable {
     }
   }
 
-  /** Calls until the news has been taken over and what follows from it is known. */
+  /** Calls until the report has been applied and its consequences are known. */
   async settle(): Promise<void> {
     await this.sync();
     await this.sync();
   }
 
-  /** Opens a session as OpenSession would, and tells of it when its client has connected. */
+  /** Opens a session as OpenSession would, and reports it when its client has connected. */
   async openSession(ticket: string): Promise<string> {
     const id = this.takeTicket(ticket);
     this.connectClient(id);
@@ -412,7 +412,7 @@ export class FakeAgent implements AsyncDisposable {
     this.#wake();
   }
 
-  /** Tells the workers of other sizes; they refuse what is less than is in use. */
+  /** Sends new sizes to the workers; they refuse less than is in use. */
   #resizeSessions({ allocations, term, order }: SyncResponse): void {
     for (const session of this.sessions.values()) {
       const listed = allocations.find(
@@ -436,7 +436,7 @@ export class FakeAgent implements AsyncDisposable {
   }
 }
 
-/** What a ticket says of its own time, Unix seconds. */
+/** A ticket's times, Unix seconds. */
 function issuedAt(ticket: string): number {
   const payload = Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString("utf8");
   return (JSON.parse(payload) as { readonly issued: number }).issued;

@@ -41,7 +41,7 @@ export class ManualClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Goes on, and calls back what falls due on the way, in order. */
+  /** Advances, and calls due timers on the way, in order. */
   advance(ms: number): void {
     const end = this.#nowMs + ms;
     for (;;) {

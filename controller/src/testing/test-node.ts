@@ -27,7 +27,7 @@ export class TestNode implements AsyncDisposable {
     return this.#agent;
   }
 
-  /** Kills the agent. The next one finds its sessions, which went on. */
+  /** Kills the agent. The next one finds its sessions, which continued. */
   async replaceAgent(options: TestNodeOptions): Promise<void> {
     await this.#agent[Symbol.asyncDispose]();
     this.#agent = this.#begin(options, this.#agent);

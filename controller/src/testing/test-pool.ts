@@ -105,7 +105,10 @@ export class TestPool {
     }
   }
 
-  /** Waits until what has been begun is over: tickets are made between changes, those that come together before them. */
+  /**
+   * Waits until pending work is over: tickets are created between changes, and concurrent requests before
+   * them.
+   */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 2; turn++) {
       const outcome = await this.claims.createTicket({ claim: "nobody" }).then(() => undefined, errorCodeOf);

@@ -44,7 +44,7 @@ test("a claim that waits for its user's limit reserves quota of that user only",
   const { blocked: later } = history.arrive(job("small", "ann"), ...others);
   const running = history.running.map(({ statement }) => statement.claim);
   expect(running.toSorted()).toEqual(["b1", "b2", "b3", "runs"]);
-  expect(later.get("small")?.reason).toMatch(/^what user ann may still have is kept for claim large/);
+  expect(later.get("small")?.reason).toMatch(/^the remaining quota of user ann is reserved for claim large/);
   // Claims of an earlier release are charged to no user.
   expect(history.arrive(job("old", "")).blocked.get("old")?.reason).toMatch(/^tenant t is at its limit/);
 });

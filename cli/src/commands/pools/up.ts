@@ -41,7 +41,7 @@ export async function run(values: Values<"up">): Promise<number> {
   }
 }
 
-/** Lets the pool go on when the reader of its output has ended. */
+/** Lets the pool continue when the reader of its output has ended. */
 function outliveReaders(): void {
   for (const stream of [process.stdout, process.stderr]) {
     stream.removeAllListeners("error");

@@ -48,7 +48,7 @@ test("limits of users are set, changed and shown with what is used of them", asy
     ],
   });
 
-  // What is not named stays; a file describes all that holds.
+  // Unnamed settings stay; a file describes the complete settings.
   await millpond("tenant", "change", "team-a", "--limit", "gpus=5");
   expect((await pool.home.millpond(["apply", "-f", "-"], { input: file })).stdout).toBe(
     "tenant/team-a changed\n",

@@ -64,7 +64,7 @@ function parseDate(text: string): number | undefined {
 
 const hours = (seconds: number): string => (seconds / 3600).toFixed(2);
 
-/** The members of an answer that say what it is about, with the title of each. */
+/** The members of an answer that identify its subject, with the title of each. */
 const keys = {
   queue: ["tenant", "queue"],
   user: ["tenant", "user"],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the generated dispatch needs of the worker, in its smallest form: handles in a map, a driver made by the test.
+// The parts of the worker that the generated dispatch needs, in their simplest form: handles in a map, a driver made by
+// the test.
 #pragma once
 
 #include <cstring>

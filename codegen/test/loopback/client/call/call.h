@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated calls need of the client, in its smallest form: every command is run at once by the worker's dispatch.
+// The parts of the client that generated calls need, in their simplest form: the worker's dispatch runs every command
+// immediately.
 #pragma once
 
 #include <cstring>
@@ -18,7 +19,7 @@
 
 namespace millpond::client {
 
-/// What a client keeps with a handle that it invents.
+/// Data that a client stores with its handles.
 struct HandleTraits {
   unsigned int flags = 0;
   int priority = 0;
