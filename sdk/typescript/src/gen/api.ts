@@ -886,7 +886,7 @@ export type GetUsageRequest = {
   readonly by?: UsageBy;
 };
 
-/** The groups of claims for which usage is summed up. `USAGE_BY_UNSPECIFIED`: As `USAGE_BY_QUEUE`. `USAGE_BY_QUEUE`: Each tenant in each queue. The default. `USAGE_BY_USER`: Each user of each tenant. `USAGE_BY_CLAIM`: Each claim. At most 10,000 in a period (MILLPOND_E_INVALID). `USAGE_BY_MODEL`: Each model of GPU, by tenant. What claims asked for while they waited has no model. */
+/** The groups of claims for which usage is summed up. `USAGE_BY_UNSPECIFIED`: As `USAGE_BY_QUEUE`. `USAGE_BY_QUEUE`: Each tenant in each queue. The default. `USAGE_BY_USER`: Each user of each tenant. `USAGE_BY_CLAIM`: Each claim. At most 10,000 in a period (MILLPOND_E_INVALID). `USAGE_BY_MODEL`: Each model of GPU, by tenant. Requests of waiting claims have no model. */
 export type UsageBy =
   | "USAGE_BY_UNSPECIFIED"
   | "USAGE_BY_QUEUE"

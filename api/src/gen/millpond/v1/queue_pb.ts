@@ -740,7 +740,7 @@ export const UsageBy = {
   CLAIM: 3,
 
   /**
-   * Each model of GPU, by tenant. What claims asked for while they waited has no model.
+   * Each model of GPU, by tenant. Requests of waiting claims have no model.
    *
    * @generated from enum value: USAGE_BY_MODEL = 4;
    */
