@@ -19,10 +19,10 @@ export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
       allowMultipleAllocations: true,
       attributes: {
         node: { string: node.name },
-        uuid: { string: device.uuid.slice(0, 64) },
+        uuid: { string: attributeText(device.uuid) },
         index: { _int: device.index },
-        kind: { string: device.kind },
-        model: { string: device.name.slice(0, 64) },
+        kind: { string: attributeText(device.kind) },
+        model: { string: attributeText(device.name) },
         multiprocessors: { _int: device.multiprocessors },
         ...(/^\d+\.\d+$/.test(device.computeCapability)
           ? { computeCapability: { version: `${device.computeCapability}.0` } }
@@ -30,6 +30,16 @@ export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
       },
       capacity: capacityOf(device),
     }));
+}
+
+/** As much of a text as an attribute can hold: 64 bytes of UTF-8. */
+export function attributeText(text: string): string {
+  let held = "";
+  for (const character of text) {
+    if (Buffer.byteLength(held + character) > 64) break;
+    held += character;
+  }
+  return held;
 }
 
 /** Requests are taken as they are, not rounded: the pool's scheduler has decided them to the byte. */
@@ -138,7 +148,7 @@ function toSlice(
 }
 
 /** The library renames members that are words of other languages; a patch is sent as it is. */
-function toWire(device: V1Device): unknown {
+export function toWire(device: V1Device): unknown {
   const attributes = Object.entries(device.attributes ?? {}).map(([name, { _int, ...rest }]) => [
     name,
     _int === undefined ? rest : { int: _int },

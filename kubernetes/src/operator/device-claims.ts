@@ -6,6 +6,7 @@
 import type { Claim } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { attributeText } from "../inventory/resource-slices.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
 import { formatQuantity } from "../request/quantity.ts";
 import { keysOf } from "../request/resource-names.ts";
@@ -137,7 +138,7 @@ export function toResourceClaim(
                 cel: {
                   expression:
                     `${attributes}.node == ${quoteCel(allocation.node)} && ` +
-                    `${attributes}.uuid == ${quoteCel(uuid)}`,
+                    `${attributes}.uuid == ${quoteCel(attributeText(uuid))}`,
                 },
               },
             ],

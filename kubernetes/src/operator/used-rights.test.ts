@@ -41,7 +41,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
     .poll(() => slices().map(({ spec }) => (spec as { devices: unknown[] }).devices.length), patience)
     .toEqual([1, 1]);
 
-  // A pod whose claim somebody ends is deleted; a claim without a pod is ended.
+  // A pod is deleted when its claim is released; a claim without a pod is ended.
   await cluster.createPod("ended", half);
   await expect.poll(() => cluster.bound("ended"), patience).toBe("True Bound");
   const pool = cluster.pool.connect().claims;
@@ -92,7 +92,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
     await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
   for (const name of ["train-0", "set-0"]) await core.deleteNamespacedPod({ namespace, name });
 
-  // Somebody has made a ResourceClaim of the name that the operator's is to have.
+  // A user has made a ResourceClaim of the name that the operator will use.
   const whole = { "millpond.dev/vgpu": "1" };
   await cluster.createPod("first", whole);
   await cluster.createPod("second", whole);

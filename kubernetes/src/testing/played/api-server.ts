@@ -11,6 +11,7 @@ import { admit } from "./admission.ts";
 import { type Change, ObjectStore, Refused, type StoredObject } from "./object-store.ts";
 import { applyPatch, type Json, PatchRefused } from "./patches.ts";
 import { Rights } from "./rights.ts";
+import { minors, violations } from "./schemas.ts";
 
 const systemNamespace = "millpond-system";
 
@@ -170,7 +171,9 @@ export class PlayedApiServer implements AsyncDisposable {
     if (kind === "/secrets") object = withData(object);
     if (kind === "/pods") object = { ...object, status: { phase: "Pending" } };
     const attempt = { kind, operation: "CREATE", namespace, user: userName(user), oldObject: null } as const;
-    return this.store.create(kind, namespace, await admit(this.store, { ...attempt, object }));
+    object = await admit(this.store, { ...attempt, object });
+    if (isAccount(user)) validate(kind, object);
+    return this.store.create(kind, namespace, object);
   }
 
   async #patch(
@@ -197,6 +200,7 @@ export class PlayedApiServer implements AsyncDisposable {
         oldObject: before,
       });
       // The object has changed while webhooks were asked: a patch that names no version is applied again.
+      if (isAccount(user)) validate(kind, admitted);
       const isLate = this.store.find(kind, namespace, name) !== before;
       if (isLate && attempts < 10) continue;
       return this.store.replace(kind, before, admitted);
@@ -290,6 +294,12 @@ function isAccount(user: string): boolean {
 
 function userName(user: string): string {
   return isAccount(user) ? `system:serviceaccount:${systemNamespace}:${user}` : user;
+}
+
+/** @throws Refused 422 for what one of the versions that there are does not take of Millpond */
+function validate(kind: string, object: Json): void {
+  const wrong = minors.flatMap((minor) => violations(kind, object, minor));
+  if (wrong.length > 0) throw new Refused(422, [...new Set(wrong)].join("; "));
 }
 
 function withData({ stringData, ...object }: Json): Json {
