@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What runs in a Kubernetes cluster, as a program.
+// The program for Kubernetes clusters: operator, node plugin, agents.
 
 import { runKubernetesCommand } from "./command.ts";
 

@@ -23,7 +23,7 @@ interface Rule {
   readonly verbs: readonly string[];
 }
 
-/** What is needed, and seldom: `group/resource verb`. */
+/** Rights that are needed rarely: `group/resource verb`. */
 const seldom = new Set([
   // A node plugin that ends looks whether it is uninstalled.
   "apps/daemonsets get",
@@ -36,7 +36,7 @@ const seldom = new Set([
   "/events patch",
   // A pod is looked at before its claim is ended for having none.
   "/pods get",
-  // Where the books differ, or a pod is granted again, a ResourceClaim is recreated.
+  // If the accounting differs, or a pod is granted again, a ResourceClaim is recreated.
   "resource.k8s.io/resourceclaims get",
   "resource.k8s.io/resourceclaims delete",
   // Nodes of the pool change, and go.

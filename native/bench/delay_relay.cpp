@@ -23,7 +23,7 @@
 namespace millpond::bench {
 namespace {
 
-/// What may be on its way in one direction; more waits where it came from. 5 GB/s at 3 ms.
+/// Limit of bytes in transit in one direction; further ones wait at their source. 5 GB/s at 3 ms.
 constexpr size_t kMostUnderWay = size_t{16} << 20;
 constexpr size_t kReadBytes = size_t{128} << 10;
 /// Sleeps end this much late; the rest of a delay is spun.
@@ -85,7 +85,7 @@ class DelayLine {
   bool isClosed_ = false;
 };
 
-/// Takes what comes from `from` to `to`, until either end is gone.
+/// Forwards bytes from `from` to `to`, until either end is gone.
 void relay(int from, int to, int64_t delayNs) {
   DelayLine line(delayNs);
   std::thread writer([&] {

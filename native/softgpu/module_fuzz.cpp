@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program may hand over as code, in any bytes: fatbins, ELF, PTX text, plain and compressed, to a decoded program.
+// Arbitrary bytes as a program's code: fatbins, ELF, PTX text, plain and compressed, decoded to a program.
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -20,7 +20,7 @@ void readAll(Bytes image) {
   auto entries = readFatbin(image);
   if (!entries) return;
   for (const FatbinEntry& entry : *entries) {
-    // What unpacks to that much takes its time, and no other way.
+    // Unpacking that much takes long, in every way.
     if (entry.uncompressedSize > (uint64_t{1} << 20)) continue;
     if (auto content = readFatbinEntry(entry); !content) CHECK(!content.error().message.empty());
   }

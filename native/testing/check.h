@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole test framework: cases that register themselves and checks that say what they compared.
+// The whole test framework: cases that register themselves and checks that report the compared values.
 #pragma once
 
 #include <cstdio>

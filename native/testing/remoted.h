@@ -83,8 +83,8 @@ class WorkerProcess {
       for (std::string& each : arguments) pointers.push_back(each.data());
       pointers.push_back(nullptr);
 #ifdef __SANITIZE_THREAD__
-      // It runs without randomised addresses, and so programs and workers would lie at the same: where one registers
-      // memory, the other has to have nothing. With more room for their stack, workers lie lower.
+      // It runs without randomised addresses, so programs and workers would use the same ones: where one registers
+      // memory, the other must have nothing. With a larger stack limit, workers use lower addresses.
       const rlimit stack{rlim_t{4} << 30, RLIM_INFINITY};
       ::setrlimit(RLIMIT_STACK, &stack);
 #endif
@@ -110,7 +110,7 @@ class WorkerProcess {
   }
   uint16_t port() const { return static_cast<uint16_t>(std::atoi(port_.c_str())); }
   pid_t pid() const { return pid_; }
-  /// Waits for its end; what it said from the start is in `said`. 0 for a session that ended in order.
+  /// Waits for its end; its output from the start is in `said`. Returns 0 for a session that ended in order.
   int wait(std::string& said) {
     char line[1024];
     while (std::fgets(line, sizeof line, log_)) said_ += line;

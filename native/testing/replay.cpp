@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs each file of the folder argv[1] once through the entry point of a fuzz target: what the corpus keeps stays right.
+// Runs each file of the folder argv[1] once through the entry point of a fuzz target, as a regression test of the
+// corpus.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -23,7 +23,7 @@ struct Peer {
 
   Peer() { CHECK(key.begin(kTheirs) && link.begin(kOurs, kTheirs, 1000)); }
 
-  /// What the link makes of a record with that content.
+  /// The link's result for a record with that content.
   ptrdiff_t say(int content, const Bytes& plain, Bytes* got = nullptr) {
     Bytes record(plain.size() + kTlsRecordOverhead);
     record.resize(key.seal(static_cast<RecordKey::Content>(content), plain.data(), plain.size(), record.data()));

@@ -45,7 +45,7 @@ export function agentUrl(baseUrl: string, certificate: string): string {
   return `${baseUrl}#sha256=${sha256(new X509Certificate(certificate).raw).toString("hex")}`;
 }
 
-/** What a transport of Connect needs to reach an agent, and no other. */
+/** Options of a Connect transport that reaches only this agent. */
 export function agentTransportOptions(url: string): {
   readonly baseUrl: string;
   readonly httpVersion: "1.1";

@@ -36,7 +36,7 @@ const healthy = [
   always('millpond_agent_last_sync_timestamp_seconds{instance="a1"}', "0+60"),
 ];
 
-/** What differs from a healthy pool, by the alert that it fires. */
+/** The deviation from a healthy pool, by the alert that it fires. */
 const faults: Readonly<Record<string, readonly object[]>> = {
   MillpondNoLeader: [always('millpond_controller_leads{instance="c1"}', "0")],
   MillpondSeveralLeaders: [always('millpond_controller_leads{instance="c2"}', "1")],

@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import type { Server, Socket } from "node:net";
 
-/** Times within which a client of a server of Node has to say what it wants, in milliseconds. */
+/** Timeouts for clients of a Node server, in milliseconds. */
 export const requestTimes = {
   headersTimeout: 5_000,
   requestTimeout: 10_000,
@@ -32,7 +32,7 @@ export interface ConnectionLimits {
   readonly mostOfAddress: number;
 }
 
-/** What the process can bear. */
+/** As many as the process can handle. */
 export function defaultConnectionLimits(): ConnectionLimits {
   const files = Number(/^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1]);
   const room = Number.isFinite(files) ? Math.max(files - reservedFiles, 64) : mostConnections;

@@ -48,7 +48,7 @@ function controllers(behaviours: Record<string, Behaviour>) {
       }
       if (behaviour !== "leads") throw failureOf(behaviour);
       const message = create(GetVersionResponseSchema, { version: address });
-      // What the service of the test answers.
+      // The answers of the test's service.
       return {
         stream: false,
         service: method.parent,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every service and client of the control plane needs to run: TLS, connections, logs, metrics.
+// Runtime support for every service and client of the control plane: TLS, connections, logs, metrics.
 
 // Connections
 export { agentTransportOptions, agentUrl, parseAgentUrl } from "./agent-url.ts";

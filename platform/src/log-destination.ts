@@ -2,10 +2,12 @@
 
 // Where services write their logs to: standard error, which may be a file on a disk that runs full.
 
-/** For `pino.destination`. Lines that cannot be written wait, up to this many bytes; what comes then is lost. */
+/**
+ * For `pino.destination`. Lines that cannot be written wait, up to this many bytes; further ones are lost.
+ */
 export const logDestinationOptions = { fd: 2, sync: true, maxLength: 1 << 20 } as const;
 
-/** What a destination tells of lines that it could not write. */
+/** A destination's report about lines that it could not write. */
 interface Destination {
   on(event: "error", listener: () => void): unknown;
 }

@@ -145,7 +145,8 @@ test("panels of one value show that of now, in colours of their own", () => {
         { type: "special", options: { match: "null", result: { color: "text" } } },
       ]);
     }
-    // The last point of a week is minutes old, and one found before a controller stopped is no value of now.
+    // The last point of a week is minutes old, and one from before a controller stopped is not a current
+    // value.
     for (const target of targets) expect(target, title).toMatchObject({ instant: true, range: false });
     // Grafana's own turn red at 80.
     expect(fieldConfig.defaults.thresholds?.steps[0], title).toMatchObject({ value: null });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What Prometheus can read of a controller and of agents: one table, and the text form of it.
+// The metrics of controllers and agents for Prometheus: one table, and its text format.
 
 export interface MetricDefinition {
   /** Which part has it. */
@@ -301,7 +301,7 @@ export function renderSamples(
   return `${lines.join("\n")}\n`;
 }
 
-/** What every process says of itself. */
+/** Metrics of every process. */
 export function processMetrics(version: string): MetricSample[] {
   const { user, system } = process.cpuUsage();
   return [

@@ -80,7 +80,7 @@ export class OtlpExporter implements AsyncDisposable {
     this.#timer ??= setTimeout(() => this.#begin(), batchMs).unref();
   }
 
-  /** Sends what there is. */
+  /** Sends pending spans. */
   async flush(): Promise<void> {
     this.#begin();
     await this.#work;

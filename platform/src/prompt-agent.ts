@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connections to controllers that are made soon or not at all: a machine that has lost its power answers nothing, and the
-// system would go on trying for minutes.
+// Connections to controllers that succeed soon or fail: a machine without power answers nothing, and the
+// system would keep trying for minutes.
 
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a client says when it does not trust a server.
+// Errors of clients that do not trust a server.
 
 import { readFileSync } from "node:fs";
 import { X509Certificate } from "node:crypto";

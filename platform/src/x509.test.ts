@@ -12,7 +12,7 @@ const dayMs = 86_400_000;
 const now = Date.now();
 const good: Validity = { from: new Date(now - dayMs), to: new Date(now + dayMs) };
 
-/** What a client that trusts `ca` says of a server with `pair`. */
+/** The error of a client that trusts `ca` for a server with `pair`. */
 async function handshake(pair: CertificatePair, ca: string, servername: string): Promise<string> {
   const server = createServer({ cert: pair.certificate, key: pair.key }, (socket) => socket.end());
   server.on("tlsClientError", () => undefined);

@@ -8,7 +8,7 @@ import type { ClaimRequest } from "./request.ts";
 import type { DeviceState, NodeState, Snapshot } from "./snapshot.ts";
 import { applyStatement, type Placement, rollbackStatement, type Statement } from "./statement.ts";
 
-/** What the consolidation should free. */
+/** The goal of the consolidation. */
 export type ConsolidationGoal = "device" | "node";
 
 /** A claim and the place that it would move to. */

@@ -19,7 +19,7 @@ interface Placed {
   readonly device: DeviceState;
 }
 
-/** What a node offers for a request, counted over the devices that the constraints allow. */
+/** A node's offer for a request, counted over the devices that the constraints allow. */
 interface Supply {
   readonly allowed: number;
   /** Those that would fit on an empty node. */

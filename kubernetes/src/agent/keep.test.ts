@@ -10,7 +10,10 @@ import { keepRunning } from "./keep.ts";
 import { publishRelease } from "./publish.ts";
 import { ReleaseDirectory } from "./release-directory.ts";
 
-/** Agents that append their release and process id to a file when they start, and then do what their release does. */
+/**
+ * Agents that append their release and process id to a file when they start, and then act as their release
+ * defines.
+ */
 class Node {
   readonly directory = mkdtempSync(join(tmpdir(), "mp-keep-"));
   readonly releases = new ReleaseDirectory(join(this.directory, "releases"));

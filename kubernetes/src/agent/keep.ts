@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps the agent of a node running, in the container that has its workers. An agent that ends is started again, and one whose
-// release is replaced is followed by that of the next: workers and their sessions go on, and the next agent takes them over.
+// Keeps the agent of a node running, in the container that has its workers. An agent that ends is restarted,
+// and an agent of a replaced release is followed by one of the next: workers and their sessions continue, and
+// the next agent adopts them.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
@@ -16,7 +17,7 @@ export interface KeepOptions {
   /** Asks for the end. */
   readonly signal: AbortSignal;
   readonly log: Logger;
-  /** An agent that ended sooner after its start was no good start. Default 10,000. */
+  /** A start after which the agent ended sooner than this counts as failed. Default 10,000. */
   readonly goodStartMs?: number;
   /** Before the next start. Default 500. */
   readonly pauseMs?: number;
@@ -31,7 +32,7 @@ const notStarted = 127;
 /** Limit of failed starts of a release in a row. */
 const maxFailures = 3;
 
-/** What to run when the current release does not start. */
+/** The fallback if the current release does not start. */
 interface Standing {
   /** The last release that had a good start; undefined: none had, and so there are no workers. */
   proven: Release | undefined;

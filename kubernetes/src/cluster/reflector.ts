@@ -64,7 +64,7 @@ export class Reflector<T extends KubernetesObject> {
     return this.#objects;
   }
 
-  /** Whether everything that there was at some time since the start is known. */
+  /** Whether everything that existed at some time since the start is known. */
   get isSynced(): boolean {
     return this.#isSynced;
   }
@@ -93,7 +93,7 @@ export class Reflector<T extends KubernetesObject> {
         const begunMs = performance.now();
         const events = this.#events;
         await this.#watchOnce();
-        // A server, or what is before it, that ends watches at once must not be asked without a pause.
+        // A server, or its proxy, that ends watches immediately must not be called without a pause.
         if (this.#events === events && performance.now() - begunMs < shortWatchMs) throw new WatchTooShort();
         this.#failures = 0;
       } catch (error) {
@@ -164,7 +164,7 @@ export class Reflector<T extends KubernetesObject> {
         object: T & { readonly code?: number; readonly message?: string },
       ): void => {
         this.#events += 1;
-        // The library drops what is thrown here.
+        // The library discards exceptions thrown here.
         if (type === "ERROR") {
           failure ??=
             object.code === 410 ? new VersionForgotten() : new Error(object.message ?? "the watch failed");

@@ -62,7 +62,7 @@ export class WorkQueue {
     this.#timers.set(key, { timer, atMs });
   }
 
-  /** Resolves when nothing is under way any more; what waits is dropped. */
+  /** Resolves when no work is in progress any more; waiting work is dropped. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#waiting.clear();

@@ -65,7 +65,7 @@ export interface SlicePublisherOptions {
 /** Keeps the slices of the API server as the pool is. */
 export class SlicePublisher {
   readonly #options: SlicePublisherOptions;
-  /** What was published last, by the slice's name. */
+  /** The slices published last, by name. */
   readonly #published = new Map<string, string>();
   #isRead = false;
 
@@ -113,7 +113,7 @@ export class SlicePublisher {
     this.#isRead = true;
   }
 
-  /** What ends with the device class: with it all that was published goes. */
+  /** The owner of all published slices: they are deleted with the device class. */
   async #owner(): Promise<{ readonly name: string; readonly uid: string } | undefined> {
     const { cluster, names } = this.#options;
     const found = await unlessStatus(cluster.resource.readDeviceClass({ name: names.domain }), 404);

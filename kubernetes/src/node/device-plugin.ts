@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The device plugin of clusters without consumable capacity: every node has as many vGPUs as anybody could want, because
-// they are the pool's; which of them a pod gets, and whether, its claim decides. What the plugin gives is the client library.
+// The device plugin of clusters without consumable capacity: every node offers more vGPUs than pods can
+// request, because they belong to the pool; the pod's claim decides which ones it gets, and whether. The
+// plugin itself only injects the client library.
 
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";

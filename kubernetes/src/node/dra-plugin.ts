@@ -56,7 +56,7 @@ const healthPeriodMs = 10_000;
 
 const askAgainMs = 250;
 
-/** Why the pool has not granted what is allocated for a ResourceClaim; undefined: it has. */
+/** The reason why the pool has not granted the allocation of a ResourceClaim; undefined: it has. */
 function whyNotGranted(names: ResourceNames, claim: ResourceV1ResourceClaim): string | undefined {
   const { annotations = {} } = claim.metadata ?? {};
   if (annotations[epochKey(names)] !== undefined) return undefined;

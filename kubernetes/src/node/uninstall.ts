@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a node plugin takes away from its host when Millpond leaves the cluster. An upgrade, a restart and a drain take nothing
-// away: containers that run use it.
+// Removes a node plugin's files from its host when Millpond leaves the cluster. An upgrade, a restart and a
+// drain remove nothing: running containers use them.
 
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -31,7 +31,7 @@ export class UnixGrpcServer implements AsyncDisposable {
     const server = new UnixGrpcServer(
       path,
       createServer((request, response) => {
-        // A kubelet sends the escaped path of the socket, which is no host of a URL.
+        // A kubelet sends the escaped path of the socket, which is not a valid host of a URL.
         request.headers[":authority"] = "localhost";
         adapter(request, response);
       }),

@@ -71,7 +71,7 @@ export function compareBooks({ names, claims, pods, resourceClaims, nodes }: Boo
     const claim = claims.get(name);
     const { namespace, name: own } = resourceClaim.metadata ?? {};
     if (!isLive(name)) found.push({ kind: "not-in-pool", subject: `${namespace}/${own}` });
-    // What is lazy holds nothing, and Kubernetes has some device down, of which nothing is taken.
+    // Lazy claims hold nothing, and Kubernetes records a device of which nothing is allocated.
     else if (claim?.state === ClaimState.BOUND && !claim.lazy) {
       const kind = compareAllocation(claim, results, nodes);
       if (kind !== undefined) found.push({ kind, subject: name });
@@ -109,7 +109,7 @@ function compareAllocation(
   return isSame ? undefined : "other-size";
 }
 
-/** How long one of the books may lag behind the other. */
+/** How long one side's accounting may lag behind the other's. */
 const patienceMs = 30_000;
 
 /** Remembers since when there are which differences. */
@@ -124,7 +124,7 @@ export class BookKeeper {
     this.#log = log;
   }
 
-  /** @param nowMs Of a clock that only goes on. */
+  /** @param nowMs Of a monotonic clock. */
   take(differences: readonly Difference[], nowMs: number): void {
     const now = new Map(differences.map((each) => [`${each.kind} ${each.subject}`, each]));
     for (const key of this.#since.keys()) if (!now.has(key)) this.#since.delete(key);
@@ -141,7 +141,7 @@ export class BookKeeper {
     }
   }
 
-  /** Those that have lasted for longer than one of the books may be behind. */
+  /** The differences that have lasted longer than the permitted lag. */
   lasting(kind: DifferenceKind): number {
     return [...this.#since.values()].filter(({ difference, isTold }) => isTold && difference.kind === kind)
       .length;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pool's claims for pods of this cluster, as this operator knows them: kept current by the pool's events, and compared
-// with all that there are again and again, because events can be missed.
+// This operator's view of the pool's claims for pods of this cluster: updated by the pool's events, and
+// regularly compared with the full list, because events can be missed.
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -15,7 +15,7 @@ export interface ClaimViewOptions {
   readonly pool: Pick<Connection, "claims" | "pool">;
   /** Value of the cluster's label. */
   readonly cluster: string;
-  /** Told of each claim that is new, has changed or has gone. */
+  /** Called for each new, changed or deleted claim. */
   readonly onChange: (name: string) => void;
   readonly log: Logger;
   /** Between looks at the pool's events. Default 300 ms. */
@@ -104,7 +104,7 @@ export class ClaimView {
     this.#put(required(claim));
   }
 
-  /** What is 0 stays as it is. */
+  /** Values of 0 leave the setting unchanged. */
   async resize(request: {
     readonly name: string;
     readonly memoryBytes: bigint;
@@ -115,7 +115,7 @@ export class ClaimView {
     return this.#put(required(claim));
   }
 
-  /** Reads all claims and tells of the differences. */
+  /** Reads all claims and reports the differences. */
   async #compare(signal: AbortSignal): Promise<void> {
     const { pool, cluster, onChange } = this.#options;
     if (!this.#isCompared) {
@@ -189,7 +189,7 @@ function isOperators(name: string): boolean {
   return podOfClaim(name) !== undefined || resourceClaimOfClaim(name) !== undefined;
 }
 
-/** Whether what a pod is shown of a claim has changed. */
+/** Whether the part of a claim that its pod shows has changed. */
 function differs(a: Claim, b: Claim): boolean {
   return a.version !== b.version || a.reason !== b.reason || a.queuePosition !== b.queuePosition;
 }

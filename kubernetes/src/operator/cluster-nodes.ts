@@ -25,7 +25,7 @@ export function findHost(
   return onMachine.find(({ metadata }) => metadata?.name === poolNode.name) ?? onMachine.at(-1);
 }
 
-/** What pods select a node by. */
+/** The labels by which pods select a node. */
 export function hostLabelOf({ metadata }: V1Node): string {
   return metadata?.labels?.["kubernetes.io/hostname"] ?? metadata?.name ?? "";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The ResourceClaims by which Kubernetes' own scheduler keeps the pool's books, too: each names the very devices that the
-// pool has granted.
+// The ResourceClaims that keep Kubernetes' own accounting in step with the pool's: each names exactly the
+// devices that the pool has granted.
 
 import type { Claim } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";

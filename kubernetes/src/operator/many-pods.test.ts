@@ -13,7 +13,7 @@ const GiB = 1n << 30n;
 const podCount = Number(process.env["MILLPOND_KUBERNETES_PODS"] ?? 60);
 const killCount = Number(process.env["MILLPOND_KUBERNETES_KILLS"] ?? 6);
 
-/** Pods stay when many are killed; a kill and what comes after it takes seconds. */
+/** Pods stay when many are killed; a kill and its consequences take seconds. */
 const timeoutMs = 240_000 + (podCount + 30 * killCount) * 500;
 
 /** 20 nodes of two devices: room for three fifths of the pods. */
@@ -34,7 +34,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     async () => {
       await using cluster = await startCluster();
       await using operator = await OperatorProcess.start(cluster, "operator-0");
-      // The pool has been published, so that what follows is of pods.
+      // The pool has been published, so later events concern pods.
       await cluster.createPod("first", { "millpond.dev/compute": "1", "millpond.dev/memory": "1Mi" });
       await cluster.until(
         "the first is bound",

@@ -339,7 +339,10 @@ export class PodReconciler {
     return undefined;
   }
 
-  /** Ends a pod whose claim has ended: the pod cannot go on, and its controller, if it has one, makes another. */
+  /**
+   * Ends a pod whose claim has ended: the pod cannot continue, and its controller, if it has one, creates
+   * another.
+   */
   async #endPod(pod: V1Pod, claim: Claim): Promise<number | undefined> {
     const { writer, names } = this.#options;
     const message = `its claim ${claim.name} has ended: ${claim.reason === "" ? "released" : claim.reason}`;
@@ -379,7 +382,9 @@ export class PodReconciler {
   }
 }
 
-/** Whether a claim ends by a limit that its owner has set: that is no disruption, and a retry would end the same way. */
+/**
+ * Whether a claim ends by a limit of its owner: that is not a disruption, and a retry would end the same way.
+ */
 function isByLimit({ why }: Claim): boolean {
   return ["time-limit-over", "time-limit-ends", "idle-limit"].includes(why?.code ?? "");
 }

@@ -78,7 +78,7 @@ export class PodWriter {
     }
   }
 
-  /** Tells of the pod what happened. An event that cannot be written is logged, and holds nothing up. */
+  /** Writes an event about the pod. An event that cannot be written is logged, and delays nothing. */
   async tell(pod: V1Pod, type: "Normal" | "Warning", reason: string, message: string): Promise<void> {
     const { namespace, name } = nameOf(pod);
     const key = `${uidOf(pod)} ${reason}`;
@@ -129,7 +129,7 @@ export class PodWriter {
   }
 
   /**
-   * Lets the scheduler have the pod, and tells it where the GPUs are.
+   * Releases the pod to the scheduler, with the node of its GPUs.
    *
    * @param host The Kubernetes node that has them; undefined: none.
    * @param where `required`: only there; `preferred`: there if it has room.
@@ -175,12 +175,15 @@ export class PodWriter {
     );
   }
 
-  /** Says in Kubernetes' own words that the pod's end is no fault of its program: a Job need not count it as a failure. */
+  /**
+   * Sets Kubernetes' own condition for an end that is no fault of the program: a Job need not count it as a
+   * failure.
+   */
   async markDisruption(pod: V1Pod, reason: string, message: string): Promise<void> {
     await this.setCondition(pod, { type: "DisruptionTarget", status: "True", reason, message });
   }
 
-  /** Ends a pod; one that has gone, or has another UID by now, is no error. */
+  /** Ends a pod; a pod that is gone, or has another UID by now, is not an error. */
   async end(pod: V1Pod, graceSeconds: number): Promise<void> {
     const body = { gracePeriodSeconds: graceSeconds, preconditions: { uid: uidOf(pod) } };
     await unlessStatus(this.#cluster.core.deleteNamespacedPod({ ...nameOf(pod), body }), 404, 409);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// By which names a cluster calls what it asks of the pool: extended resources of containers, and annotations and labels
-// of pods, namespaces and priority classes.
+// The names of a cluster for requests to the pool: extended resources of containers, and annotations and
+// labels of pods, namespaces and priority classes.
 
 import { millpondError, quote } from "@millpond/api";
 
-/** What a container can ask for. */
+/** Resources that a container can request. */
 export const resourceKinds = ["vgpu", "compute", "memory", "memory-percent"] as const;
 
 export type ResourceKind = (typeof resourceKinds)[number];
 
 export interface ResourceNames {
-  /** What annotations, labels, the scheduling gate, conditions and the DRA driver are called after: `millpond.dev`. */
+  /**
+   * The domain of annotations, labels, the scheduling gate, conditions and the DRA driver: `millpond.dev`.
+   */
   readonly domain: string;
   /** All names of a resource; the first is the one that messages use. */
   readonly resources: Readonly<Record<ResourceKind, readonly string[]>>;
@@ -70,14 +72,14 @@ export function allResourceNames(names: ResourceNames): string[] {
   return resourceKinds.flatMap((kind) => [...names.resources[kind]]);
 }
 
-/** What is written onto objects by Millpond, and read from them. */
+/** Annotations and labels that Millpond writes onto objects and reads from them. */
 export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
   return {
     /** Label of every pod that asks for the pool, by which the webhooks and the operator find it. */
     managed: `${domain}/managed`,
-    /** Annotation: what the webhook has understood, JSON. */
+    /** Annotation: the request as parsed by the webhook, JSON. */
     request: `${domain}/request`,
-    /** Annotation: a name for the pod's objects that there is before the pod has a UID. */
+    /** Annotation: a name for the pod's objects that exists before the pod has a UID. */
     id: `${domain}/id`,
     /** Annotations that only the webhook and the operator write. */
     claims: `${domain}/claims`,
@@ -95,7 +97,7 @@ export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
     queues: `${domain}/queues`,
     /** Annotation of priority classes. */
     priority: `${domain}/priority`,
-    /** Annotation of pods: what it is to have from now on. */
+    /** Annotation of pods: the new size. */
     resize: `${domain}/resize`,
   } as const;
 }

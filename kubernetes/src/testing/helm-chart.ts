@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Renders the chart as Helm would: of Go's templates only what the chart uses, and an error for all else.
+// Renders the chart as Helm would: supports only the parts of Go's templates that the chart uses, and fails
+// for all others.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

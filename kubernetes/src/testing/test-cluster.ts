@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A control plane with what an installation makes, nodes without a kubelet, and operators beside it.
+// A control plane with the objects of an installation, nodes without a kubelet, and operators beside it.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import {
@@ -140,7 +140,7 @@ export class TestCluster implements AsyncDisposable {
     return await unlessStatus(this.core.readNamespacedPod({ name, namespace }), 404);
   }
 
-  /** Says of a pod what a kubelet would say. */
+  /** Reports a pod's status as a kubelet would. */
   async playKubelet(
     name: string,
     phase: "Running" | "Succeeded" | "Failed",
@@ -178,7 +178,7 @@ export class TestCluster implements AsyncDisposable {
     await this.plane[Symbol.asyncDispose]();
   }
 
-  /** A connection with the rights of a service account of the installation, and no more. */
+  /** A connection with only the rights of a service account of the installation. */
   async connectAs(account: string): Promise<Cluster> {
     const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", spec: { audiences: [] } };
     const { status } = await this.core.createNamespacedServiceAccountToken({

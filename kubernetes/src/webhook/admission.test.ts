@@ -434,7 +434,7 @@ test("certificates are renewed before they expire, and the authority before is t
   expect(third.authority).not.toEqual(first.authority);
   expect(third.bundle).toContain(first.authority.certificate);
   expect(third.bundle).toContain(third.authority.certificate);
-  // The Secret was deleted: replicas that have not noticed yet use what was in it.
+  // The Secret was deleted: replicas that have not noticed yet use its old content.
   const fourth = renewFiles(undefined, ["a.svc"], at(0), times, first);
   expect(fourth.authority).not.toEqual(first.authority);
   expect(fourth.bundle).toContain(first.authority.certificate);

@@ -24,7 +24,7 @@ export interface AdmissionPolicy extends InjectionPolicy {
   readonly systemNamespace: string;
   /** User name of the operator's service account. */
   readonly operatorUser: string;
-  /** What the pool could hold, and which queues there are; undefined: not known now, and not checked here. */
+  /** The capacity and queues of the pool; undefined: unknown at present, and not checked here. */
   readonly limits: () => PoolLimits | undefined;
   /** Which ResourceClaims of a pod, that users have written, are for the pool. */
   readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;

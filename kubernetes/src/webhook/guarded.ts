@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What of Millpond no pod is shown but by Millpond itself: the sockets and keys that parts of it have on hosts, and the
-// tokens of other pods. It is asked of pods that use the pool and of those that do not.
+// Millpond's own directories and Secrets that no other pod may access: sockets and keys on hosts, and the
+// tokens of other pods. Checked for pods that use the pool and for all others.
 
 import { posix } from "node:path";
 import { millpondError, quote } from "@millpond/api";
@@ -10,7 +10,10 @@ import type { V1Container, V1EphemeralContainer, V1Pod } from "@kubernetes/clien
 /** Directories of hosts in which Millpond has sockets and keys. */
 const ownPaths = ["/run/millpond", "/var/run/millpond", "/var/lib/millpond"] as const;
 
-/** What a pod that uses the pool must not be shown either: sockets of plugins, and the Secrets of all pods of the node. */
+/**
+ * Further paths that a pod that uses the pool must not access: sockets of plugins, and the Secrets of all
+ * pods of the node.
+ */
 const guardedPaths = [...ownPaths, "/var/lib/kubelet"] as const;
 
 /** Secrets that the operator creates. */
@@ -38,7 +41,7 @@ export function refuseGuardedPaths(pod: V1Pod): void {
 }
 
 /**
- * Pods that ask for nothing of the pool may be shown `/` or `/run`, as agents of monitoring are, but not what is ours.
+ * Pods without a request may mount `/` or `/run`, as monitoring agents do, but not Millpond's directories.
  *
  * @throws MILLPOND_E_INVALID
  */

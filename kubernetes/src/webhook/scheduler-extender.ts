@@ -25,7 +25,7 @@ interface Victims {
 /** Largest score that a scheduler takes. */
 const maxScore = 10;
 
-/** Answers which nodes a pod fits. @throws MILLPOND_E_INVALID where the body is no question of a scheduler */
+/** Returns the nodes that a pod fits. @throws MILLPOND_E_INVALID if the body is not a scheduler's request */
 export function filterNodes(names: ResourceNames, body: unknown): unknown {
   const { pod, names: nodes, items } = parseArgs(body);
   const why = whyNot(names, pod);

@@ -21,7 +21,7 @@ export interface CertificateTimes {
 
 export const defaultTimes: CertificateTimes = { authorityMs: 3650 * dayMs, serverMs: 90 * dayMs };
 
-/** What the Secret holds, PEM. */
+/** The content of the Secret, PEM. */
 export interface ServingFiles {
   readonly authority: CertificatePair;
   /** Certificates of the authority, and of the one before it. */
@@ -88,7 +88,10 @@ export interface CertificateStoreOptions {
 /** The certificate in its Secret, which all replicas share. */
 export class CertificateStore {
   readonly #options: CertificateStoreOptions;
-  /** What was read last: a Secret that is deleted is made again, and replicas that use this are not refused meanwhile. */
+  /**
+   * The content read last: a deleted Secret is created again, and replicas that still use this are not
+   * refused meanwhile.
+   */
   #last: ServingFiles | undefined;
 
   constructor(options: CertificateStoreOptions) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a pod that uses the pool may be, after all that changed it when it was created, and what of it may change later.
+// Validates a pod that uses the pool, after all changes at its creation, and its later changes.
 
 import { millpondError, quote } from "@millpond/api";
 import type { KubernetesObject, V1Pod, V1ResourceRequirements } from "@kubernetes/client-node";
@@ -77,7 +77,9 @@ export function validateCreation(
   refuseForeignSecrets(pod, annotations[keys.id]);
 }
 
-/** What the webhook writes of ResourceClaims that users write could be written by users: it gives them nothing, and is checked. */
+/**
+ * Users could write the webhook's annotations of their ResourceClaims: these grant nothing, and are checked.
+ */
 function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: string | undefined): void {
   const isKnown = claims.every(
     ({ claim }) => claim === extendedClaim || spec?.resourceClaims?.some(({ name }) => name === claim),

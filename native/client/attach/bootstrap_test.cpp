@@ -241,7 +241,7 @@ TEST("of several controllers the one that leads is found, and found again when a
   allWell(leader);
   Environment e = environmentFor(follower);
   e.controller = "http://127.0.0.1:1/," + follower.url() + "," + leader.url();
-  // It leads until the claim is there, and follows from then on.
+  // It is the leader until the claim exists, and a follower afterwards.
   leader.on("ClaimService/CreateClaim", claim("PENDING", "0 of 1 devices free", 1));
   leader.onRaw("ClaimService/WaitClaim", {notLeader, HttpTestServer::json(200, claim("BOUND", "", 2))});
   follower.onRaw("ClaimService/WaitClaim", {"", notLeader});

@@ -18,7 +18,7 @@ inline void addPlaces(std::vector<uint64_t>& places, uint64_t address) {
   places.push_back(address - 1);
 }
 
-/// Places where memory of this process alone may lie that the command names, `fixed` and `tails` being what is sent.
+/// Places named by the command where memory of this process alone may be; `fixed` and `tails`: the command as sent.
 std::vector<uint64_t> namedPlaces(const MemoryMap& memory, const cmd::CommandLayout& layout,
                                   std::span<const std::byte> fixed, std::span<const std::span<const std::byte>> tails);
 

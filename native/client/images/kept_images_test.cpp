@@ -36,7 +36,7 @@ TEST("an image that lies in a file is kept without a copy, and any other is copi
   }
   CHECK(isSame(images.find(3), kCompiledIn));
   CHECK_EQ(images.copiedBytes(), kCompiledIn.size());
-  // What can be written may be written.
+  // Writable memory may change.
   CHECK(images.keep(4, writable));
   writable[0] = std::byte{2};
   CHECK(images.find(4)[0] == std::byte{1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C library of an older build host does not name.
+// Constants that the C library of an older build host lacks.
 #pragma once
 
 #include <sys/mman.h>

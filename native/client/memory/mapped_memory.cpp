@@ -39,7 +39,7 @@ bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
   return at >= address + bytes;
 }
 
-/// Where addresses that lie in a run may lead.
+/// The memory that addresses in a run may refer to.
 std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   std::vector<uint64_t> places;
   memory.eachLocalAddress(run.address, {reinterpret_cast<const std::byte*>(run.address), run.bytes},
@@ -149,7 +149,7 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
   } else if (call.remote().landings.any()) {
     call.remote().graphs.allowLanding(run.address, run.bytes);
   }
-  // What copies may still write to on their own must stay open.
+  // Memory that pending copies may still write must stay accessible.
   const bool isStill = !call.remote().graphs.mayLandIn(run.address, run.bytes);
   std::vector<uint64_t> shares;
   if (const CUresult r = hold(call, run, shares); r != CUDA_SUCCESS) {
@@ -195,7 +195,7 @@ CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places) {
     places.pop_back();
     if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
     if (const CUresult r = mirror(call, *run, Landing::kAwaited); r != CUDA_SUCCESS) return r;
-    // Addresses that lie there lead further.
+    // Addresses stored there refer to further memory.
     const std::vector<uint64_t> inside = placesIn(memory, *run);
     places.insert(places.end(), inside.begin(), inside.end());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of this process alone that kernels can reach: what it pinned or registered is for copies until a kernel is to use
-// it. From then on the worker has memory at the same address, too, and the two are mirrored.
+// Memory of this process alone that kernels can access: pinned or registered memory serves only copies until a kernel
+// uses it. From then on the worker has memory at the same address, too, and the two are mirrored.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +32,13 @@ class MappedMemory {
   /// Treatment of bytes that are on their way to the run: the call waits for them, or they land when they come, and go to the
   /// device like bytes that the program writes.
   enum class Landing : uint8_t { kAwaited, kUnderWay };
-  /// Lets kernels reach the run, and all memory whose address lies in it.
+  /// Lets kernels access the run, and all memory whose address is stored in it.
   CUresult reach(Call& call, const MemoryRun& run, Landing landing = Landing::kAwaited);
   /// The same for all memory to which a command that is about to be sent leads the worker or a kernel, by whatever address.
   CUresult reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
                         std::span<const std::span<const std::byte>> tails);
-  /// The same for memory whose address is among bytes that are about to be given to a device, where they are to lie at
-  /// `address`: kernels may find it there.
+  /// The same for memory whose address is among bytes for a device, to be stored at `address`: kernels may find it
+  /// there.
   CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
   CUresult reachWritten(Call& call, uint64_t stream);
@@ -56,9 +56,9 @@ class MappedMemory {
     unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
   };
 
-  /// Lets kernels reach the memory that one of the places lies in, and what its contents lead to.
+  /// Lets kernels access the memory of the places, and all memory that its contents refer to.
   CUresult reachEach(Call& call, std::vector<uint64_t> places);
-  /// The worker has the run from here on, too.
+  /// The worker has the run from now on, too.
   CUresult mirror(Call& call, const MemoryRun& run, Landing landing);
   void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.

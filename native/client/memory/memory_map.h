@@ -71,12 +71,12 @@ class MemoryMap {
   bool addApart(MemoryRun run);
   /// The run that begins at `address`, out of the map.
   std::optional<MemoryRun> take(uint64_t address);
-  /// The run that `address` lies in.
+  /// The run that contains `address`.
   std::optional<MemoryRun> find(uint64_t address) const;
   /// Whether all of [address, address + bytes) is known: one run, or mapped ones side by side.
   bool covers(uint64_t address, uint64_t bytes) const;
-  /// Whether a copy or a fill may be given [address, address + bytes): it is covered, or lies where this map knows of
-  /// nothing, which is the worker's driver's to judge. Not what has been freed.
+  /// Whether a copy or a fill may name [address, address + bytes): it is covered, or unknown to this map, so that the
+  /// worker's driver decides. Not freed memory.
   bool mayUse(uint64_t address, uint64_t bytes) const;
   /// Whether there is memory of that pool.
   bool hasOfPool(uint64_t pool) const;
@@ -84,11 +84,11 @@ class MemoryMap {
   bool wasFreed(uint64_t address) const;
   /// Addresses that had been freed are in use again, without a run.
   void reuse(uint64_t address, uint64_t bytes);
-  /// The run that all of [address, address + bytes) lies in.
+  /// The run that contains all of [address, address + bytes).
   std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
-  /// The run that begins there is one whose like the worker has from here on.
+  /// The worker has memory like the run that begins there from now on.
   void setMirrored(uint64_t address);
-  /// Whether memory of this process alone may lie there. Costs two reads: every launch asks for each of its parameters.
+  /// Whether memory of this process alone may be there. Costs two reads: every launch checks each of its parameters.
   bool mayBeLocal(uint64_t address) const {
     return address >= lowestLocal_.load(std::memory_order_relaxed) &&
            address < highestLocal_.load(std::memory_order_relaxed);
@@ -111,8 +111,8 @@ class MemoryMap {
       left = left.subspan(at + sizeof(word));
     }
   }
-  /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
-  /// of what had been allocated on the device.
+  /// Forgets the device memory of a context, including mirrored managed memory but not mapped memory; returns the
+  /// addresses of its allocations on the device.
   std::vector<uint64_t> dropDevice(uint16_t context);
 
  private:

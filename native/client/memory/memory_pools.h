@@ -15,7 +15,8 @@ class MemoryPools {
   struct Pool {
     CUdevice device = 0;
     uint64_t threshold = 0;
-    /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Kept for the program to read: the worker reuses in any case what is safe.
+    /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Stored so that the program can read it: the worker always reuses whenever
+    /// it is safe.
     int reuse[3] = {1, 1, 1};
     bool isDefault = false;
     unsigned opens = 0;  ///< how often it was opened, if it is another process's: nothing is allocated from it

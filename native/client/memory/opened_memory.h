@@ -34,7 +34,7 @@ class OpenedMemory {
   void remove(CUdeviceptr address) {
     std::erase_if(entries_, [&](const Entry& each) { return each.address == address; });
   }
-  /// Forgets what was opened in a context.
+  /// Forgets the memory opened in a context.
   void forget(uint16_t context) {
     std::erase_if(entries_, [&](const Entry& each) { return each.context == context; });
   }

@@ -14,7 +14,7 @@ struct ShareableFile {
   UniqueFd given;  ///< for the program
   UniqueFd kept;   ///< its other end, which tells when the last copy of the given one is closed
 
-  /// Nothing where the process can have no more files. Empty: the file carries nothing.
+  /// Nothing if the process has no descriptors left. Empty: the file carries nothing.
   static std::optional<ShareableFile> carrying(std::span<const std::byte> handle);
   /// The handle that a file carries; false for a file that carries none of that size.
   static bool read(int file, std::span<std::byte> handle);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reservations, allocations and mappings of this process by the virtual-memory calls. Does not know the wire: it says what
-// is allowed and which commands the worker needs. Callers hold `mutex`, so that commands reach the worker in the same order.
+// The reservations, allocations and mappings of this process by the virtual-memory calls. Sends nothing: it decides
+// what is allowed and returns the commands that the worker needs. Callers hold `mutex`, so that commands reach the
+// worker in the same order.
 #pragma once
 
 #include <cstdint>

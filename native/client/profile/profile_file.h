@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the devices did for this process, as its worker tells it, in a file: MILLPOND_PROFILE names it.
-// Its form: docs/reference/profile.md.
+// The activity of the devices for this process, as reported by its worker, in a file named by MILLPOND_PROFILE. Format:
+// docs/reference/profile.md.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class ProfileFile {
  public:
   /// Where MILLPOND_PROFILE is set: has the worker note from here on what its devices do, and a thread write it down. The
   /// session must stay. An obstacle is logged, and the program runs without a profile. `flushCalls` is called by that
-  /// thread: it writes the calls of the program that are kept back.
+  /// thread: it writes the program's delayed calls.
   static void begin(Session& session, void (*flushCalls)());
-  /// Writes what is complete by now.
+  /// Writes the records that are complete by now.
   static void finish();
   /// In a forked child: the file, and the session, are the parent's.
   static void abandon();
@@ -30,7 +30,7 @@ class ProfileFile {
   ProfileFile(Session& session, UniqueFd file, void (*flushCalls)())
       : session_(session), file_(std::move(file)), flushCalls_(flushCalls) {}
   static void* writeNowAndThen(void* self);
-  /// False: there will be no more.
+  /// False: no more will follow.
   bool write(bool flush);
 
   Session& session_;

@@ -44,7 +44,7 @@ MILLPOND_OLD_SYMBOLS
 // Tells whether there is one thread only, so that counters need no atomics. Never assumed here.
 char __libc_single_threaded = 0;
 
-// `stat` and its kin were no functions of the library before 2.33.
+// `stat` and its relatives were not functions of the library before 2.33.
 #define OLD_STAT(name, type)                                         \
   __asm__(".symver millpond_old_" #name ", " #name "@" OLD_VERSION); \
   int millpond_old_##name(int version, type, struct stat* out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program said when it made arrays, textures and surfaces, for it to read back and for copies to use.
+// Descriptions of the program's arrays, textures and surfaces, which it can read back and copies use.
 #pragma once
 
 #include <cstdint>

@@ -48,9 +48,9 @@ class CallLog {
   uintptr_t lastHandle_ = 0;
 };
 
-/// What every exported call returns.
+/// Processes the result of every exported call.
 inline CUresult told(const char* symbol, CUresult result) noexcept {
-  // A question whose answer is not yet is no failure.
+  // A query whose result is not ready is not a failure.
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) [[likely]]
     return result;
   return CallLog::instance().note(symbol, result);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that run the program's functions when a stream comes to them: one for each device, started at its first
-// use, so that the functions of a device's contexts run one after the other.
+// The threads that run the program's functions when a stream reaches them: one for each device, started at its first
+// use, so that the functions of a device's contexts run one after another.
 #pragma once
 
 #include <atomic>

@@ -32,11 +32,11 @@ class CaptureState {
 
   static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking,
                     bool isIntoGraph) noexcept;
-  /// Whether what is captured of the stream goes into a graph that the program has.
+  /// Whether the stream's captured work goes into a graph of the program.
   static bool isIntoGraph(uint64_t stream) noexcept;
   /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.
   static CUresult mayEnd(uint64_t stream, uint32_t thread) noexcept;
-  /// No more is known of captures that began on the stream.
+  /// Forgets captures that began on the stream.
   static void ended(uint64_t stream) noexcept;
 
   /// Whether the stream is known to be captured: since it was last asked about, no capture has ended.

@@ -138,7 +138,7 @@ std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string
 
 void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config) {
   session_ = std::move(session);
-  // The program knows what it has, so it goes on with the same: also with memory that is shared with the worker, or is not.
+  // The program knows its devices, so it must get the same again: also whether memory is shared with the worker.
   AttachConfig again = config;
   again.transport = session_->remote() ? TransportChoice::Tcp : TransportChoice::SharedMemory;
   again.wasLocal = !session_->remote();

@@ -42,7 +42,7 @@ class Client {
   /// The process is ending: its worker need not wait for it to come back.
   static void leave();
 
-  /// What every call but the few that work before cuInit begins with: success, or CUDA_ERROR_NOT_INITIALIZED.
+  /// The first check of every call except the few that work before cuInit: success, or CUDA_ERROR_NOT_INITIALIZED.
   static CUresult check() {
     return state_.load(std::memory_order_acquire) == State::Ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
   }
@@ -50,9 +50,9 @@ class Client {
   /// cuInit: attaches, unless that is done. A failure is written to standard error and may be tried again.
   CUresult initialise();
 
-  /// What cuDriverGetVersion answers, which programs ask before cuInit: the worker's driver's, for which the
-  /// process is attached if need be; where that fails, the version of the API that this library was made
-  /// from.
+  /// The result of cuDriverGetVersion, which programs query before cuInit: the version of the worker's driver, for
+  /// which the process attaches if necessary; if that fails, the version of the API from which this library was
+  /// generated.
   int driverVersion();
 
   /// The following are valid once `check` has succeeded.

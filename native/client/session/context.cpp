@@ -13,7 +13,7 @@ struct Stack {
   std::vector<Context*> contexts;
   ~Stack() { hasBelow = false; }
 };
-// What lies below the top. Made at a thread's first push onto something.
+// The entries below the top. Created at a thread's first push onto another entry.
 std::vector<Context*>& below() {
   hasBelow = true;
   return threadOwned<Stack>().contexts;

@@ -39,9 +39,9 @@ class Context {
   CUdevice device() const { return device_; }
   /// Ordinal in the session.
   uint16_t sessionDevice() const { return sessionDevice_; }
-  /// What a command's frame says.
+  /// The number in a command's frame.
   uint16_t wireContext() const { return number_; }
-  /// The number of the context to which belongs what is made in this one: of a green one, but for streams, the primary.
+  /// The number of the context that owns objects created in this one: for a green one the primary, except for streams.
   uint16_t home() const { return home_; }
   bool isGreen() const { return home_ != number_; }
   /// Retained, and not reset since; created, and not destroyed.
@@ -64,7 +64,7 @@ class Context {
   }
 
   LocalStorage storage;
-  /// What the program set, for it to read back.
+  /// The program's settings, which it can read back.
   std::atomic<CUfunc_cache> cacheConfig{CU_FUNC_CACHE_PREFER_NONE};
 
  private:

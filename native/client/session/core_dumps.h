@@ -29,7 +29,7 @@ class CoreDumps {
   void forget(uint16_t context);
 
  private:
-  /// What was set; nothing where the process's, and then the default, holds.
+  /// The setting; nothing if that of the process, and then the default, applies.
   struct Settings {
     std::optional<unsigned> flags;
     std::optional<std::string> file;

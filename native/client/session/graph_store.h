@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process keeps of graphs: what launches have to bring along, parameters that it has handed out, and where the
-// copies of graphs may read and write.
+// This process's state of graphs: data that launches must send, returned parameters, and the memory that copies of
+// graphs may read and write.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ class GraphStore {
     std::erase_if(handedOut_, [&](const auto& each) { return each.second->root == root; });
   }
 
-  /// From here on copies of graphs may write there.
+  /// Copies of graphs may write there from now on.
   void allowLanding(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     landings_.add(address, bytes);
@@ -77,7 +77,7 @@ class GraphStore {
     const std::shared_lock lock(mutex_);
     return landings_.has(address, bytes);
   }
-  /// From here on copies of graphs may read there.
+  /// Copies of graphs may read there from now on.
   void allowReading(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     readings_.add(address, bytes);

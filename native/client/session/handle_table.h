@@ -19,20 +19,20 @@
 
 namespace millpond::client {
 
-/// What the client keeps of a handle to answer questions by itself.
+/// The client's data of a handle, to answer queries by itself.
 struct HandleTraits {
   unsigned flags = 0;
   int priority = 0;
 };
 
-/// What cuFuncSetBlockShape and its kin set for cuLaunch.
+/// Settings of cuFuncSetBlockShape and related calls, for cuLaunch.
 struct LegacyLaunch {
   unsigned blockX = 1, blockY = 1, blockZ = 1;
   unsigned sharedBytes = 0;
   std::vector<std::byte> parameters;
 };
 
-/// What launches and queries need to know of a function or kernel.
+/// Data about a function or kernel for launches and queries.
 struct FunctionInfo {
   struct Parameter {
     uint32_t offset;
@@ -101,7 +101,7 @@ class HandleTable {
     return slot.wire.load(std::memory_order_acquire) == wire ? &slot : nullptr;
   }
   /// Takes a handle, and those that came from it, out of use: the first of two threads that destroy the same handle
-  /// gets it. Their slots are free only after `recycle`, which has to follow the command that tells the worker:
+  /// gets it. Their slots are free only after `recycle`, which must follow the command that notifies the worker:
   /// otherwise a new handle in the same slot could reach the worker first. Empty when the handle is not live.
   std::vector<uint64_t> claim(HandleKind kind, const void* handle);
   void recycle(const std::vector<uint64_t>& claimed);
@@ -111,7 +111,7 @@ class HandleTable {
   void describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info);
   /// The function or kernel of that name that was asked for before; 0 when there is none.
   uint64_t childNamed(uint64_t owner, std::string_view name);
-  /// A context has ended: what was allowed there need not be so any more.
+  /// A context has ended: launches allowed there need not be allowed any more.
   void forgetAllowed(uint16_t context);
   /// Takes all handles out of use whose things live in a context.
   std::vector<uint64_t> claimAll(uint16_t context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libraries hang on a context under keys of their own.
+// Data that libraries attach to a context under their own keys.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ class LocalStorage {
   void put(void* key, void* value, Destructor destructor);
   /// False when the key is absent. Does not call the destructor.
   bool remove(const void* key);
-  /// Empties the storage and hands over what was in it.
+  /// Empties the storage and returns its entries.
   std::vector<Entry> takeAll();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process knows of the worker's side: handles, addresses, answers.
+// This process's knowledge of the worker's side: handles, addresses, results.
 #pragma once
 
 #include <atomic>

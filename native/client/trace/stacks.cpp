@@ -36,7 +36,7 @@ bool moduleOf(void* address, std::string& file, uintptr_t& moved, std::string& s
   if (::dladdr(address, &info) == 0 || !info.dli_fbase) return false;
   file = info.dli_fname ? info.dli_fname : "";
   symbol = info.dli_sname ? info.dli_sname : "";
-  // dladdr1 would tell the distance; the C libraries that this one must load with have it under different versions.
+  // dladdr1 would return the distance; the C libraries with which this one must load have it under different versions.
   const auto* header = static_cast<const Elf64_Ehdr*>(info.dli_fbase);
   const auto base = reinterpret_cast<uintptr_t>(header);
   moved = header->e_type == ET_EXEC ? 0 : base;
@@ -79,7 +79,7 @@ std::string describe(uint32_t number, const std::vector<void*>& frames) {
   return out;
 }
 
-/// Whether an address lies in this library.
+/// Whether an address is in this library.
 bool isOwn(void* address) {
   Dl_info own{}, info{};
   static int here;

@@ -151,7 +151,7 @@ void endHere() noexcept {
     log(LogLevel::Error, "the trace ends here: its file is full or closed");
 }
 
-/// The child has a file, or at least lines, of its own; what the parent's thread was in the midst of is not its concern.
+/// The child has its own file, or at least its own lines; unfinished work of the parent's thread does not concern it.
 void afterForkInChild() {
   const State was = state.load(std::memory_order_relaxed);
   if (was == State::kOff) return;

@@ -31,10 +31,11 @@ struct Notes {
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
 
-/// Writes what is kept back. Where the process is profiled, calls that only ask the client are left out, what arguments point
-/// to is not read, and lines are written some at a time: a step of a framework makes many times more such calls than launches.
+/// Writes delayed lines. If the process is profiled, calls that need only the client are omitted, memory that arguments
+/// point to is not read, and lines are written in batches: a step of a framework makes many times more such calls than
+/// launches.
 void flush() noexcept;
-/// The same, and each line at once from here on: the process ends.
+/// The same, and each line immediately from now on: the process ends.
 void finish() noexcept;
 
 /// The time at which a call begins, -1 when it is not traced. Opens the file with the first call.
@@ -43,7 +44,7 @@ int64_t begin() noexcept;
 /// Writes a call. `symbol`: its number in kSymbols. `words`: its arguments in their order, as `toWord` makes them.
 void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept;
 
-/// An argument as one word: what it is, or where it lies.
+/// An argument as one word: its value, or its address.
 template <typename T>
 uint64_t toWord(const T& argument) noexcept {
   if constexpr (std::is_pointer_v<T>)

@@ -78,7 +78,7 @@ class Arguments {
   }
 
  private:
-  /// What lies at an address.
+  /// The memory at an address.
   void putTarget(const Item& item, uint64_t address) {
     const bool isPointer = item.shape != Shape::kInPlace;
     if (item.kind == Kind::kText) return putText(address);
@@ -231,7 +231,7 @@ class Arguments {
 }  // namespace
 
 size_t readSafely(uint64_t from, void* to, size_t bytes) noexcept {
-  // A piece that goes on where there is no memory fails as a whole, so what crosses into another page is two.
+  // A read that crosses into unmapped memory fails as a whole, so it is split at page borders.
   const size_t inFirst = std::min<uint64_t>(bytes, kPage - from % kPage);
   const std::array<iovec, 2> remote = {iovec{reinterpret_cast<void*>(from), inFirst},
                                        iovec{reinterpret_cast<void*>(from + inFirst), bytes - inFirst}};

@@ -16,7 +16,7 @@ struct FunctionInfo;
 
 namespace trace {
 
-/// What is known of a function or kernel; nullptr: nothing.
+/// The known data of a function or kernel; nullptr: none.
 using FunctionLookup = const FunctionInfo* (*)(uint64_t handle);
 
 struct TracedCall {

@@ -52,7 +52,7 @@ class Driver {
   HandleTable<Context, CUcontext>& contexts() { return contexts_; }
   HandleTable<GreenContext, CUgreenCtx>& greens() { return greens_; }
   HandleTable<ResourceDescription, CUdevResourceDesc>& resourceDescriptions() { return resourceDescriptions_; }
-  /// What a handle of a context, or of a green one as such, stands for; nothing in it when it is not known.
+  /// The object behind a handle of a context, or of a green one as such; empty if unknown.
   Current findCurrent(CUcontext handle) const;
   HandleTable<Stream, CUstream>& streams() { return streams_; }
   HandleTable<Event, CUevent>& events() { return events_; }

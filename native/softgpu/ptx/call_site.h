@@ -8,7 +8,7 @@
 
 namespace millpond::softgpu::ptx {
 
-/// One argument or return value: where it lies in the caller's frame and in the callee's.
+/// One argument or return value: its position in the caller's frame and in the callee's.
 struct CallValue {
   uint32_t callerOffset;
   uint32_t calleeOffset;

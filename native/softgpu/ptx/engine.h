@@ -43,7 +43,7 @@ inline constexpr uint32_t kMaxParameterBytes = 32764;
 
 // ---------------------------------------------------------------------------------------------- programs
 
-/// One kernel parameter: where its bytes lie in the parameter buffer of a launch.
+/// One kernel parameter: the position of its bytes in the parameter buffer of a launch.
 struct ParameterInfo {
   uint32_t offset = 0;
   uint32_t bytes = 0;
@@ -188,7 +188,7 @@ class Module {
 
 // ----------------------------------------------------------------------------------------------- running
 
-/// What kernels may touch of this process's memory.
+/// The memory of this process that kernels may access.
 class MemoryMap {
  public:
   struct Range {
@@ -197,9 +197,9 @@ class MemoryMap {
     bool writable = false;
   };
   virtual ~MemoryMap() = default;
-  /// The accessible range (an allocation) that `address` lies in, or an empty one. Called from many threads
-  /// at once. Blocks keep what they have found until they end: a range once returned must stay mapped until
-  /// the grids that ran at that time have ended.
+  /// The accessible range (an allocation) that contains `address`, or an empty one. Called from many threads
+  /// concurrently. Blocks keep results until they end: a returned range must stay mapped until the grids that ran at
+  /// that time have ended.
   virtual Range find(uint64_t address) const = 0;
 };
 
@@ -240,8 +240,8 @@ struct Launch {
   const MemoryMap* memory = nullptr;          // required
   Inspector* inspector = nullptr;             // optional; told what the checks of the program find
   const std::atomic<bool>* cancel = nullptr;  // optional; when it becomes true the grid ends soon
-  /// Takes what the kernel prints, one whole printf at a time, from one thread at a time; must not throw.
-  /// Standard output where it is empty, as the driver of a card does it.
+  /// Receives the kernel's output, one whole printf at a time, from one thread at a time; must not throw. Standard
+  /// output if it is empty, as in a card's driver.
   std::function<void(std::string_view)> print;
 };
 

@@ -23,7 +23,7 @@ struct Checks {
 
 class WrittenBytes;
 
-/// One thread's access, as the program's text has it. What the views refer to lives as long as the program.
+/// One thread's access, in terms of the program's text. The referenced texts live as long as the program.
 struct AccessPlace {
   uint32_t thread[3] = {0, 0, 0};
   uint32_t line = 0;          // of the PTX text

@@ -29,7 +29,7 @@ class ModuleImpl {
   std::vector<ReferenceSymbol> references() const;
   /// The program's constants with the addresses of this module's variables.
   const std::byte* constants() const { return constants_; }
-  /// Whether an address lies in a const variable.
+  /// Whether an address is in a const variable.
   bool isConst(uint64_t address) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instructions do, as the decoder names it to the executor: an operation, types and modifiers select a
-// handler.
+// The operations of instructions, as passed from the decoder to the executor: an operation, types and modifiers select
+// a handler.
 #pragma once
 
 #include <cstdint>
@@ -114,7 +114,7 @@ struct VideoForm {
 
 /// The part of a word that an operand of the scalar ones is.
 enum class VideoPart : uint8_t { kWord, kByte0, kByte1, kByte2, kByte3, kHalf0, kHalf1 };
-/// What is done with the result and c.
+/// The second operation, on the result and c.
 enum class VideoSecond : uint8_t { kNone, kAdd, kMinimum, kMaximum };
 struct ScalarVideoForm {
   VideoForm first;

@@ -23,7 +23,7 @@ struct FunctionCode {
   uint32_t localBytes = 0;     // of a frame, for a thread
   uint32_t registers = 0;      // as a compiler for a real device would count them
   uint64_t signature = 0;      // sizes of return values and parameters, to check indirect calls
-  // What instructions point at.
+  // Data that instructions refer to.
   std::vector<std::vector<CallValue>> callValues;
   std::vector<std::unique_ptr<CallSite>> callSites;
   std::vector<std::vector<const Instruction*>> tableTargets;

@@ -22,7 +22,7 @@ struct TextureLevel {
 /// And how a texture reads them.
 struct TextureView : TextureLevel {
   enum class Channel : uint8_t { kUnsigned, kSigned, kFloat };
-  /// What stands for elements outside. kWrap and kMirror need normalized coordinates, and are kClamp else.
+  /// The replacement of elements outside. kWrap and kMirror need normalized coordinates, and otherwise are kClamp.
   enum class Outside : uint8_t { kWrap, kClamp, kMirror, kBorder };
 
   Channel channel = Channel::kFloat;

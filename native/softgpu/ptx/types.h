@@ -76,8 +76,8 @@ constexpr Type unsignedOf(uint32_t bits) {
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kConst, kParam };
 
-/// Generic addresses: the top byte says which window an address lies in; global, const and param addresses
-/// are plain addresses of this process.
+/// Generic addresses: the top byte selects the window of an address; global, const and param addresses are plain
+/// addresses of this process.
 inline constexpr uint32_t kWindowShift = 56;
 inline constexpr uint64_t kGlobalWindow = 0;
 inline constexpr uint64_t kSharedWindow = uint64_t{1} << kWindowShift;

@@ -20,7 +20,7 @@ class WrittenBytes {
 
   uint64_t bytes() const { return bytes_; }
 
-  /// Marks bytes from `offset` on; what lies behind the end is ignored.
+  /// Marks bytes from `offset` on; bytes after the end are ignored.
   void mark(uint64_t offset, uint64_t bytes) {
     each(offset, bytes, [this](uint64_t word, uint64_t mask) {
       std::atomic_ref<uint64_t> bits(bits_.get()[word]);
@@ -38,7 +38,7 @@ class WrittenBytes {
     });
     return found;
   }
-  /// Takes over what is written of `bytes` bytes of another one, from `from` on, to `offset`.
+  /// Copies the marks of `bytes` bytes of another one, from `from` on, to `offset`.
   void copy(uint64_t offset, const WrittenBytes& other, uint64_t from, uint64_t bytes) {
     for (uint64_t k = 0; k < bytes;) {
       const std::optional<uint64_t> hole = other.firstUnwritten(from + k, bytes - k);

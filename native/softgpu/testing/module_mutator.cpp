@@ -14,7 +14,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t maxSize);
 
 namespace {
 
-/// What PTX is made of and a small corpus need not have.
+/// Tokens of PTX that a small corpus may lack.
 // clang-format off
 constexpr auto kWords = std::to_array<std::string_view>({
     ".1d", ".2d", ".3d", ".a1d", ".a2d", ".acq_rel", ".acquire", ".add", ".align 16", ".aligned", ".all", ".and",

@@ -254,7 +254,7 @@ class Generator {
     if (!isHostOp) lastStream_ = op.isSynchronous ? kLegacy : op.stream;
   }
 
-  /// What puts `op` behind the last that touched one of its slots.
+  /// Operations that order `op` after the last ones that accessed its slots.
   std::vector<Op> ordering(const Op& op) {
     std::vector<int> slots;
     const std::vector<Op> own = {op};

@@ -32,7 +32,7 @@ std::string entry(const std::string& name, const std::string& parameters, const 
          ") {\n  .reg .u32 %r<10>;\n  .reg .u64 %p<6>;\n  .reg .u16 %h;\n  .reg .pred %q;\n" + loads + kBody;
 }
 
-/// A number of `bytes` bytes of `packed`: what is not aligned is not loaded as a whole.
+/// A number of `bytes` bytes of `packed`: unaligned numbers are not loaded as a whole.
 std::string unpack(const std::string& into, const std::string& part, size_t offset, size_t bytes) {
   const std::string bits = std::to_string(bytes * 8);
   std::string text = "  mov.u" + bits + " " + into + ", 0;\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program computes: its ops one after the other, in the order in which they were made. That any other order that the
-// driver may choose computes the same is what Order has proved.
+// The result of a program: its operations executed sequentially, in the order of their creation. Order has proved that
+// every other permitted order gives the same.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Outcome {
 
 Outcome evaluate(const Program& program);
 
-/// What host code does to a slot.
+/// The effect of host code on a slot.
 inline uint32_t updated(uint32_t word, uint32_t value) { return word * 5 + value; }
 
 }  // namespace millpond::model

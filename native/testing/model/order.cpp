@@ -100,7 +100,7 @@ void Order::blocksOn(size_t work, bool isCertain) {
   }
 }
 
-/// The op's work comes behind what its stream has.
+/// The operation's work follows its stream's work.
 Refusal Order::submit(const Op& op) {
   Lane& lane = laneOf(op);
   if (!isBefore(lane.used, begin_)) return Refusal::unordered;
@@ -160,7 +160,7 @@ Refusal Order::dispatch(const Op& op) {
   switch (op.kind) {
     case OpKind::launch: {
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
-      // A card takes about a thousand launches, which may all be held up by what another stream waits for.
+      // A card queues about a thousand launches, all of which may be held up by another stream's wait.
       if (op.count > 200) blocksOn(work_, false);
       return read(op.from, work_, work_) && write(op.to, work_, work_) ? Refusal::none : Refusal::race;
     }
@@ -314,14 +314,14 @@ Refusal Order::hold(const Op& op, bool isPromise) {
     after(work_, wordsSet_[op.object]);
     return Refusal::none;
   }
-  // What other threads wait for, or could wait for as it turns out, must not come behind this.
+  // Work that other threads wait for, or could turn out to wait for, must not follow this.
   for (const size_t each : blocked_)
     if (!isBefore(each, begin_)) return Refusal::unordered;
   holds_.push_back({isPromise, op.object, work_, begin_, {}});
   return Refusal::none;
 }
 
-/// `by` sets free what waits for the op's object, if `asks` does not wait for that itself.
+/// `by` releases waits for the operation's object, if `asks` does not wait for that itself.
 Refusal Order::release(const Op& op, bool isPromise, size_t by, size_t asks) {
   if (isPromise) {
     if (!promisesUsed_[op.object] || promisesFulfilled_[op.object]) return Refusal::senseless;

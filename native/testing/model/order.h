@@ -39,7 +39,7 @@ class Order {
  public:
   explicit Order(const Program& program);
 
-  /// Adds the next op. When it is refused, this object is of no more use: try on a copy.
+  /// Adds the next op. If it is refused, this object is unusable: try on a copy.
   Refusal append(const Op& op);
   /// Promises that functions wait for and that nothing has fulfilled yet.
   std::vector<uint8_t> openPromises() const;

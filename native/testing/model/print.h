@@ -8,8 +8,7 @@
 
 namespace millpond::model {
 
-/// A body for main(): what is allocated, and the calls of each thread in the order in which they were made. What checks a
-/// call's result is left out.
+/// A body for main(): the allocations, and the calls of each thread in order. Checks of results are omitted.
 std::string printProgram(const Program& program);
 
 }  // namespace millpond::model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random CUDA program as data: what it allocates, and what each of its threads calls, in the order in which it was made.
+// A random CUDA program as data: its allocations, and the calls of each of its threads, in the order of their creation.
 #pragma once
 
 #include <cstdint>
@@ -120,7 +120,7 @@ inline const Buffer& bufferOf(const Program& program, int slot) {
   return program.buffers[placeOf(program, slot).buffer];
 }
 
-/// What a slot holds before the program.
+/// The initial contents of a slot.
 inline uint32_t initialWord(int slot, uint32_t word) {
   return static_cast<uint32_t>(slot) * 1'000'003U + word * 7U + 1U;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs programs on the driver and compares what they compute with the oracle.
+// Runs programs on the driver and compares their results with the oracle's.
 #pragma once
 
 #include <array>

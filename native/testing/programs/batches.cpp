@@ -23,7 +23,7 @@ void manyAtOnce() {
   attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
   attributes[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
   size_t firsts[] = {0, 2};
-  // The third reads what the first wrote: in a batch that is in any order, so it is one of its own.
+  // The third reads the first one's output: a batch has no order, so it is a separate batch.
   OK(cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, firsts, 1, stream));
   OK(cuMemcpyBatchAsync_v2(to + 2, from + 2, sizes + 2, 1, attributes + 1, firsts, 1, stream));
   CUdeviceptr back[] = {host(out)};

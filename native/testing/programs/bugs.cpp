@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with errors that `millpond sanitize` finds, and one that does the same without. They print what the driver says
-// in the end, and leave nothing but what they are there to leave.
+// Programs with errors that `millpond sanitize` finds, and one without errors. They print the driver's final result,
+// and leak only what they intend to leak.
 #include "testing/programs/program.h"
 
 namespace millpond::programs {

@@ -57,7 +57,7 @@ void bothSides() {
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
 }
 
-/// Calls that are given what they read in managed memory, which the device had before.
+/// Calls with arguments in managed memory that the device used before.
 void argumentsInManagedMemory() {
   constexpr size_t kBytes = size_t{1} << 20;
   CUdeviceptr p = 0, device = 0;

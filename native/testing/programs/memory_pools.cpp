@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered memory: allocated, used and freed in the order of streams; pools, what they keep, how much there is.
+// Stream-ordered memory: allocated, used and freed in stream order; pools, the memory that they keep, and their usage.
 #include <cstdio>
 
 #include "testing/programs/program.h"
@@ -25,7 +25,7 @@ void orderOfStreams() {
   CUdeviceptr kept = 0;
   OK(cuMemAllocAsync(&kept, kWords * sizeof(uint32_t), a));
   OK(cuMemsetD32Async(kept, 0, kWords, a));
-  // What is allocated, used and freed a hundred times never takes more than a few blocks.
+  // A hundred rounds of allocation, use and free never take more than a few blocks.
   for (uint32_t round = 0; round < 100; ++round) {
     CUdeviceptr temporary = 0;
     OK(cuMemAllocAsync(&temporary, kWords * sizeof(uint32_t), a));

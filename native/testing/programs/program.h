@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of this folder share: they use the driver's API only, and print the same on every driver.
+// Common code of the programs of this folder: they use only the driver's API, and print the same on every driver.
 #pragma once
 
 #include <cstdint>

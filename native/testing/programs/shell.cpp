@@ -17,7 +17,7 @@ CUdeviceptr allocate(uint32_t value) {
   return memory;
 }
 
-/// What a line that computes leaves for the next: a stream, events and a kernel, but no memory.
+/// State that a line of computation leaves for the next: a stream, events and a kernel, but no memory.
 struct Kept {
   CUstream stream = nullptr;
   CUevent begin = nullptr, end = nullptr;

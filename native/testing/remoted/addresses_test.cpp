@@ -8,7 +8,7 @@ using namespace millpond::testing;
 
 namespace {
 
-/// What a program's libraries, stacks and large allocations have above it.
+/// The address above which a program's libraries, stacks and large allocations are.
 constexpr uint64_t kTop = 0x7000'0000'0000;
 
 /// Mappings of a process that lie where programs have theirs.

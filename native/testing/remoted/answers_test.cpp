@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client library answers by itself, in place of a driver: core dumps, notifications, checkpoints, and handles of
-// other APIs.
+// Calls that the client library answers by itself, in place of a driver: core dumps, notifications, checkpoints, and
+// handles of other APIs.
 #include <array>
 #include <cstring>
 #include <string>

@@ -235,7 +235,7 @@ TEST("variables of a library have their first values again after a reset, and it
       size_t bytes = 0;
       OK(CU(cuLibraryGetGlobal)(&counter, &bytes, library, "counter"));
       CHECK_EQ(read(counter), 2u);
-      // Larger than what goes through without memory that the driver knows.
+      // Larger than copies that need no memory known to the driver.
       CUdeviceptr memory = 0;
       OK(CU(cuMemAlloc_v2)(&memory, 1 << 20));
       std::vector<unsigned> data(1 << 18, static_cast<unsigned>(round)), back(1 << 18);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host with two sessions, one of which breaks the rules: its worker refuses, says why and ends; the other goes on.
+// A host with two sessions, one of which breaks the rules: its worker refuses, gives the reason and ends; the other
+// continues.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -56,7 +57,7 @@ class OtherWorker {
   std::unique_ptr<WorkerProcess> worker_;
 };
 
-/// The session that nothing may happen to: it has memory with something in it, and goes on using it.
+/// The session that must not be affected: it has memory with contents, and keeps using it.
 class Neighbour {
  public:
   Neighbour() {

@@ -21,7 +21,7 @@ using namespace millpond::testing;
 
 namespace {
 
-// What a kernel leaves depends on every launch before it, and on their order.
+// A kernel's result depends on every launch before it, and on their order.
 constexpr char kCountingKernels[] = R"(
 .version 7.0
 .target sm_75
@@ -47,7 +47,7 @@ constexpr char kCountingKernels[] = R"(
 
 constexpr size_t kLargest = size_t{3} << 20;
 
-/// What the program and the test tell each other.
+/// Messages between the program and the test.
 struct Shared {
   std::atomic<uint32_t> cuts{0};
   std::atomic<uint32_t> step{0};
@@ -79,7 +79,7 @@ struct Program {
   }
 };
 
-/// One thread of a program: what it does on its stream, and what must come of it.
+/// One thread of a program: its work on its stream, and the expected result.
 class Worker {
  public:
   Worker(const Program& program, uint32_t seed) : program_(program), random_(seed) {
@@ -197,7 +197,7 @@ class Broken {
     proxy->start(worker->port(), cuts);
   }
   pid_t child() const { return child_; }
-  /// Waits for the program; what it said is in `said`.
+  /// Waits for the program; its output is in `said`.
   int wait(std::string& said) {
     int status = 0;
     CHECK(::waitpid(child_, &status, 0) == child_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules, libraries and links: their logs, what is in them, and where they come from.
+// Modules, libraries and links: their logs, their contents, and their sources.
 #include <cstring>
 #include <fstream>
 #include <set>

@@ -156,7 +156,7 @@ class OrderedThread {
     OK(CU(cuMemcpyHtoDAsync_v2)(shared.state, &value, sizeof value, shared.stream));
     value = ~value;
   }
-  /// What comes behind an event of another stream finds all that lay before the event.
+  /// Work after an event of another stream finds everything before the event.
   void follow(SharedStream& first, SharedStream& then) {
     uint64_t steps = 0;
     {

@@ -54,7 +54,7 @@ class ParkingPool {
     const std::lock_guard lock(mutex_);
     return workers_.size();
   }
-  /// Whether all ended in order. What they said follows.
+  /// Whether all ended in order. Their output follows.
   bool ended(std::string& said) {
     const std::lock_guard lock(mutex_);
     bool isOrderly = true;
@@ -129,7 +129,7 @@ inline void stay(const std::function<void()>& use) {
   if (currentWay != Way::kDirect) CHECK_EQ(sessionsSoFar(), before);
 }
 
-/// What became of a program in such a pool.
+/// The result of a program in such a pool.
 struct Outcome {
   int status = 0;
   bool endedInOrder = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that are killed while the sessions of a program are parked and go on.
+// Workers that are killed while the sessions of a program are parked and continue.
 #include <random>
 
 #include "testing/remoted/parking.h"
@@ -11,7 +11,7 @@ namespace {
 /// Exit status of a program that has lost its device.
 constexpr int kLost = 3;
 
-/// Goes on only where the device is there; one that is lost stays so.
+/// Continues only if the device exists; a lost one stays lost.
 void mayBeLost(CUresult result) {
   if (result == CUDA_SUCCESS) return;
   CHECK_EQ(result, CUDA_ERROR_DEVICE_UNAVAILABLE);

@@ -137,7 +137,7 @@ TEST(
         useBoth();
         // Retained memory counts as the device's only where part of it is in use.
         const uint64_t reserved = poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
-        // Not what it holds now: the session may have been parked meanwhile, and then it holds nothing.
+        // Not its present memory: the session may have been parked meanwhile, and then it holds nothing.
         CHECK(reserved >= 10'000);
         const uint64_t used = poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
         CHECK(used >= 5 << 20);

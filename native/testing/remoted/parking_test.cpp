@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose session is parked whenever it may be, and goes on with another worker at its next call: it sees what it
-// would see on the driver itself. What holds memory is not parked.
+// A program whose session is parked whenever possible, and continues with another worker at its next call: it behaves
+// as on the driver itself. Sessions that hold memory are not parked.
 #include <algorithm>
 #include <atomic>
 #include <cmath>

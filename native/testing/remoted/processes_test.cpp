@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do as processes: fork, load and unload, have many threads and signal handlers, and end in odd places.
+// Programs as processes: they fork, load and unload libraries, have many threads and signal handlers, and end in
+// unusual places.
 #include <sys/time.h>
 
 #include <atomic>

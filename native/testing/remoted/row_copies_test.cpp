@@ -113,7 +113,7 @@ TEST("rows are copied where there is no memory to pack them in") {
     OK(CU(cuMemGetInfo_v2)(&free, &total));
     constexpr Layout kLayout{60, 1024, 1, 64, 1024};
     std::vector<CUdeviceptr> taken;
-    // All but what the copy itself is about.
+    // Everything except the copied bytes.
     for (size_t bytes = total; bytes >= 4096; bytes /= 2)
       for (CUdeviceptr each = 0; CU(cuMemAlloc_v2)(&each, bytes) == CUDA_SUCCESS;) taken.push_back(each);
     size_t most = 0;

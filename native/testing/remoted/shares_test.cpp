@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of several sessions on one software GPU: what the GPU works for each, as their gate has measured it.
+// Programs of several sessions on one software GPU: the GPU time of each, as measured by their gate.
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -155,7 +155,7 @@ class SharedGpu {
     return *tenants_.emplace_back(
         std::make_unique<Tenant>(directory_, uuid_, std::to_string(tenants_.size()), serviceClass, percent, claim));
   }
-  /// What the GPU has worked for the sessions so far, in the order of their programs' beginning.
+  /// The GPU time of the sessions so far, in the order of their programs' start.
   std::vector<int64_t> used() {
     std::vector<int64_t> out;
     auto file = gate::GateFile::open(directory_ + "/" + uuid_);

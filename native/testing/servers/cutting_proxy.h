@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP link that breaks: passes what two sides say to each other on, and cuts it after random numbers of bytes.
+// A TCP link that breaks: forwards the data of two sides, and cuts the link after random numbers of bytes.
 #pragma once
 
 #include <poll.h>
@@ -97,7 +97,7 @@ class CuttingProxy {
       line.cutDirection = random_() % 2;
       // From the first byte to some MiB, small numbers as likely as large ones.
       line.cutAt = static_cast<uint64_t>(std::exp2(std::uniform_real_distribution<double>(0, 22)(random_)));
-      // The first greeting is no part of a session yet.
+      // The first hello is not part of a session yet.
       if (!isBegun_) line.cutAt += kFirstGreetingBytes;
       isBegun_ = true;
     }
@@ -136,7 +136,7 @@ class CuttingProxy {
     end(line);
   }
 
-  /// `before` becomes what is left over for the next look.
+  /// `before` becomes the rest for the next read.
   void look(std::vector<std::byte>& before, const std::vector<std::byte>& bytes) {
     if (watched_.empty()) return;
     before.insert(before.end(), bytes.begin(), bytes.end());

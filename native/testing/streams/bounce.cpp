@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the program that streams write and streams read, without the program ever waiting: the order of the streams
-// says what is found there.
+// Memory of the program that streams write and read, without waits of the program: the order of the streams determines
+// the result.
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -301,7 +301,7 @@ TEST("what is copied to the program's memory arrives while the program does some
   const volatile int* last = to + kMany - 1;
   for (size_t i = 0; i < kMany; ++i) to[i] = 0;
   OK(CU(cuMemcpyDtoHAsync_v2)(to, from, kMany * sizeof(int), s));
-  // No call of the driver from here on.
+  // No call of the driver from now on.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while ((*first != 7 || *last != 7) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   CHECK_EQ(*first, 7);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPage = 4096;
 
 /// `sum`: adds the words at the addresses of a list. `follow`: adds words of a chain, each followed by the next one's
-/// address. `odd`: reads at an address that lies at an odd offset, and adds one there.
+/// address. `odd`: reads at an address at an odd offset, and adds one there.
 constexpr char kKernels[] = R"(
 .version 6.4
 .target sm_70

@@ -23,7 +23,7 @@ void pollQuery(const std::function<CUresult()>& query) {
   OK(result);
 }
 
-/// `words`: one that kernels poll, and one where they leave what they saw.
+/// `words`: one that kernels poll, and one for their observations.
 void handOver(int* words, const Wait& wait) {
   CUdeviceptr address = 0;
   OK(CU(cuMemHostGetDevicePointer_v2)(&address, words, 0));

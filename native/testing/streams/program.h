@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs for the driver API share: the library is loaded by its name, so that the same program runs on a real
-// driver, on the software GPU, and through Millpond. First argument: a PTX file with the kernels of the tests.
+// Common code of programs for the driver API: the library is loaded by its name, so that the same program runs on a
+// real driver, on the software GPU, and through Millpond. First argument: a PTX file with the kernels of the tests.
 #pragma once
 
 #include <dlfcn.h>

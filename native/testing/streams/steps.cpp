@@ -36,7 +36,7 @@ class Word {
 class Host {
  public:
   enum class Kind { pinned, registered, plain };
-  /// `isKnown`: kernels may come to it.
+  /// `isKnown`: kernels may access it.
   Host(Kind kind, bool isKnown) : kind_(kind) {
     void* memory = own_.data();
     if (kind == Kind::pinned) OK(CU(cuMemHostAlloc)(&memory, kBytes, CU_MEMHOSTALLOC_DEVICEMAP));
@@ -70,7 +70,7 @@ class Host {
 
 constexpr std::array kKinds = {Host::Kind::pinned, Host::Kind::registered, Host::Kind::plain};
 
-/// Every pair of memories of the host, with and without kernels that may come to them.
+/// Every pair of kinds of host memory, with and without kernels that may access them.
 void betweenHosts(const std::function<void(Host& to, Host& from)>& body) {
   for (const Host::Kind toKind : kKinds)
     for (const Host::Kind fromKind : kKinds)

@@ -15,7 +15,7 @@
 namespace millpond::worker {
 namespace {
 
-/// "claim", and the layout of what follows.
+/// "claim", and the layout version.
 constexpr uint64_t kMagic = 0x636c61696d000001;
 
 struct Seat {

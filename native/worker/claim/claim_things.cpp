@@ -13,7 +13,7 @@
 namespace millpond::worker {
 namespace {
 
-/// "things", and the layout of what follows.
+/// "things", and the layout version.
 constexpr uint64_t kThingsMagic = 0x7468696e67730001;
 
 struct ThingsSeat {
@@ -106,7 +106,7 @@ void ClaimThings::sweep() {
   for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
     ThingsSeat& seat = content_->seats[i];
     if (i == seat_ || !seat.isTaken || !tryLockRobust(content_->lives[i])) continue;
-    // The kernel lets go of a process's locks before it gives back what the process had.
+    // The kernel releases a process's locks before its memory.
     const ProcessWatch process(seat.pid);
     const int64_t now = monotonicNs();
     if (seat.deadSince == 0) seat.deadSince = now;

@@ -139,7 +139,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 uint64_t claimOf(uint32_t tenant, uint32_t claim) { return uint64_t{tenant} << 32 | claim; }
 
-/// What the claims of a tenant owe together, with their sessions and without.
+/// The total debt of a tenant's claims, with and without sessions.
 int64_t owed(GateFile& file, uint32_t tenant) {
   const GateFile::Locked locked(file);
   int64_t sum = 0;

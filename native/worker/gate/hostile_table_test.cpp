@@ -38,7 +38,7 @@ class Attacker {
   }
   ~Attacker() { ::munmap(place_, words_ * sizeof(uint32_t)); }
   size_t words() const { return words_; }
-  /// Mostly the head of the table, or what it says of the first claims and seats.
+  /// Mostly the head of the table, or its first claims and slots.
   size_t somewhere(std::mt19937_64& random) const {
     const size_t table = words_ - sizeof(Table) / sizeof(uint32_t);
     const auto within = [&](size_t offset, size_t bytes) {

@@ -158,7 +158,7 @@ class Gpu {
     while (!tenant.flight.empty() && tenant.flight.front().doneNs == tenant.flight.front().lengthNs) {
       const Tenant::Kernel kernel = tenant.flight.front();
       tenant.flight.pop_front();
-      // Alone it took what it takes; beside others the GPU's clock ran on while they had their slices.
+      // Alone the kernel took its own time; beside others the GPU's clock ran on during their slices.
       if (kernel.batch) tenant.gate->landed(kernel.batch, std::max(kernel.lengthNs, at - kernel.beganAt - kTick), at);
       if (!tenant.isBrief || !tenant.flight.empty()) continue;
       tenant.gate.reset();

@@ -26,7 +26,7 @@ uint64_t times(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/// Copies: the file may lie at any address.
+/// Copies: the file may be at any address.
 template <typename T>
 bool readAt(std::span<const std::byte> file, uint64_t offset, T& out) {
   if (offset > file.size() || sizeof(T) > file.size() - offset) return false;

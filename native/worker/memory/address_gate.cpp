@@ -7,7 +7,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Whether [address, address + bytes) lies in [begin, begin + size).
+/// Whether [address, address + bytes) is within [begin, begin + size).
 bool isInside(uint64_t address, uint64_t bytes, uint64_t begin, uint64_t size) {
   return address >= begin && address - begin <= size && bytes <= size - (address - begin);
 }

@@ -44,7 +44,7 @@ struct Line {
   }
 };
 
-/// What has come so far; "closed" where the other side has ended.
+/// The data received so far; "closed" if the other side has ended.
 std::string readAll(const UniqueFd& socket) {
   std::string out;
   char buffer[4096];

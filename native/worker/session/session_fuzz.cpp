@@ -92,7 +92,7 @@ class Replies {
   bool sawLast_ = false;
 };
 
-/// The client: sends what it has, takes whatever comes back, and leaves.
+/// The client: sends its data, takes all replies, and leaves.
 class Client {
  public:
   /// `memory`: shared memory, null over TCP.
@@ -191,7 +191,7 @@ void runSession(bool overTcp, uint32_t graceSeconds, std::span<const std::byte> 
     std::atomic<bool> isOver{false};
     std::thread talking([&] {
       client.talk(isOver);
-      // What still runs must not hold up the next input.
+      // Running work must not delay the next input.
       executor.stop("the input is over", true);
       driver.cancel();
       client.listen(isOver);

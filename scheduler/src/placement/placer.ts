@@ -116,7 +116,10 @@ export class Placer {
     }
   }
 
-  /** Releases what an ended claim held. Neither this nor any earlier decision can be rolled back afterwards. */
+  /**
+   * Releases the allocation of an ended claim. Neither this nor any earlier decision can be rolled back
+   * afterwards.
+   */
   release(decision: Decision): void {
     const position = this.#log.indexOf(decision);
     const room = this.#rooms[decision.room];

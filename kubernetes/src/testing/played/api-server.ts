@@ -92,7 +92,7 @@ export class PlayedApiServer implements AsyncDisposable {
     await this.#listen();
   }
 
-  /** Does what a scheduler does; refused for pods that wait behind a gate. */
+  /** Acts as a scheduler; refused for pods that wait behind a gate. */
   bind(namespace: string, name: string, nodeName: string): void {
     const pod = this.store.get("/pods", namespace, name);
     const spec = pod["spec"] as { schedulingGates?: readonly unknown[] };
@@ -100,7 +100,7 @@ export class PlayedApiServer implements AsyncDisposable {
     this.store.replace("/pods", pod, { ...pod, spec: { ...spec, nodeName } });
   }
 
-  /** Does what a kubelet does. */
+  /** Acts as a kubelet. */
   setPodStatus(namespace: string, name: string, status: Json): void {
     const pod = this.store.get("/pods", namespace, name);
     this.store.replace("/pods", pod, { ...pod, status: { ...(pod["status"] as Json), ...status } });

@@ -31,7 +31,7 @@ export interface Change {
   readonly after: StoredObject | undefined;
 }
 
-/** What an API server answers instead of an object. */
+/** An API server's error response. */
 export class Refused extends Error {
   readonly status: number;
 

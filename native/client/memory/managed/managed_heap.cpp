@@ -43,7 +43,7 @@ bool mapZeros(uint64_t address, uint64_t bytes) {
   return false;
 }
 
-/// Maps here what the worker has: some bytes to be compared, the others traced.
+/// Maps the worker's memory here: some bytes to be compared, the others traced.
 bool mirror(uint64_t address, uint64_t bytes, uint64_t compared, uint16_t context) {
   if (compared && !mapZeros(address, compared)) return false;
   auto pages = TracedPages::map(address + compared, bytes - compared, TracedPages::Content::kZero);

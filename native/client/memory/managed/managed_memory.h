@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program advised about managed memory, for it to read back. The memory itself lies on the host, within reach of
+// The program's advice about managed memory, which it can read back. The memory itself is on the host, accessible to
 // both sides, so nothing moves.
 #pragma once
 
@@ -32,8 +32,8 @@ class ManagedMemory {
   /// Whole allocations come and go.
   void add(uint64_t address, uint64_t bytes);
   void drop(uint64_t address);
-  /// Changes the advice about every byte of a range that lies in allocations. False, and nothing changed, when some of
-  /// it does not.
+  /// Changes the advice about every byte of a range of allocations. Returns false, and changes nothing, if some of it
+  /// is not allocated.
   template <typename Change>
   bool change(uint64_t address, uint64_t bytes, Change&& change) {
     std::lock_guard lock(mutex_);

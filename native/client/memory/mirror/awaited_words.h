@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words in memory that the program and its streams hand each other while both go on.
+// Words in memory by which the program and its streams signal each other while both run.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-// The program's other threads may write meanwhile: what they have not finished is seen at the next comparison.
+// The program's other threads may write meanwhile: unfinished writes are seen at the next comparison.
 #if defined(__SANITIZE_THREAD__)
 #define MILLPOND_RACY [[gnu::no_sanitize("thread"), gnu::noinline]]
 #else

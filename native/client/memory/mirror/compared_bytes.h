@@ -20,7 +20,7 @@ class ComparedBytes {
 
   uint64_t address() const { return address_; }
   size_t bytes() const { return last_.size(); }
-  /// What both sides had last.
+  /// The last common contents.
   std::span<const std::byte> last() const { return last_; }
 
   /// Passes the bytes that the program has changed to `send(offset, bytes)`.
@@ -40,7 +40,7 @@ class ComparedBytes {
   };
   /// All that the program has changed, if that is no more than one word.
   std::optional<Word> onlyChange() const;
-  /// Both sides have it from here on.
+  /// Both sides have it from now on.
   void keep(const Word& word);
   /// The value that the program has given to a word of 4 or 8 bytes; none where both sides had it last.
   std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;

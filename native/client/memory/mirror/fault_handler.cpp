@@ -76,7 +76,7 @@ bool isServed(const siginfo_t& info, const ucontext_t& context) {
   return request.state.load(std::memory_order_relaxed) == Request::kServed;
 }
 
-/// What the kernel does without a handler: the instruction, or the signal, comes again.
+/// The kernel's default action: the instruction, or the signal, is repeated.
 void endByDefault(int signal, const siginfo_t* info) {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;

@@ -16,8 +16,8 @@ class FaultHandler {
     bool isWrite;
     bool inHostFunction;  ///< the device waits for the thread that faulted
   };
-  /// Brings here what was touched; false when that is no mirrored memory. Called on threads of this class: those of host
-  /// functions are served by one of their own.
+  /// Fetches the touched memory; false if it is not mirrored. Called on threads of this class: faults of host functions
+  /// have their own.
   using Serve = bool (*)(const Fault&);
 
   /// Begins to serve. False when the system does not let us.

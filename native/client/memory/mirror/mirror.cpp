@@ -17,8 +17,8 @@ namespace {
 /// How often a touch waits for a device that other threads keep giving work before they have to wait for it.
 constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
-/// How long a touch waits for the device, which may be waiting for the thread in a way that this library cannot know: a kernel
-/// may poll what the thread is about to copy. After that the page is brought as it is now.
+/// How long an access waits for the device, which may be waiting for the thread in an undetectable way: a kernel may
+/// poll memory that the thread is about to copy. After that the current page is fetched.
 constexpr int64_t kPatienceNs = 50'000'000;
 /// How often such a touch looks whether it must not wait any more.
 constexpr int64_t kRelookNs = 500'000;
@@ -400,7 +400,7 @@ bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
 void Mirror::bring(Traced& region, TracedPages::Run run, bool isWrite) {
   const auto state = isWrite ? TracedPages::State::kDirty : TracedPages::State::kClean;
   const uint64_t start = region.pages->address() + run.first * TracedPages::kPage;
-  // Where the device cannot be asked any more, what was known last is as good as anything.
+  // If the device cannot be queried any more, the last known contents are as good as any.
   link_.fetch(region.context, start, region.pages->data(run));
   if (!region.pages->grant(run, state)) bringAll(region);
 }
@@ -422,7 +422,7 @@ bool Mirror::serveAtOnce(uint64_t address, bool isWrite) {
   if (!region) return false;
   const size_t page = region->pages->pageOf(address);
   if (upgrade(*region, page, isWrite)) return true;
-  // Streams may be writing to the page: it is given up again soon, and only what the program changed goes back.
+  // Streams may be writing to the page: it is withdrawn again soon, and only the program's changes are sent.
   bring(*region, {page, 1}, true);
   const std::span<std::byte> now = region->pages->data({page, 1});
   region->early[page].assign(now.begin(), now.end());

@@ -33,7 +33,7 @@ class Mirror {
   /// Mirrors pages that nothing was done with on either side, or that are the program's (`content`). False when the
   /// system does not let us.
   bool addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content);
-  /// What becomes of changes that the device makes.
+  /// Handling of the device's changes.
   enum class Writes : bool { kNever, kMerged };
   /// Whether copies of graphs write there on this side, whose order with the device's work only a wait tells.
   enum class Landed : bool { kNo, kYes };
@@ -51,7 +51,7 @@ class Mirror {
   bool overlaps(uint64_t address, uint64_t bytes) const;
   /// Whether any of it is traced: a system call there may fail.
   bool overlapsPages(uint64_t address, uint64_t bytes) const;
-  /// Waits until the device has done what it was given so far, and brings compared bytes here.
+  /// Waits until the device has finished its work so far, and fetches compared bytes.
   void settle();
 
   /// Around a command that lets the device read or write anything: sends the program's changes first, and until its end no
@@ -67,14 +67,14 @@ class Mirror {
   void afterWait(std::optional<uint64_t> whole);
   /// A stream was given a word to wait for, or to write. Of words of other memory only that a stream may wait is known.
   void await(AwaitedWord word);
-  /// Whether streams may be waiting for words: then the program may still write what they read behind them. Without a lock
-  /// where no stream was given any.
+  /// Whether streams may be waiting for words: then the program may still write memory that they read later. Takes no
+  /// lock if no stream has a word.
   bool mayStreamWait() const;
   /// Around a function of the program's in a stream, on the thread that runs it: the device waits for it.
   void beginHostFunction();
   void endHostFunction();
 
-  /// Addresses of this process's own memory among what was given to devices since the last time.
+  /// Addresses of this process's own memory among data sent to devices since the last call.
   std::vector<uint64_t> takeNamed();
 
   /// In a forked child.
@@ -122,19 +122,19 @@ class Mirror {
   /// Whether the device, or a function of the program that the device waits for, may be waiting for a thread that touches memory.
   bool mayBeAwaited() const;
   enum class Quiet : uint8_t { kYes, kMoreWork, kGivenUp };
-  /// Waits until the device has done what it was given so far, unless `mayGiveUp` and there is a reason to.
+  /// Waits until the device has finished its work so far, unless `mayGiveUp` and there is a reason to.
   Quiet awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp);
   void pushAll();
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   void pushHeld();
-  /// Remembers addresses of this process's own memory among what is given to devices.
+  /// Records addresses of this process's own memory among data for devices.
   void noteNamed(uint64_t address, std::span<const std::byte> bytes);
   void noteNamed(const ComparedBytes& region, size_t offset, size_t bytes);
   void pushTraced();
   void pushEarly(Traced& region);
   void pushCompared();
   void pushOnlyWord();
-  /// `words` only after all else: they tell the program of it.
+  /// `words` only after everything else: they signal the program.
   void mergeCompared(std::span<const AwaitedWord> words = {});
 
   void tellAwaited();

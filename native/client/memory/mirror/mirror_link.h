@@ -15,11 +15,11 @@ namespace millpond::client {
 
 class MirrorLink {
  public:
-  /// Appends what memory of the worker's is to be from here on.
+  /// Appends the new contents of the worker's memory.
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   /// The same for zeros.
   void clear(uint16_t context, uint64_t address, uint64_t bytes);
-  /// Lets what a stream is given from here on come behind all that was pushed.
+  /// Orders later work of a stream after everything pushed.
   void order(uint16_t context, uint64_t stream);
   /// Waits until all that was pushed is there.
   void awaitPushed();
@@ -27,8 +27,8 @@ class MirrorLink {
   int32_t fetch(uint16_t context, uint64_t address, std::span<std::byte> to);
   /// The streams that were ordered: those that may have work.
   std::vector<uint64_t> streams() const;
-  /// Waits until all contexts have done what they were given; where a capture forbids to wait for a whole context, the
-  /// given streams.
+  /// Waits until all contexts have finished their work; if a capture forbids waiting for a whole context, the given
+  /// streams.
   static void settle(const std::vector<uint64_t>& streams);
   /// The context has ended, and its stream with it.
   void forget(uint16_t context);

@@ -16,8 +16,8 @@ class QuietWatch {
   using Settle = void (*)(const std::vector<uint64_t>& streams);
 
   explicit QuietWatch(Settle settle) : settle_(settle) {}
-  /// Begins to wait until devices have done what they were given so far. The number of the question; none where the system has no
-  /// thread left.
+  /// Starts waiting for devices to finish their work so far. Returns the number of the request; none if the system has
+  /// no thread left.
   std::optional<uint32_t> ask(std::vector<uint64_t> streams);
   /// Whether they have; waits for at most `timeoutNs`.
   bool isAnswered(uint32_t question, int64_t timeoutNs);

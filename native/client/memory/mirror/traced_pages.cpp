@@ -88,7 +88,7 @@ bool TracedPages::hasDirty() const {
 
 std::vector<TracedPages::Run> TracedPages::take() {
   if (!accessible_) return {};
-  // First of all: what is written from here on faults, so what was written before is all there is.
+  // Done first: later writes fault, so the earlier ones are complete.
   ::mprotect(reinterpret_cast<void*>(address_), bytes_, PROT_NONE);
   accessible_ = false;
   faults_ = 0;

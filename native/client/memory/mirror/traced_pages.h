@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of this process that stand for memory which the worker has at the same addresses. The system's page protection
-// tells when the program touches what is not here, and when it writes. Knows no wire, and is used under a lock.
+// Pages of this process that represent memory of the worker at the same addresses. Page protection detects accesses to
+// absent pages, and writes. Has no connection to the wire, and is used under a lock.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class TracedPages {
     kProgram,  ///< all of it is the program's
   };
 
-  /// Maps `bytes`, whole pages, at `address` (0: anywhere). Null when something lies there, or there is no memory. The
+  /// Maps `bytes`, whole pages, at `address` (0: anywhere). Null if the address is taken, or there is no memory. The
   /// program may use it like any other until it is withdrawn.
   static std::unique_ptr<TracedPages> map(uint64_t address, size_t bytes, Content content);
   ~TracedPages();
@@ -45,12 +45,12 @@ class TracedPages {
   /// Whether the program can touch any page without a fault.
   bool isAccessible() const { return accessible_; }
   State state(size_t page) const { return untouched_ ? State::kDirty : states_[page]; }
-  /// What lies in pages, whatever the program may do with them.
+  /// The contents of pages, whatever their protection.
   std::span<std::byte> data(Run run) const { return {alias_ + run.first * kPage, run.count * kPage}; }
 
   /// Whether the program may have written any page since they were withdrawn.
   bool hasDirty() const;
-  /// From here on every touch faults. What the program has written goes to `send(offset, bytes)`.
+  /// Makes every access fault from now on. The program's writes go to `send(offset, bytes)`.
   template <typename Send>
   void withdraw(Send&& send) {
     for (const Run run : take()) send(run.first * kPage, std::span<const std::byte>(data(run)));

@@ -9,8 +9,8 @@
 
 namespace millpond::client {
 
-/// Returns the offset of the first word, of those at the multiples of 8 of `bytes`, that lies in [least, least + range), and
-/// at least `bytes.size()` where there is none. The sum may wrap around.
+/// Returns the offset of the first word in [least, least + range), at a multiple of 8 of `bytes`; at least
+/// `bytes.size()` if there is none. The sum may wrap around.
 size_t findWord(std::span<const std::byte> bytes, uint64_t least, uint64_t range);
 
 }  // namespace millpond::client

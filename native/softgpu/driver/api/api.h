@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point of the driver begins with.
+// The common beginning of every entry point of the driver.
 #pragma once
 
 #include <exception>

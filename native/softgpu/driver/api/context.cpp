@@ -253,8 +253,8 @@ CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) 
   });
 }
 
-// Caches and shared memory need no configuring here: what a program prefers is accepted, and there is one
-// answer.
+// Caches and shared memory need no configuration here: preferences of a program are accepted, and queries return one
+// value.
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
   return withContext([&](Driver&, const ContextPtr&) -> CUresult {

@@ -9,7 +9,7 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-/// What this driver writes where a resource keeps its secrets.
+/// The value that this driver stores in the opaque part of a resource.
 struct Secrets {
   uint64_t magic = 0x6e65657267756770;
   uint32_t device = 0;

@@ -19,7 +19,7 @@ CUresult launch(CUfunction f, const LaunchShape& shape, CUstream stream, void** 
   });
 }
 
-// Attributes that only tune are ignored; those that would change what the program sees are heeded or refused.
+// Attributes that only tune are ignored; those with a visible effect are supported or refused.
 CUresult checkAttribute(const CUlaunchAttribute& attribute) {
   const CUlaunchAttributeValue& value = attribute.value;
   switch (attribute.id) {

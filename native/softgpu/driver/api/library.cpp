@@ -39,7 +39,7 @@ CUresult withLibrary(CUlibrary handle, Body body) {
   });
 }
 
-// A call about what is in a library.
+// A call about the contents of a library.
 template <typename Body>
 CUresult withContents(CUlibrary handle, Body body) {
   return withLibrary(handle, [&](Driver& driver, const std::shared_ptr<Library>& library) -> CUresult {

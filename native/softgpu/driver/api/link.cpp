@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: linking at run time. What is linked is PTX, before and after.
+// Entry points: linking at run time. Input and output are PTX.
 #include <fstream>
 #include <iterator>
 

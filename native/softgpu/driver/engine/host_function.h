@@ -11,7 +11,7 @@ namespace millpond::softgpu {
 /// Queues a function. It may block, but not call the driver: see isInHostFunction().
 void enqueueHostFunction(const StreamTarget& stream, std::function<void()> function);
 
-/// What runs it in a graph.
+/// The work that runs it in a graph.
 std::function<void()> hostFunctionBody(std::function<void()> function);
 
 /// As above, but it also runs after a failure of the context, and receives the error.

@@ -23,7 +23,7 @@ struct LaunchShape {
   bool isCooperative = false;
 };
 
-/// What the attributes of a launch say.
+/// The attributes of a launch, parsed.
 bool isCooperative(std::span<const CUlaunchAttribute> attributes);
 
 /// A launch that has been checked, with its parameters.
@@ -38,7 +38,7 @@ struct PreparedLaunch {
 /// one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
 CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function>& function, const LaunchShape& shape,
                        void** parameters, void** extra, PreparedLaunch* prepared);
-/// What runs the grid, which sets `conditions`, if given.
+/// The work that runs the grid, which sets `conditions`, if given.
 std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
                                  std::shared_ptr<ptx::Conditions> conditions = nullptr);
 

@@ -61,7 +61,7 @@ bool isHostMemory(uint64_t address) {
   return !region || region->isHost();
 }
 
-/// As CUPTI calls it. What the driver does not know is ordinary memory of the host.
+/// CUPTI's name of it. Memory unknown to the driver is ordinary host memory.
 cupti::MemoryKind memoryKindOf(uint64_t address) {
   const RegionPtr region = DeviceMemory::instance().memory().space().find(address);
   if (!region) return cupti::MemoryKind::kPageable;
@@ -96,7 +96,7 @@ void copyRows(const CopyEnd& read, const Copy& copy) {
   if (isNoted) noteCopy(start, copy);
 }
 
-/// A body for a queue that touches memory only if that is still what it was.
+/// A body for a queue that accesses memory only if it is still the same allocation.
 std::function<void()> checked(const ContextPtr& owner, const char* what, std::vector<CheckedRange> ranges,
                               std::function<void()> body) {
   return [context = owner, what, ranges = std::move(ranges), body = std::move(body)] {
@@ -290,7 +290,7 @@ CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned f
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::read, &range)) return result;
   auto satisfied = std::make_shared<bool>(false);
-  // Each look takes the memory for a moment only: what it waits for is written meanwhile.
+  // Each check locks the memory only briefly: the awaited value is written meanwhile.
   auto look = checked(stream.context, "wait", {range}, [word, flags, satisfied] {
     const uint64_t now = word.bytes == 4 ? __atomic_load_n(reinterpret_cast<uint32_t*>(word.address), __ATOMIC_SEQ_CST)
                                          : __atomic_load_n(reinterpret_cast<uint64_t*>(word.address), __ATOMIC_SEQ_CST);

@@ -12,7 +12,7 @@
 
 namespace millpond::softgpu {
 
-/// What a call says about an address. A unified one may be either.
+/// A call's statement about an address. A unified one may be either.
 enum class Place { device, host, unified };
 
 /// One end of a copy. Strides are in bytes and matter only where there is more than one row or slice.
@@ -89,8 +89,8 @@ struct Word {
   uint32_t bytes = 4;
 };
 CUresult enqueueWrite(const StreamTarget& stream, const Word& word);
-/// The stream goes on when the word compares with the value as `flags` (CUstreamWaitValue_flags) say, or when its context
-/// has failed.
+/// The stream continues when the comparison with the word holds as `flags` (CUstreamWaitValue_flags) say, or when its
+/// context has failed.
 CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags);
 
 /// A fill whose memory has been looked at.

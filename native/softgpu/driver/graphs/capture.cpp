@@ -251,7 +251,7 @@ void forgetQueue(const QueuePtr& queue) {
   const Lock lock(graphMutex());
   const std::shared_ptr<Capture> capture = queue->capture.capture;
   if (!capture) return;
-  // A capture without its origin can never be ended. Another queue stays in it: what it came to may have been waited for.
+  // A capture without its origin can never be ended. Another queue stays in it: later work may depend on it.
   if (capture->origin != queue) return;
   close(capture);
   if (!capture->isIntoGraph) GraphHandles::instance().graphs.remove(capture->graph->handle());

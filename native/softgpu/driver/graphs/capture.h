@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: what a stream is given becomes nodes of a graph instead of work.
+// Stream capture: the work of a stream becomes nodes of a graph instead of being executed.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ struct Capture {
   bool isIntoGraph = false;
 };
 
-/// How capturing changes a call that gives a stream work. `node`: it became a node; otherwise the caller goes on.
-/// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED when the capture is of no more use.
+/// The effect of capture on a call that gives a stream work. `node`: it became a node; otherwise the caller continues.
+/// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED if the capture is invalid.
 CUresult captureWork(const StreamTarget& stream, NodeWork work, bool* captured);
 
 /// Whether the stream is being captured, or was until something went wrong.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conditions of a graph come to while it runs.
+// The values of a graph's conditions while it runs.
 #pragma once
 
 #include <atomic>

@@ -69,7 +69,7 @@ class GraphMemory {
   const uint64_t bytes_;
 };
 
-// What a node does
+// The work of a node
 
 struct KernelWork {
   CUfunction handle = nullptr;  ///< as the program gave it

@@ -75,7 +75,7 @@ CUresult addInTurn(const Graph& graph, const Values& values, Sequence& sequence)
   return CUDA_SUCCESS;
 }
 
-/// What asks a condition and runs bodies: all of it is one piece of work of the stream.
+/// The work that evaluates a condition and runs bodies: one piece of work of the stream.
 CUresult choiceOf(const ConditionalWork& work, const Values& values, std::function<void()>* body) {
   std::vector<Sequence> bodies(work.bodies.size());
   for (size_t i = 0; i < bodies.size(); ++i)
@@ -146,7 +146,7 @@ CUresult flatten(const Graph& graph, const Values& values, const std::vector<siz
   return CUDA_SUCCESS;
 }
 
-/// What the launch of a graph does to memory: in the order in which its nodes were made.
+/// The effect of a graph's launch on memory, in the order in which its nodes were created.
 struct MemoryEffects {
   std::vector<const AllocationWork*> allocated;
   std::vector<uint64_t> freed;
@@ -159,7 +159,7 @@ struct MemoryEffects {
     return all;
   }
 
-  /// What is allocated and freed serves the queue's next launch; the rest is left to the program.
+  /// Memory both allocated and freed is reused by the queue's next launch; the rest is left to the program.
   void apply(const void* queue) const {
     std::vector<const AllocationWork*> kept = allocated;
     for (const AllocationWork* each : allocated) each->space->hold(each->place, queue);

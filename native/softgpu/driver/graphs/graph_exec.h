@@ -14,15 +14,15 @@ class GraphExec {
   unsigned long long flags() const { return flags_; }
   /// The node made from a node of the graph that this was instantiated from; null when there is none.
   GraphNode* find(const GraphNode* origin) { return graph_->madeFrom(origin); }
-  /// As a graph of its own: what a launch on a captured stream becomes. Null where conditions keep it from that.
+  /// A clone as a child graph: the result of a launch on a captured stream. Null if conditions prevent it.
   GraphPtr asGraph() const;
   /// Counts memory for its allocations, for the launch to come or another one.
   void upload() const;
-  /// Queues all of it: behind what the stream holds, and behind the launch before.
+  /// Queues all of it, after the stream's work and after the previous launch.
   CUresult launch(const StreamTarget& stream);
   /// Takes over the parameters of a graph with the same nodes and order.
   CUgraphExecUpdateResult update(const Graph& graph, const GraphNode** error, const GraphNode** errorFrom);
-  /// As that, of a child graph of this one.
+  /// Same, for a child graph of this one.
   CUresult updateChild(GraphNode& node, const Graph& graph);
 
  private:

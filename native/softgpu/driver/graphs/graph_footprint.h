@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the memory of graphs counts for on a device. A card gives a graph addresses of its own, one allocation behind the
-// other, and puts memory there in granules when it is launched; the granules are kept for the next graph until they are
-// trimmed. Here memory is there as long as its node: only the count is kept.
+// The accounted memory of graphs on a device. A card gives a graph its own addresses, one allocation after another, and
+// maps memory there in granules when it is launched; the granules are kept for the next graph until they are trimmed.
+// Here memory exists as long as its node: only the count is tracked.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class GraphFootprint {
   Bytes reserved() const;
   void resetUsedMark();
   void resetReservedMark();
-  /// Gives back what no graph has.
+  /// Releases memory that no graph uses.
   void trim();
 
   /// Granules for an allocation of `bytes`, also those that wait for earlier work of the queue.

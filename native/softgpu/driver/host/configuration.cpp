@@ -48,7 +48,7 @@ std::optional<ptx::Checks> parseChecks(std::string_view text) {
   }
 }
 
-// What tells this machine from others: its machine ID, or else its host name.
+// The identity of this machine: its machine ID, or else its host name.
 std::string machineIdentity() {
   std::ifstream file("/etc/machine-id");
   std::string identity;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about the software devices.
+// The configuration of the software devices, from the environment.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ class Ledger::Locked {
     return sum;
   }
 
-  /// Frees the entries of processes that are no more.
+  /// Frees the entries of processes that no longer exist.
   void reclaim() {
     for (size_t i = 0; i < entries_.size(); ++i) {
       const Entry& entry = entries_[i];
@@ -104,7 +104,7 @@ class Ledger::Locked {
     if (ledger_.slot_ == UINT64_MAX) {
       size_t free = findFree();
       if (free == entries_.size()) {
-        // Rather the entry of a process that is gone than one more: every process would read it from then on.
+        // Reuses the entry of a dead process rather than adding one: every process would read it from then on.
         reclaim();
         free = findFree();
       }

@@ -7,8 +7,8 @@
 
 namespace millpond::softgpu {
 
-/// While it lives, threads that the calling thread starts are born with all signals blocked, except those
-/// that tell of an error in the thread itself.
+/// During its lifetime, threads started by the calling thread have all signals blocked, except those for errors in the
+/// thread itself.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

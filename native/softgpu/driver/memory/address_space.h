@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver knows about this process's addresses: every piece of memory that calls and kernels may
-// name.
+// The driver's knowledge of this process's addresses: every piece of memory that calls and kernels may name.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +53,7 @@ class AddressSpace {
   /// Takes out the region that begins at `base`; null when there is none or its kind is another.
   RegionPtr remove(uint64_t base, Region::Kind kind);
   std::vector<RegionPtr> removeOwnedBy(uint64_t context);
-  /// Changes what the device may do with the region that begins at `base`.
+  /// Changes the device's access to the region that begins at `base`.
   void setAccess(uint64_t base, bool isReadable, bool isWritable);
   /// The region that begins at `base` is a managed variable.
   void setManaged(uint64_t base);
@@ -67,7 +66,7 @@ class AddressSpace {
   RegionPtr nearest(uint64_t address, uint64_t reach) const;
   /// As findForKernel(), limited to the requested size, to the byte.
   ptx::MemoryMap::Range findExactly(uint64_t address, int device) const;
-  /// What a kernel on `device` may touch around `address`.
+  /// The memory around `address` that a kernel on `device` may access.
   ptx::MemoryMap::Range findForKernel(uint64_t address, int device) const;
 
  private:

@@ -20,8 +20,8 @@ namespace {
 
 /// The name of a store's file ends with the ordinal of its device.
 constexpr std::string_view kStoreName = "softgpu-store-";
-/// Extents lie at multiples of this, so the position in a file that is handed on has room for how many such units long
-/// the extent is.
+/// Extents are at multiples of this, so the position in a shared file has room for the length of the extent in such
+/// units.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 
 /// The path by which this process opens one of its own files again.

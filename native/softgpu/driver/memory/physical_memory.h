@@ -57,7 +57,7 @@ class PhysicalMemory {
   /// Whether it was made for other processes, too.
   bool isShareable() const { return isShareable_; }
 
-  /// A file by which another process finds the extent; none where the system has no more files.
+  /// A file by which another process finds the extent; none if the system has no descriptors left.
   UniqueFd share();
   /// The extent behind such a file; null for any other. `device`: finds one by its ordinal.
   static std::shared_ptr<PhysicalMemory> open(int file, const std::function<Device*(int)>& device);

@@ -28,7 +28,7 @@ CUresult describeElements(CUarray_format format, unsigned channels, View* view) 
   }
 }
 
-/// False for a number that is no mode.
+/// False for an invalid mode.
 bool convert(CUaddress_mode mode, View::Outside* outside) {
   switch (mode) {
     case CU_TR_ADDRESS_MODE_WRAP: *outside = View::Outside::kWrap; return true;

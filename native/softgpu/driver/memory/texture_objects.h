@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: what they were made from, and how kernels see them.
+// Texture and surface objects: their descriptions, and the form that kernels use.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ CUresult viewOfArray(const Array& array, ptx::TextureView* view);
 CUresult viewOfLevels(const MipmappedArray& all, ptx::TextureView* view);
 /// How they see memory that is described without one. The addresses are not looked at.
 CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
-/// How a texture reads what is seen so.
+/// How a texture reads that memory.
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, ptx::TextureView* view);
 /// Address and filter modes do not apply to memory without rows: reads outside of it return zero.
 CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references: what a program has bound to them, and how a launch sees that.
+// Texture and surface references: the memory that a program has bound to them, and the form for launches.
 #pragma once
 
 #include <cstdint>

@@ -37,11 +37,11 @@ class VirtualMemory {
 
   CUresult map(uint64_t address, uint64_t bytes, uint64_t offset, CUmemGenericAllocationHandle handle);
   CUresult unmap(uint64_t address, uint64_t bytes);
-  /// Only the device that the memory lies on can be given access.
+  /// Only the memory's own device can be given access.
   CUresult setAccess(uint64_t address, uint64_t bytes, int device, CUmemAccess_flags access);
   CUresult access(uint64_t address, int device, CUmemAccess_flags* access);
 
-  /// The reservation that `address` lies in; false when there is none.
+  /// The reservation that contains `address`; false if there is none.
   bool findReservation(uint64_t address, uint64_t* base, uint64_t* bytes);
 
  private:

@@ -234,7 +234,7 @@ OperationPtr Context::append(const QueuePtr& queue, Operation::Kind kind, std::f
   std::vector<OperationPtr> after = precedingOf(*queue);
   after.push_back(alsoAfter);
   queue->last = operation;
-  // With the mutex held: what is appended next must find this operation submitted.
+  // With the mutex held: later operations must find this one submitted.
   device_.dispatcher().submit(operation, after, next);
   return operation;
 }

@@ -41,7 +41,7 @@ struct Queue {
   CapturePoint capture;
   QueuePlaces places;
 
-  /// What cuStreamSetAttribute takes.
+  /// The attributes of cuStreamSetAttribute.
   static bool isAttribute(CUstreamAttrID id) {
     return id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW || id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
            id == CU_LAUNCH_ATTRIBUTE_PRIORITY || id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
@@ -79,8 +79,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// Brings a primary context to life; nothing when it is alive.
   void activate();
-  /// Ends its life: no call succeeds any more, work that is queued is waited for, or skipped after a fault.
-  /// The caller releases what the context owns.
+  /// Ends the context: no call succeeds any more, queued work is awaited, or skipped after a fault. The caller releases
+  /// the context's objects.
   void destroy();
 
   /// The error that ended the context, CUDA_SUCCESS while there is none.
@@ -94,7 +94,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// The default queue of the calling thread.
   QueuePtr threadQueue();
   QueuePtr createQueue(unsigned flags, int priority);
-  /// Forgets a queue; what it still holds runs to its end.
+  /// Forgets a queue; its remaining work runs to its end.
   void retireQueue(const QueuePtr& queue);
 
   /// Queues work. It is skipped when the context has failed before; an exception in it fails the context. Waits while the
@@ -122,7 +122,7 @@ class Context : public std::enable_shared_from_this<Context> {
   QueuePtr queueBehindAll();
   /// Lets all later work of the context wait for `operation`, also in queues that are made later.
   void enqueueWaitEverywhere(const OperationPtr& operation);
-  /// What has to be done before the queue counts as idle. Null pointers are left out.
+  /// The work that must be done before the queue counts as idle. Null pointers are ignored.
   std::vector<OperationPtr> pendingOf(const QueuePtr& queue);
   /// Whether it has work of its own that is not done.
   bool isAtWork(const QueuePtr& queue);

@@ -56,7 +56,7 @@ class Device {
   /// "0000:01:00.0" for ordinal 0.
   std::string pciBusId() const;
   unsigned multiprocessors() const { return multiprocessors_; }
-  /// Nothing for a number that is no attribute.
+  /// Nothing for an unknown attribute.
   std::optional<int> attribute(CUdevice_attribute attribute) const;
 
   /// Takes memory of the device, shared with all processes of the machine; false when not enough is left.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUevent handle stands for: a point in the work of a stream.
+// The object behind a CUevent handle: a point in the work of a stream.
 #pragma once
 
 #include <atomic>

@@ -28,7 +28,7 @@ class GreenContext {
 };
 using GreenPtr = std::shared_ptr<GreenContext>;
 
-/// What a descriptor stands for.
+/// The object behind a descriptor.
 struct ResourceDescription {
   CUdevResource resource;
 };

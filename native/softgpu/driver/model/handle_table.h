@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects behind the driver's opaque handles, so that a handle that was never given out, or is no more,
-// is an error instead of a crash.
+// The objects behind the driver's opaque handles, so that an unknown or ended handle is an error instead of a crash.
 #pragma once
 
 #include <memory>

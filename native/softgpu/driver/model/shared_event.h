@@ -12,7 +12,7 @@ namespace millpond::softgpu {
 
 class SharedEvent {
  public:
-  /// Null where the system has no more memory or files.
+  /// Null if the system has no memory or descriptors left.
   static std::shared_ptr<SharedEvent> make();
   /// That of another process, whose handle it is. CUDA_ERROR_MAP_FAILED when there is none, CUDA_ERROR_INVALID_CONTEXT
   /// when the handle is of this process.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUstream handle stands for, and the default streams, which have no object of their own.
+// The object behind a CUstream handle, and the default streams, which have no object of their own.
 #pragma once
 
 #include "cuda/gen/cuda_api.h"

@@ -13,7 +13,7 @@ namespace millpond::softgpu {
 
 class Module;
 
-/// What a program can change about a kernel.
+/// Attributes of a kernel that a program can change.
 class FunctionSettings {
  public:
   explicit FunctionSettings(const ptx::KernelInfo& info);
@@ -31,7 +31,7 @@ class FunctionSettings {
   std::atomic<int> preferredCarveout_ = -1;
 };
 
-/// A kernel of a module that is loaded in a context: what a CUfunction handle stands for.
+/// A kernel of a module loaded in a context: the object behind a CUfunction handle.
 class Function {
  public:
   Function(Module& module, uint64_t contextId, const ptx::Kernel& kernel)

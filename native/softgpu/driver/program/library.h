@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that belongs to no context: what a CUlibrary handle stands for. It is loaded into each context
-// that uses it, at the first use there.
+// A program that belongs to no context: the object behind a CUlibrary handle. It is loaded into each context that uses
+// it, at the first use there.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace millpond::softgpu {
 
 class Library;
 
-/// A kernel of a library: what a CUkernel handle stands for.
+/// A kernel of a library: the object behind a CUkernel handle.
 class LibraryKernel {
  public:
   LibraryKernel(Library& library, size_t index, const ptx::KernelInfo& info)
@@ -59,7 +59,7 @@ class Library : public std::enable_shared_from_this<Library> {
 
   /// The library as a module of a context, which must be alive, or its flaw.
   CUresult instance(const ContextPtr& context, std::shared_ptr<Module>* module);
-  /// Forgets what was loaded into a context that has ended.
+  /// Forgets the modules loaded into a context that has ended.
   void dropInstance(uint64_t context);
   std::vector<std::shared_ptr<Module>> instances();
 

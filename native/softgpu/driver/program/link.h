@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUlinkState handle stands for: PTX texts that become one.
+// The object behind a CUlinkState handle: PTX texts that become one.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program loaded in a context: what a CUmodule handle stands for.
+// A program loaded in a context: the object behind a CUmodule handle.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,7 @@ CUresult loadProgram(const void* image, const JitOptions& options, std::shared_p
 /// for host objects and libraries, whose device code is machine code.
 CUresult readLinkInput(CUjitInputType type, image::Bytes data, const JitOptions& options, std::string* text);
 
-/// Joins PTX texts to one in which each finds what the others define. The outcome is that of loading it.
+/// Joins PTX texts into one in which each finds the definitions of the others. The result is that of loading it.
 CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& options, std::string* linked);
 
 /// The same as loadProgram for the contents of a file. CUDA_ERROR_FILE_NOT_FOUND when it cannot be read.

@@ -29,7 +29,7 @@ class Activities {
 
   bool isOn() const { return isOn_.load(std::memory_order_acquire); }
   bool notes(cupti::Kind kind) const { return isOn() && (kinds_.load(std::memory_order_relaxed) & bit(kind)) != 0; }
-  /// What runs `body` so that what it does is noted for `place`, with a number of its own.
+  /// A wrapper of `body` that records its activity for `place`, with its own number.
   std::function<void()> placed(WorkPlace place, std::function<void()> body);
 
   struct Shape {

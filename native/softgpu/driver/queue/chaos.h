@@ -10,7 +10,7 @@
 
 namespace millpond::softgpu {
 
-/// A source of delays and places by a seed. What comes of a seed also depends on the timing of threads.
+/// A source of random delays and positions from a seed. The result also depends on the timing of threads.
 class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed) {}

@@ -108,7 +108,7 @@ void Dispatcher::runThread() {
     const bool isHost = operation->kind_ == Operation::Kind::host;
     if (isHost) {
       ++hostFunctions_;
-      // The limit has just grown: what was left waiting for a thread may have one now.
+      // The limit has just grown: work that waits for a thread may get one now.
       if (!ready_.empty() && wakeups_ >= idleThreads_) startThread();
     }
     lock.unlock();

@@ -50,7 +50,8 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// From here on work runs in any order that its dependencies allow, after random delays. Before the first submit().
+  /// From now on work runs in any order that its dependencies allow, after random delays. Call it before the first
+  /// submit().
   void disorder(uint64_t seed) { chaos_ = std::make_unique<Chaos>(seed); }
   /// How much a queue takes before calls wait. Set before the first submit().
   size_t queueDepth() const { return queueDepth_; }

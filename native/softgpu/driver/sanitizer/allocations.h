@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of device memory that programs are given piece by piece, kept while programs are checked.
+// The table of device memory that workers give to programs piece by piece, kept while programs are checked.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Allocation {
 
 class Allocations {
  public:
-  /// Goes on with each change: a launch may use what was there when it was made.
+  /// Increases with each change: a launch may use memory that existed when it was made.
   uint64_t now() const;
 
   void manage(uint64_t address, uint64_t bytes);
@@ -52,9 +52,9 @@ class Allocations {
   void copied(uint64_t to, uint64_t from, uint64_t bytes);
   void freed(uint64_t address, const char* by);
 
-  /// The allocation that `address` lies in and that was there at that time.
+  /// The allocation that contains `address` and existed at that time.
   std::optional<Allocation> find(uint64_t address, uint64_t time) const;
-  /// The allocation, freed or not, that `address` lies in or is nearest to, at most `reach` bytes away.
+  /// The allocation, freed or not, that contains `address` or is nearest to it, at most `reach` bytes away.
   std::optional<Allocation> nearest(uint64_t address, uint64_t reach) const;
   /// Allocations that were never freed.
   std::vector<Allocation> left() const;

@@ -60,7 +60,7 @@ Allocation asAllocation(const Region& region) {
   return {region.base, region.bytes, 0, 0, 0, kNames[static_cast<size_t>(region.kind)], "", {}, nullptr};
 }
 
-/// What lies at the address or nearest to it.
+/// The allocation at the address or nearest to it.
 std::optional<Allocation> neighbourOf(uint64_t address, const Allocations& allocations, const AddressSpace& space) {
   if (const auto known = allocations.nearest(address, kNearby)) return known;
   const RegionPtr region = space.nearest(address, kNearby);
@@ -158,7 +158,7 @@ void Sanitizer::count(const Key& key, Describe describe) {
     write(std::move(line));
     entry.written = 1;
   } else if (std::has_single_bit(entry.count)) {
-    // A worker that is killed has told the number to within its half.
+    // A killed worker has reported at least half of the number.
     write({{"id", entry.id}, {"count", entry.count}});
     entry.written = entry.count;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `millpond sanitize` asks of the driver: programs are compiled with checks, and what these find is written, line by
-// line, where the environment says. Without that nothing of this exists.
+// The driver's side of `millpond sanitize`: programs are compiled with checks, and findings are written, one per line,
+// to the file that the environment names. Otherwise none of this is active.
 #pragma once
 
 #include <atomic>
@@ -64,7 +64,7 @@ class Sanitizer {
   void refused(std::string_view why);
   /// The allocation ends with its context.
   void left(uint64_t address);
-  /// Writes what is left to say: how often each was found, what was not freed.
+  /// Writes the summary: the count of each finding, and leaks.
   void end();
 
  private:
@@ -96,7 +96,7 @@ class Sanitizer {
   Call call_;
 };
 
-/// One launch: it may use what was there when it was made.
+/// One launch: it may use memory that existed when it was made.
 class LaunchInspector final : public ptx::Inspector {
  public:
   LaunchInspector(Sanitizer& sanitizer, const AddressSpace& space, int device, uint64_t time, Call launch)

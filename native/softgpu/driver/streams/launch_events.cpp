@@ -28,7 +28,7 @@ CUresult LaunchEvents::of(const StreamTarget& stream, std::span<const CUlaunchAt
     if (CUresult result =
             resolve(stream, isOfBegin ? each.value.launchCompletionEvent.event : programmatic.event, known, &event))
       return result;
-    // No kernel of this device lets go of what comes behind before it has ended.
+    // No kernel of this device releases later work before it has ended.
     (isOfBegin || programmatic.triggerAtBlockStart ? events->atBegin_ : events->atEnd_).push_back(std::move(event));
   }
   return CUDA_SUCCESS;

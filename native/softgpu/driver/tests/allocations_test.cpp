@@ -70,7 +70,7 @@ TEST("what was written of an allocation is kept where that is asked for, and goe
   all.freed(0x1000, "free");
   all.allocated(0x1000, 100, "four", {}, true);
   CHECK_EQ(*hole(0x1000), uint64_t{0});
-  // Other processes may write what is shared.
+  // Other processes may write shared memory.
   all.share();
   CHECK(!hole(0x1000));
   all.allocated(0x4000, 100, "five", {}, true);

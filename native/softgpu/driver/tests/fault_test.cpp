@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a context whose kernel fails.
+// A context whose kernel fails.
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -42,7 +42,7 @@ void expectFault(CUresult code, const std::function<void(KernelModule&)>& provok
     provoke(module);
     expectSticky(code);
   }
-  // Others go on, and so does the device.
+  // Others continue, and so does the device.
   PrimaryContext context;
   KernelModule module;
   const DeviceArray<int> out(1);
@@ -219,7 +219,7 @@ TEST("a device that has fallen off its bus fails what it is given and takes no c
   FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, CU(cuCtxCreate_v2)(&context, 0, kLost));
   FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, CU(cuDevicePrimaryCtxRetain)(&context, kLost));
   {
-    // The other one goes on.
+    // The other one continues.
     OwnContext other;
     OK(CU(cuMemsetD8_v2)(DeviceArray<int>(4).pointer(), 1, 16));
   }

@@ -21,7 +21,7 @@ class Gate {
     isOpen_ = true;
     changed_.notify_all();
   }
-  /// Returns when the stream has come to the gate.
+  /// Returns when the stream has reached the gate.
   void awaitArrival() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return hasArrived_; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of graphs that choose what runs by what kernels say.
+// Conditional nodes of graphs, whose conditions kernels set.
 #include <vector>
 
 #include "softgpu/driver/tests/kernels.h"

@@ -36,7 +36,7 @@ TEST("what a kernel allocates outlives it, and another one frees it") {
   OwnContext context;
   KernelModule module;
   for (int round = 0; round < 3; ++round) {
-    // Together more than half of the heap: the next round needs what this one gives back.
+    // Together more than half of the heap: the next round needs the memory that this one frees.
     const Pieces pieces(module, 70 << 10);
     std::set<uint64_t> distinct;
     for (const uint64_t address : pieces.addresses()) {

@@ -260,7 +260,7 @@ TEST("a launch records events: when its blocks may begin, and when it has ended"
   CUdeviceptr words[2] = {flag.pointer(), out.pointer()};
   void* parameters[] = {&words[0], &words[1]};
   OK(CU(cuLaunchKernelEx)(&config, module.function("await"), parameters, nullptr));
-  // What waits for the beginning ends the kernel.
+  // Work that waits for the start ends the kernel.
   OK(CU(cuStreamWaitEvent)(other, begun, 0));
   FAILS(CUDA_ERROR_NOT_READY, CU(cuEventQuery)(ended));
   OK(launch(module.function("store"), 1, 1, other, flag.pointer(), 17));

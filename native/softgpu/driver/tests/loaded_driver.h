@@ -35,7 +35,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-/// Sets what the driver reads from the environment, unless the parent process has done so.
+/// Sets the driver's environment variables, unless the parent process has done so.
 inline void configure() {
   static TemporaryDirectory state;
   ::setenv("MILLPOND_SOFTGPU_STATE", state.path().c_str(), 0);

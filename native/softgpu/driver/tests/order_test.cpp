@@ -13,12 +13,12 @@
 namespace millpond::softgpu::testing {
 namespace {
 
-/// What runs must see as done before it: the steps that the documented rules put before it.
+/// Each step must see as completed the steps that the documented rules put before it.
 struct Step {
   std::set<int> before;
 };
 
-/// A random program and, beside it, what the rules say about it.
+/// A random program and the order that the rules require.
 class Program {
  public:
   explicit Program(uint32_t seed) : random_(seed) {

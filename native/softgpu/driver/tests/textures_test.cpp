@@ -162,7 +162,7 @@ TEST("memory without an array is read with a pitch, filtered, clamped and by fra
   CUtexObject texture = 0;
   const CUDA_TEXTURE_DESC linear = sampling(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, 0);
   OK(CU(cuTexObjectCreate)(&texture, &resource, &linear, nullptr));
-  // Between four elements each; the last row and column lie at the border.
+  // Between four elements each; the last row and column are at the border.
   const std::vector<float> between = textures.read(texture, 1.0f, 1.0f);
   CHECK_EQ(between[0], 8.5f);
   CHECK_EQ(between[kWidth + 2], 26.5f);

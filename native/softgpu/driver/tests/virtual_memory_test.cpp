@@ -177,7 +177,7 @@ TEST("a file stands for memory that was made to be shared, and nobody else gets 
   CHECK_EQ(wordAt(other), 0xabcu);
   OK(CU(cuMemUnmap)(own, kGranule));
   OK(CU(cuMemRelease)(handle));
-  // What is made now lies elsewhere.
+  // A new allocation has another address.
   CUmemGenericAllocationHandle next = 0;
   OK(CU(cuMemCreate)(&next, kGranule, &properties, 0));
   const CUdeviceptr fresh = map(next, 1);

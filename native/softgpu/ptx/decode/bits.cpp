@@ -282,7 +282,7 @@ void FunctionDecoder::compareSet(Node node) {
   uint32_t zero = module_.constants.number(0, width);
   if (!isPair) return choose(out, truth, zero, low, true);
   if (width != 32) modifiers.refuse();
-  // High half first; then the low half is added to what that gave, by choosing between two such values.
+  // High half first; then adds the low half to the result, by choosing between two such values.
   uint32_t upper = temporary(32);
   uint32_t both = temporary(32);
   choose(upper, truth << 16, zero, high, false);

@@ -58,8 +58,7 @@ void FunctionDecoder::branchTable(Node node) {
   });
 }
 
-/// Where an argument or result of a call lies in the caller's frame. Registers and numbers are put there
-/// first.
+/// The position of a call's argument or result in the caller's frame. Registers and numbers are stored there first.
 CallValue FunctionDecoder::callArgument(Node node, const Operand& operand, const CallValue& formal, bool isReturn) {
   CallValue value = formal;
   if (operand.kind == Operand::Kind::kName) {

@@ -168,7 +168,7 @@ void FunctionDecoder::convertAddress(Node node) {
   modifiers.finish();
   if (type != Type::kU64) modifiers.refuse();
   uint64_t window = *space == Space::kShared ? kSharedWindow : *space == Space::kLocal ? kLocalWindow : kGlobalWindow;
-  // The parameters of a function that is called lie in local memory.
+  // The parameters of a called function are in local memory.
   if (*space == Space::kParam && !function_.isEntry) window = kLocalWindow;
   Handler handler = window == kGlobalWindow
                         ? select_.bit(BitOp::kMove, Type::kU64)

@@ -19,7 +19,7 @@ using RegisterWidth = uint8_t;
 
 inline constexpr uint32_t kNoLabel = UINT32_MAX;
 
-/// What an instruction means to the control flow.
+/// The effect of an instruction on control flow.
 enum class Flow : uint8_t {
   kNext,    // goes on
   kBranch,  // to `label`, guarded or not

@@ -57,8 +57,7 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
     }
   }
   if (out.operand != kNoOperand && space == Space::kParam) {
-    // Through a register: parameters of a kernel are read like constants, those of a function lie in local
-    // memory.
+    // Through a register: parameters of a kernel are read like constants, those of a function are in local memory.
     out.space = function_.isEntry ? Space::kConst : Space::kLocal;
   }
   if (out.width == 32 && out.space != Space::kShared && out.space != Space::kLocal) {

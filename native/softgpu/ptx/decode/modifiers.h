@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dotted parts of an opcode, taken one by one; what is left over is not supported.
+// The dotted parts of an opcode, taken one by one; remaining ones are not supported.
 #pragma once
 
 #include <initializer_list>

@@ -21,7 +21,7 @@ struct SharedVariable {
   uint64_t alignment = 1;
 };
 
-/// Where return values and parameters of a called function lie in its frame.
+/// Positions of return values and parameters of a called function in its frame.
 struct Signature {
   std::vector<CallValue> returns;  // calleeOffset and bytes
   std::vector<CallValue> parameters;
@@ -30,7 +30,7 @@ struct Signature {
 };
 Signature signatureOf(const std::vector<FormalNode>& returns, const std::vector<FormalNode>& parameters);
 
-/// What a function uses, to lay out shared memory and stacks.
+/// The variables that a function uses, to lay out shared memory and stacks.
 struct FunctionUse {
   std::vector<uint32_t> sharedVariables;
   std::vector<uint32_t> callees;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What names mean, in a module and in the nested scopes of a function.
+// Symbol tables of a module and of the nested scopes of a function.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ void FunctionDecoder::accessTexture(Node node, const Operand& operand, const Tex
   draft.writes = writes;
 }
 
-/// What chooses the level of detail: gradients go into `words`, a level into the register that is returned.
+/// Operands for the level of detail: gradients go into `words`, a level into the register that is returned.
 uint32_t FunctionDecoder::takeDetail(Node node, const TextureForm& form, const uint32_t* words) {
   const uint32_t none = module_.constants.number(0, 32);
   if (form.detail == Detail::kLevel)

@@ -34,7 +34,7 @@ bool takeSign(Modifiers& modifiers) {
   return type == Type::kS32;
 }
 
-/// What all of them begin with: saturation, and the types of the result and of a and b; an order has no result's.
+/// The common beginning: saturation, and the types of the result and of a and b; comparisons have no result type.
 VideoForm takeForm(Modifiers& modifiers, VideoOp op) {
   VideoForm form;
   form.op = op;

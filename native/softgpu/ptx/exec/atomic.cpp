@@ -61,7 +61,7 @@ T combineIntegers(T old, T b, T c) {
   }
 }
 
-/// Replaces *at by change(*at), returns what was there.
+/// Replaces *at by change(*at), returns the old value.
 template <bool kPlain, typename T, typename F>
 T exchangeBy(T* at, F change) {
   if constexpr (kPlain) {

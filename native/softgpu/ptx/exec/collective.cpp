@@ -122,7 +122,7 @@ const Instruction* voteHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// d, a, members: what all members brought, combined.
+/// d, a, members: the combined values of all members.
 template <ReduceOp kOp, typename T>
 const Instruction* reduceHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[1]);
@@ -150,7 +150,7 @@ const Instruction* reduceHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// d | p, a, members. any: the members that brought what this lane brought; all: all of them, if all did.
+/// d | p, a, members. any: the members with this lane's value; all: all of them, if all values are equal.
 template <typename T, bool kAll>
 const Instruction* matchHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[2]);

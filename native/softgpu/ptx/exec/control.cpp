@@ -6,7 +6,7 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 namespace {
 
-/// Goes to `target`, which lies behind: here a loop may be cancelled or make way for others.
+/// Jumps backwards to `target`: here a loop may be cancelled or yield to others.
 const Instruction* goBack(const Instruction* target, Context& context) {
   if (--context.budget <= 0) [[unlikely]]
     return pauseWarp(target, context);
@@ -90,7 +90,7 @@ const Instruction* localAddressHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// d, size. Takes memory from the end of each lane's local memory. Instruction::immediate: what it is aligned to.
+/// d, size. Takes memory from the end of each lane's local memory. Instruction::immediate: its alignment.
 template <typename T>
 const Instruction* allocateHandler(const Instruction* i, Context& context) {
   const uint32_t mask = activeLanes(i, context);
@@ -114,7 +114,7 @@ const Instruction* stackSaveHandler(const Instruction* i, Context& context) {
   assign(activeLanes(i, context), slot<T>(context, i->op[0]), [=](uint32_t l) { return T{end[l]}; });
   return i + 1;
 }
-/// Gives back what was taken since `a` was saved; anything else that a program makes of it is no place of its stack.
+/// Frees memory taken since `a` was saved; any other value is not a position in its stack.
 template <typename T>
 const Instruction* stackRestoreHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[0]);

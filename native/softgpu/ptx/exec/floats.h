@@ -72,7 +72,7 @@ struct FusedMultiplyAdd {
   static float scaled(float a, float b, float c) { return std::fma(a * kTinyScale, b, c * kTinyScale); }
 };
 
-/// What modifiers do to operands and to the result.
+/// The effects of modifiers on operands and the result.
 template <bool kFlush, typename T>
 inline T operandOf(T x) {
   if constexpr (kFlush)

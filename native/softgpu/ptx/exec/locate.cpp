@@ -11,8 +11,7 @@ bool fault(const Instruction* i, Context& context, FaultKind kind, uint32_t lane
   return false;
 }
 
-/// Whether [address, address + bytes) lies in memory of the device; asks the map where the cache does not
-/// know.
+/// Whether [address, address + bytes) is in memory of the device; queries the map if the cache does not know.
 bool isAccessible(Context& context, uint64_t address, uint32_t bytes, bool isWrite) {
   const AccessRange& range = context.ranges[0];
   if (address >= range.begin && address < range.end && range.end - address >= bytes && (range.isWritable || !isWrite))

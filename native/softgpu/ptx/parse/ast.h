@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parser makes of a PTX module. Names refer to the module's text.
+// The syntax tree of a PTX module. Names refer to the module's text.
 #pragma once
 
 #include <cstdint>

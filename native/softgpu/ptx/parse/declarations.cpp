@@ -188,7 +188,7 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable, Storage storage)
     } else if (token.text == ".v2" || token.text == ".v4" || token.text == ".v8") {
       variable.vector = static_cast<uint32_t>(token.text[2] - '0');
     } else if (token.text == ".ptr") {
-      // A promise about what a pointer parameter points at: its space and alignment follow.
+      // A promise about the target of a pointer parameter: its space and alignment follow.
       for (std::string_view space : {".global", ".shared", ".local", ".const"}) tokens.acceptDot(space);
       if (tokens.acceptDot(".align")) tokens.expectInteger("an alignment");
     } else if (token.text == ".attribute") {

@@ -107,7 +107,7 @@ class Parser {
         std::string_view suffix(end, static_cast<size_t>(name.data() + name.size() - end));
         if (error != std::errc() || number < 10 || number > kLastTarget)
           syntaxError(tokens_.line(), "malformed target " + quoted(name));
-        // Code for one architecture ("sm_90a") or family ("sm_100f") may use what no other has.
+        // Code for one architecture ("sm_90a") or family ("sm_100f") may use features that no other has.
         if (!suffix.empty()) unsupported(tokens_.line(), "the target " + quoted(name));
         module_.target = number;
         module_.targetName = name;

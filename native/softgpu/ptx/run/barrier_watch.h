@@ -41,7 +41,7 @@ class BarrierWatch {
   void arrive(uint32_t id, const Arrival& arrival) {
     if (id < kBarriers) arrivals_[id].push_back(arrival);
   }
-  /// The barrier is complete: what was wrong with it. `haveEnded`: threads of the block that have ended.
+  /// The barrier is complete: returns its errors. `haveEnded`: threads of the block that have ended.
   Outcome complete(uint32_t id, bool haveEnded) {
     Outcome out;
     std::vector<Arrival>& all = arrivals_[id];
@@ -65,7 +65,7 @@ class BarrierWatch {
   std::array<std::vector<Arrival>, kBarriers> arrivals_;
 };
 
-/// Tells the inspector of the launch what was wrong with a barrier. With the other checks, in inspect.cpp.
+/// Reports errors of a barrier to the inspector of the launch. With the other checks, in inspect.cpp.
 void reportBarrier(Block& block, const BarrierWatch::Outcome& outcome);
 
 }  // namespace millpond::softgpu::ptx

@@ -17,7 +17,7 @@
 
 namespace millpond::softgpu::ptx {
 
-/// What all blocks of a grid share while it runs.
+/// State that all blocks of a running grid share.
 struct GridState {
   const ModuleImpl* module = nullptr;
   const KernelInfo* info = nullptr;
@@ -34,7 +34,7 @@ struct GridState {
   void fail(Fault fault);
   /// A fault that ends a thread, and the grid when its other threads have ended too, or not within reasonable time.
   void note(Fault fault);
-  /// Whether the threads that wait go on waiting: nothing that has ended will come.
+  /// Whether the waiting threads keep waiting: no ended thread will arrive.
   bool isOverdue();
   /// Stops the grid because the launch's cancel flag was set, or because there is no memory.
   void cancel();
@@ -72,7 +72,7 @@ class Block {
   const uint32_t* position() const { return position_; }
   uint32_t warpCount() const { return static_cast<uint32_t>(warps_.size()); }
 
-  /// A warp's lanes come to a barrier. True when that completes it: all that wait there have been woken.
+  /// A warp's lanes arrive at a barrier. Returns true if that completes it: all waiting threads have been woken.
   bool reach(uint32_t barrier, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads, uint32_t predicate);
   void lanesEnded(uint32_t count);
   bool findRange(uint64_t address, uint32_t bytes, bool isWrite);

@@ -28,7 +28,7 @@ constexpr size_t kMaxText = 64 * 1024;
 constexpr int kMaxField = 4096;  // width or precision of one conversion
 constexpr uint64_t kOffsetMask = (uint64_t{1} << kWindowShift) - 1;
 
-/// What one lane sees of memory through generic addresses. Remembers the first address that was bad.
+/// One lane's view of memory through generic addresses. Records the first invalid address.
 class LaneMemory {
  public:
   LaneMemory(Context& context, uint32_t lane) : context_(context), lane_(lane) {}
@@ -74,7 +74,7 @@ class LaneMemory {
   uint64_t badAddress_ = 0;
 };
 
-/// The text of one printf. Arguments lie behind one another, each aligned to its size, as varargs pass them.
+/// The text of one printf. Arguments are stored consecutively, each aligned to its size, as for varargs.
 class Formatter {
  public:
   Formatter(LaneMemory& memory, std::string format, uint64_t arguments)

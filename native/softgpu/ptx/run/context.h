@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instruction handlers see of the warp that executes them. Included by code that is compiled for several
-// instruction sets of the host, so: no inline function with external linkage, no standard containers.
+// The instruction handlers' view of the executing warp. Included by code that is compiled for several instruction sets
+// of the host, so: no inline function with external linkage, no standard containers.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ enum class Stop : uint8_t {
   kFailed,   // the grid ends: fault or cancellation
 };
 
-/// What a lane brought to a collective instruction, when lanes arrive there in several groups.
+/// A lane's value for a collective instruction, if lanes arrive there in several groups.
 struct Exchange {
   uint64_t value[32];
 };
@@ -69,7 +69,7 @@ struct Context {
 
   AccessRange* ranges;  // kCachedRanges, shared by the warps of a block
 
-  /// Set while a collective instruction is executed that had to wait for lanes elsewhere: what all brought.
+  /// Set while a collective instruction is executed that had to wait for lanes elsewhere: the values of all.
   const Exchange* exchange;
   uint32_t exchangeMask;  // lanes that take part in it
 
@@ -125,7 +125,7 @@ bool findRange(Context& context, uint64_t address, uint32_t bytes, bool isWrite)
 
 /// Value of a special register for one lane; `which` is a Special.
 uint64_t specialRegister(const Context& context, uint32_t which, uint32_t lane);
-/// Whether a generic address lies in a state space.
+/// Whether a generic address is in a state space.
 bool isInSpace(const Context& context, Space space, uint64_t address);
 /// Executes a function of the device's runtime with the CallSite in `table`.
 const Instruction* callBuiltin(const Instruction* call, Context& context);

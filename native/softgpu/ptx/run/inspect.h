@@ -12,7 +12,7 @@ namespace millpond::softgpu::ptx {
 
 struct Context;
 
-/// What is accessed and how; in Instruction::form.
+/// The kind of access; in Instruction::form.
 struct CheckForm {
   Space space = Space::kGlobal;
   bool isWide = true;         // addresses of 64 bits

@@ -59,7 +59,7 @@ void RaceDetector::raise(Row& row, uint32_t thread, const Knowledge& knowledge) 
   for (size_t i = 0; i < row.size(); ++i) row[i] = std::max(row[i], (*knowledge.block)[i]);
 }
 
-/// What the thread knows, itself included, as others may learn it; what it does next is not part of it.
+/// The thread's vector clock, itself included, as released to others; later events are not part of it.
 RaceDetector::Knowledge RaceDetector::publish(Thread& thread, uint32_t number) {
   thread.known.block = joined(thread.known.block, thread.pending);
   thread.pending = nullptr;

@@ -65,13 +65,14 @@ class RaceDetector {
   void arriveInWarp(uint32_t warp, uint32_t lanes);
   void leaveInWarp(uint32_t warp, uint32_t lanes, const uint32_t* members);
 
-  /// Threads of a warp come to a barrier; those that do not wait only let others know.
+  /// Threads of a warp arrive at a barrier; arriving threads that do not wait only release their clock.
   void arriveAtBarrier(uint32_t id, uint32_t warp, uint32_t lanes, bool waits);
-  /// All that wait at it go on. `alive`: threads of the block that have not ended.
+  /// All threads that wait at it continue. `alive`: threads of the block that have not ended.
   void completeBarrier(uint32_t id, uint32_t alive);
 
   void fence(uint32_t warp, uint32_t lanes);
-  /// An atomic access of any memory: with a fence before the write and one after the read it orders what is around.
+  /// An atomic access of any memory: with a fence before the write and one after the read it orders surrounding
+  /// accesses.
   struct Atomic {
     bool isRead = false;
     bool isWrite = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What handlers ask of the engine, see context.h.
+// Services of the engine for handlers, see context.h.
 #include <chrono>
 
 #include "softgpu/ptx/operations.h"
@@ -92,7 +92,7 @@ bool isInSpace(const Context& context, Space space, uint64_t address) {
 
 void fenceMemory() {
 #ifdef __SANITIZE_THREAD__
-  // The thread sanitizer knows no fences, but it does know that an exchange orders what is around it.
+  // The thread sanitizer does not support fences, but it does know that an exchange orders surrounding accesses.
   static std::atomic<uint32_t> order;
   order.fetch_add(1, std::memory_order_seq_cst);
 #else

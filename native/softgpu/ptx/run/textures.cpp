@@ -143,7 +143,7 @@ class Accessor {
       const Texel texel = fetch(place);
       for (size_t c = 0; c < 4; ++c) sum[c] += weight * static_cast<double>(std::bit_cast<float>(texel[c]));
     }
-    // A line is the first row of a plane to a card, and lies at the edge of it.
+    // To a card a line is the first row of a plane, at its edge.
     if (form_.dimensions == 1 && !form_.isLayered && view_.outside[1] == TextureView::Outside::kBorder) {
       for (size_t c = 0; c < 4; ++c) sum[c] = (sum[c] + static_cast<double>(view_.border[c])) / 2;
     }
@@ -204,7 +204,7 @@ class Accessor {
   uint32_t extent(uint32_t d) const { return d == 0 ? view_.width : d == 1 ? view_.height : view_.depth; }
   bool readsFloats() const { return view_.channel == TextureView::Channel::kFloat || view_.readsAsFloat; }
 
-  /// What the sum of weighted elements reads as.
+  /// The value of the sum of weighted elements.
   float mixed(double sum) const {
     const bool isByte =
         view_.readsAsFloat && view_.channelBits == 8 && view_.channel == TextureView::Channel::kUnsigned;
@@ -309,8 +309,8 @@ class Accessor {
 
 namespace {
 
-/// The level of detail that a lane asks for. Neighbours in a block are no neighbours on a screen: without being told of any
-/// it is the finest one.
+/// The level of detail that a lane requests. Neighbours in a block are not neighbours on a screen: by default it is the
+/// finest one.
 float levelOf(const Instruction* at, const Context& context, uint32_t lane, const TextureView& view,
               const Accessor& accessor, const TextureForm& form) {
   if (form.detail == Detail::kLevel) {

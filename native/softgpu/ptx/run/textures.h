@@ -9,10 +9,10 @@
 namespace millpond::softgpu::ptx {
 
 enum class TextureOp : uint8_t { kSample, kGather, kLoad, kStore };
-/// What surface accesses outside do: fault, go to the nearest element, or read zero and write nothing.
+/// Behaviour of surface accesses outside: fault, use the nearest element, or read zero and write nothing.
 enum class Boundary : uint8_t { kTrap, kClamp, kZero };
 
-/// What chooses among the levels of a mipmapped texture: nothing, a level, gradients, or gradients that are not looked at.
+/// The selection of a level of a mipmapped texture: none, a level, gradients, or ignored gradients.
 enum class Detail : uint8_t { kNone, kLevel, kGradients, kIgnored };
 
 /// All modifiers, in Instruction::immediate.
@@ -30,7 +30,7 @@ struct TextureForm {
 
   /// A cube's direction has three coordinates, although its faces have two dimensions.
   constexpr uint32_t coordinates() const { return (isCube ? 3u : dimensions) + (isLayered ? 1u : 0u); }
-  /// What is read and written travels in pairs of 64-bit registers; this many bits of them to an element.
+  /// Values are passed in pairs of 64-bit registers; this many bits of them per element.
   constexpr uint32_t registerBits() const { return bits < 16 ? 16 : bits; }
   constexpr int64_t pack() const {
     return static_cast<int64_t>(op) | dimensions << 4 | isLayered << 8 | hasIntegers << 9 | component << 12 |

@@ -10,12 +10,12 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// Turns that lanes wait at a join before they go on alone; fewer where the others look as if they waited.
+/// Turns that lanes wait at a join before they continue alone; fewer if the others appear to wait.
 constexpr uint32_t kPatience = 64;
 constexpr uint32_t kPatienceWithWaiters = 4;
 
 constexpr size_t kRegisterAlignment = 64;
-/// What every call takes from a thread's stack at least: return address and the like.
+/// Minimum stack use of every call: return address and the like.
 constexpr uint32_t kLeastFrameBytes = 16;
 
 uint32_t lowest(uint32_t mask) { return static_cast<uint32_t>(std::countr_zero(mask)); }
@@ -31,7 +31,7 @@ Frame* FrameStore::take(uint32_t function) {
   }
   auto owned = std::make_unique<Owned>();
   const FunctionCode& code = program_.functions[function];
-  // Zeroed once: programs that read what they never wrote get the same every time they run in a fresh grid.
+  // Zeroed once: programs that read uninitialized memory get the same every time they run in a fresh grid.
   owned->memory = std::make_unique<std::byte[]>(code.registerBytes + kRegisterAlignment);
   size_t misaligned = reinterpret_cast<uintptr_t>(owned->memory.get()) % kRegisterAlignment;
   owned->frame.registers = owned->memory.get() + (misaligned ? kRegisterAlignment - misaligned : 0);
@@ -139,7 +139,7 @@ const Instruction* Warp::load(int32_t index) {
   return split.next;
 }
 
-/// The current split cannot go on, or its turn is over; it resumes at `resumeAt`.
+/// The current split cannot continue, or its turn is over; it resumes at `resumeAt`.
 const Instruction* Warp::switchAway(const Instruction* resumeAt) {
   current().next = resumeAt;
   return pickNext();
@@ -149,7 +149,7 @@ const Instruction* Warp::pickNext() {
   for (size_t i = order_.size(); i > 0; --i) {
     if (splits_[static_cast<size_t>(order_[i - 1])].state == State::kReady) return load(order_[i - 1]);
   }
-  // Those that still run wait for something: lanes at a join may be what they wait for.
+  // Running lanes wait for something: perhaps for lanes at a join.
   for (size_t i = usedJoins_.size(); i > 0; --i) {
     int32_t join = usedJoins_[i - 1];
     if (joins_[static_cast<size_t>(join)].arrived == 0) continue;
@@ -159,7 +159,7 @@ const Instruction* Warp::pickNext() {
   return stop(alive_ ? Stop::kBlocked : Stop::kExited);
 }
 
-/// Lanes that wait at a join go on without the others.
+/// Lanes that wait at a join continue without the others.
 void Warp::releaseArrived(int32_t index) {
   Join& join = joins_[static_cast<size_t>(index)];
   newSplit(join.at, join.arrived, join.frame, join.parent);
@@ -191,7 +191,7 @@ const Instruction* Warp::diverge(const Instruction* branch, const Instruction* c
                    joins_[static_cast<size_t>(parent)].frame == frame;
     if (!isKnown) parent = newJoin(meeting, context.mask, frame, parent);
   }
-  // Groups whose target is the meeting place have arrived. The first other one goes on as the current split.
+  // Groups whose target is the meeting point have arrived. The first other one becomes the current split.
   int32_t self = current_;
   const Instruction* next = nullptr;
   uint32_t mine = 0;

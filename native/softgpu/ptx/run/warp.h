@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp: 32 lanes that execute together as long as they agree on what comes next.
+// A warp: 32 lanes that execute together as long as they have the same next instruction.
 //
 // Lanes that part at a branch become splits: sets of lanes with a place in the code of their own. A join
 // waits where they meet again (the branch's immediate postdominator) and makes one split of them. This is a
@@ -72,7 +72,7 @@ class Warp {
   /// %tid of each lane.
   alignas(64) uint32_t thread[3][32] = {};
 
-  // What handlers ask for, see context.h.
+  // Services for handlers, see context.h.
   const Instruction* diverge(const Instruction* branch, const Instruction* const* targets, const uint32_t* masks,
                              uint32_t count);
   const Instruction* join(const Instruction* at);

@@ -16,7 +16,7 @@ Device& basic() {
   return device;
 }
 
-/// Numbers whose products and sums are exact, so that it does not matter what a compiler contracts.
+/// Numbers whose products and sums are exact, so that contraction by a compiler does not matter.
 std::vector<float> randomFloats(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> out(count);

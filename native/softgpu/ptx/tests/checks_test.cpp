@@ -231,7 +231,7 @@ TEST("atomics do not race with each other, but with what is none") {
 }
 
 TEST("who arrives at a named barrier and does not wait is waited for") {
-  // The second warp reads what the first has written.
+  // The second warp reads the first warp's values.
   const auto handOver = [](const std::string& give, const std::string& take) {
     return "setp.lt.u32 %p1, %tid0, 32;\nsub.u32 %r1, %r10, 128;\n@!%p1 bra TAKE;\nst.shared.u32 [%r10], %tid0;\n" +
            give + "bra END;\nTAKE:\n" + take + "ld.shared.u32 %r2, [%r1];\nEND:\n";

@@ -248,7 +248,7 @@ TEST("damaged programs that compile run without harm to the host") {
       seen = round;
     }
   });
-  // On this thread alone: what is damaged may well race with itself, which is not the engine's fault.
+  // On this thread alone: a damaged program may race with itself, which is not the engine's fault.
   Executor alone(1);
   size_t launches = 0;
   for (; round < 150; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the engine share: device memory with bounds, programs from files or text, launches.
+// Common code of the engine's tests: device memory with bounds, programs from files or text, launches.
 #pragma once
 
 #include <cstdlib>

@@ -73,7 +73,7 @@ T larger(T a, T b) {
   return -smaller(-a, -b);
 }
 
-/// Within `ulps` of the exact value, or of the same kind where that is no finite number.
+/// Within `ulps` of the exact value, or of the same kind if that is not finite.
 struct Near {
   std::function<double(double)> exact;
   double ulps;

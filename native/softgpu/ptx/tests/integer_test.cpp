@@ -42,8 +42,7 @@ void arithmetic() {
   checkInstruction<T, T, T, T>("sad" + t + " %d, %a, %b, %c;", [](T a, T b, T c) {
     return cut<T>(Wide<T>{c} + (a < b ? Wide<T>{b} - a : Wide<T>{a} - b));
   });
-  // Division by zero and the one quotient that does not fit are left out by PTX; the engine takes what a
-  // device gives.
+  // PTX does not define division by zero and the one quotient that does not fit; the engine returns a device's values.
   checkInstruction<T, T, T>("div" + t + " %d, %a, %b;",
                             [](T a, T b) { return b == 0 ? static_cast<T>(-1) : cut<T>(Wide<T>{a} / b); });
   checkInstruction<T, T, T>("rem" + t + " %d, %a, %b;",

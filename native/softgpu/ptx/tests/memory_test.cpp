@@ -216,7 +216,7 @@ TEST("atomics of every kind in global and shared memory, from many blocks") {
       std::vector<uint64_t> got = runBody(setup + form + c.operand + ";\n", 0, 0, "", 64, c.initial);
       CHECK_EQ(width == "64" ? got[0] : got[0] & 0xffffffff, c.expected);
     }
-    // In shared memory: one block, the last thread to come stores what is there.
+    // In shared memory: one block, the last thread stores the final contents.
     std::string reg = width == "64" ? "%rd8" : "%r8";
     std::string initial = "mov.b" + width + " " + reg + ", " + std::to_string(c.initial) + ";\n";
     std::vector<uint64_t> got =

@@ -18,7 +18,7 @@ constexpr uint32_t kBytes = 6;
 
 using Clocks = std::vector<uint32_t>;
 
-/// What happens in a random order, told to both.
+/// Random events, reported to both.
 class Model {
  public:
   explicit Model(uint64_t seed) : random_(seed), detector_(kThreads, kBytes), known_(kThreads, Clocks(kThreads)) {

@@ -179,7 +179,7 @@ CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) 
                    : driver_.cuGraphAddDependencies_v2(graph->handle, from.data(), to.data(), data, from.size());
 }
 
-// What belongs to a graph
+// Objects of a graph
 
 CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);

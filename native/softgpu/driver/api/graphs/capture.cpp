@@ -13,7 +13,7 @@ bool isMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-/// What cuStreamGetCaptureInfo hands out of the thread's last question.
+/// The memory that cuStreamGetCaptureInfo returned for the thread's last query.
 struct Answer {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> data;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point about graphs begins with.
+// The common beginning of every entry point about graphs.
 #pragma once
 
 #include <algorithm>

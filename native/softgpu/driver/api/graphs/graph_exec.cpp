@@ -128,7 +128,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
   });
 }
 
-// What is queued runs to its end.
+// Queued work runs to its end.
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   return withGraphs([&](Driver& driver) -> CUresult {
     return driver.graphExecs().remove(hGraphExec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -83,7 +83,7 @@ CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, N
   return CUDA_SUCCESS;
 }
 
-/// Where the new allocation of a graph lies, whose node comes behind `after`: where what was freed before then lay, too.
+/// The address of a new allocation of a graph, whose node follows `after`: it reuses memory freed before that.
 void placeAllocation(Graph& graph, const std::vector<GraphNode::Edge>& after, unsigned device, uint64_t bytes,
                      AllocationWork* allocation) {
   std::shared_ptr<GraphSpace>& space = graph.spaces[device];

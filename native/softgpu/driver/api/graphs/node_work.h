@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node of a graph does, as its parameters say.
+// The work of a graph node, from its parameters.
 #pragma once
 
 #include <vector>

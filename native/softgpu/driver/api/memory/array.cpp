@@ -192,7 +192,7 @@ CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int plan
   });
 }
 
-// There are no sparse arrays, which is what these want.
+// There are no sparse arrays, which these calls need.
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray) {
   return withDriver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
 }

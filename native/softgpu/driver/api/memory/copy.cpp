@@ -33,7 +33,7 @@ struct Side {
   CUarray array = nullptr;
 };
 
-/// An array as the device memory that it lies in; CUDA_ERROR_INVALID_VALUE where the copy would leave it.
+/// The device memory of an array; CUDA_ERROR_INVALID_VALUE if the copy would exceed it.
 CUresult inMemory(const Side& side, const Extent& extent, Side* flat) {
   const auto array = Driver::instance().arrays().find(side.array);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: what a pointer is.
+// Entry points: attributes of pointers.
 #include <cstring>
 
 #include "softgpu/driver/api/api.h"

@@ -85,7 +85,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
   });
 }
 
-// What a stream may prefer changes nothing here; it is kept, to be read back.
+// Preferences of a stream have no effect here; they are stored, to be read back.
 
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {

@@ -18,7 +18,7 @@ namespace ptx = millpond::softgpu::ptx;
 HandleTable<TextureReference, CUtexref>& tableOf(Driver& driver, CUtexref) { return driver.textureReferences(); }
 HandleTable<TextureReference, CUsurfref>& tableOf(Driver& driver, CUsurfref) { return driver.surfaceReferences(); }
 
-/// `body(Driver&, State&)`, of a reference that there is.
+/// `body(Driver&, State&)`, for an existing reference.
 template <typename H, typename Body>
 CUresult change(H handle, Body body) {
   return withContext([&](Driver& driver, const ContextPtr&) -> CUresult {
@@ -197,7 +197,7 @@ CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
   });
 }
 
-// A filter that there is none of shows when it is used.
+// An invalid filter is detected when it is used.
 CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
   return change(hTexRef, [&](Driver&, State& state) -> CUresult {
     state.sampling.filterMode = fm;

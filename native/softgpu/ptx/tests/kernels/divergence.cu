@@ -136,7 +136,7 @@ extern "C" __global__ void named_barriers(int* out) {
   }
 }
 
-// A lane waits for what another lane of its warp does: both must make progress.
+// A lane waits for another lane of its warp: both must make progress.
 extern "C" __global__ void spin_lock(int* lock, int* counter) {
   for (bool done = false; !done;) {
     if (atomicCAS(lock, 0, 1) == 0) {
