@@ -13,9 +13,9 @@ import { checkNativeFormat } from "./lib/checks/clang-format.ts";
 import { checkProse } from "./lib/checks/prose.ts";
 import {
   checkImports,
-  checkIncludes,
   checkLicenceLines,
   checkLinks,
+  checkNativeSources,
   checkPrebuilt,
   checkSizes,
 } from "./lib/checks/tree.ts";
@@ -75,10 +75,10 @@ const checks: Check[] = [
   },
   {
     name: "lint",
-    what: "oxlint, type-aware; layers, cycles of imports and includes, sizes of files and folders",
+    what: "oxlint, type-aware; layers, cycles of imports and includes, error codes, sizes",
     run: async () => {
       await checkImports();
-      await checkIncludes();
+      await checkNativeSources();
       await checkSizes();
       await must("oxlint", ["--type-aware", "--deny-warnings"]);
     },

@@ -9,7 +9,8 @@ import { reason } from "./reasons/args.ts";
 import { refusal, refusalFor } from "./reasons/refusal.ts";
 import { mayKnowAll } from "./reasons/render.ts";
 import { errorCodeOf, errorTable, millpondError, quote } from "./errors.ts";
-import { errorsDocUrl, renderErrorsDoc } from "./errors-doc.ts";
+import { errorsHeaderUrl, renderErrorsHeader } from "./generators/errors-cpp.ts";
+import { errorsDocUrl, renderErrorsDoc } from "./generators/errors-doc.ts";
 
 describe("millpondError", () => {
   test("is one line that ends with its code", () => {
@@ -82,6 +83,10 @@ test.each(Object.entries(errorTable))("%s has a meaning and a remedy in the hous
   expect(code).toMatch(/^MILLPOND_E_[A-Z]+(_[A-Z]+)*$/);
   expect(entry.meaning).toMatch(/^[A-Z].*\.$/);
   expect(entry.remedy).toMatch(/^[A-Z].*\.$/);
+});
+
+test("native/base/errors/gen/error_codes.h is up to date (npm run generate -w api)", () => {
+  expect(readFileSync(errorsHeaderUrl, "utf8")).toBe(renderErrorsHeader());
 });
 
 test("docs/reference/errors.md is up to date (npm run generate -w api)", () => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nvml/source.h"
+#include "base/errors/coded_error.h"
 
 #include <dlfcn.h>
 
@@ -77,23 +78,22 @@ Found Source::askController(const std::string& claim) {
   const std::string state = textOf(seen, "state");
   if (!seen || state.empty()) {
     return {nullptr,
-            Failure{kUnknown,
-                    "the controller's answer has no claim. Check that this client library and the controller are of "
-                    "the same version [MILLPOND_E_VERSION]"}};
+            Failure{kUnknown, codedText(codes::kVersion, "the controller's answer has no claim",
+                                        "Check that this client library and the controller are of the same version.")}};
   }
   if (state == "CLAIM_STATE_RELEASED" || state == "CLAIM_STATE_FAILED") {
-    return {nullptr, Failure{kGpuIsLost, claim + " has ended: " + textOf(seen, "reason") +
-                                             ". Start the program again to ask anew [MILLPOND_E_CLAIM_ENDED]"}};
+    return {nullptr, Failure{kGpuIsLost, codedText(codes::kClaimEnded, claim + " has ended: " + textOf(seen, "reason"),
+                                                   "Start the program again for a new claim.")}};
   }
   const std::string ticket = textOf(&answer.answer, "viewTicket");
   if (ticket.empty() && state == "CLAIM_STATE_BOUND") {
-    return {nullptr, Failure{kTimeout, "the node of " + claim +
-                                           " is not in contact with its controller. Wait for its agent, or start it "
-                                           "[MILLPOND_E_NODE_NOT_READY]"}};
+    return {nullptr, Failure{kTimeout, codedText(codes::kNodeNotReady,
+                                                 "the node of " + claim + " is not in contact with its controller",
+                                                 "Wait for its agent, or start it.")}};
   }
   if (ticket.empty()) return foundOrNot(readRequest(*seen));
   auto agent = client::Url::parse(textOf(&answer.answer, "agentUrl"));
-  if (!agent) return {nullptr, Failure{kUnknown, agent.error().message + " [MILLPOND_E_VERSION]"}};
+  if (!agent) return {nullptr, Failure{kUnknown, codedText(codes::kVersion, agent.error().message)}};
   if (const Status safe = client::mayBeAsked(*agent); !safe) return {nullptr, Failure{kUnknown, safe.error().message}};
   pass_ = Pass{claim, ticket, std::move(*agent), monotonicMs() + kPassMs};
   Found found = askAgent();

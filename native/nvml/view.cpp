@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <span>
 
+#include "base/errors/coded_error.h"
 #include "base/sha256.h"
 #include "client/attach/connect_call.h"
 
@@ -123,9 +124,8 @@ Result<View> readDescription(const Json& answer) {
     if (view.gpus.size() == kMostGpus) break;
     view.gpus.push_back(readGpu(device, static_cast<unsigned>(view.gpus.size())));
     if (view.gpus.back().uuid.empty() || *view.gpus.back().memoryTotal == 0)
-      return Error{
-          "the node's agent described a device without UUID or memory. Check that this client library and the agent are "
-          "of the same version [MILLPOND_E_VERSION]"};
+      return codedError(codes::kVersion, "the node's agent described a device without UUID or memory",
+                        "Check that this client library and the agent are of the same version.");
   }
   for (const Json& session : items(&answer, "sessions")) {
     const unsigned pid = figure(&session, "pid").value_or(0);
@@ -145,9 +145,8 @@ Result<View> readRequest(const Json& claim) {
   wanted.identity = textOf(&claim, "name");
   const auto gpus = figure(&claim, "gpus").value_or(0);
   if (wanted.identity.empty() || gpus == 0 || gpus > kMostGpus)
-    return Error{
-        "the controller's answer has no claim with a name and vGPUs. Check that this client library and the controller "
-        "are of the same version [MILLPOND_E_VERSION]"};
+    return codedError(codes::kVersion, "the controller's answer has no claim with a name and vGPUs",
+                      "Check that this client library and the controller are of the same version.");
   wanted.gpus = gpus;
   wanted.memoryBytes = number(&claim, "memoryBytes");
   wanted.state = textOf(&claim, "state") == "CLAIM_STATE_DORMANT" ? "dormant" : "waiting";

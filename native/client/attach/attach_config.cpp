@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/errors/coded_error.h"
 #include "client/attach/gen/claim_variables.h"
 
 namespace millpond::client {
@@ -34,7 +35,8 @@ std::string bootIdOfThisMachine() {
 }
 
 Error badVariable(const char* name, const std::string& value, const std::string& remedy) {
-  return {std::string(name) + "='" + value.substr(0, 100) + "' is not understood: " + remedy + " [MILLPOND_E_INVALID]"};
+  return codedError(codes::kInvalid,
+                    std::string(name) + "='" + value.substr(0, 100) + "' is not understood: " + remedy);
 }
 
 std::optional<uint64_t> wholeNumber(std::string_view text) {
@@ -134,9 +136,9 @@ Result<std::vector<Url>> parseControllers(std::string_view text) {
   for (;;) {
     const size_t comma = text.find(',');
     auto url = Url::parse(text.substr(0, comma));
-    if (!url) return Error{"MILLPOND_CONTROLLER: " + url.error().message + " [MILLPOND_E_INVALID]"};
+    if (!url) return codedError(codes::kInvalid, "MILLPOND_CONTROLLER: " + url.error().message);
     if (url->fingerprint)
-      return Error{"MILLPOND_CONTROLLER: a controller has no fingerprint, set MILLPOND_CA [MILLPOND_E_INVALID]"};
+      return codedError(codes::kInvalid, "MILLPOND_CONTROLLER: a controller has no fingerprint", "Set MILLPOND_CA.");
     urls.push_back(std::move(*url));
     if (comma == std::string_view::npos) return urls;
     text.remove_prefix(comma + 1);
@@ -233,18 +235,17 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
     endpoint->ticket = e.ticket.value_or("");
     if (e.linkSecret) endpoint->secret = parseHex32(*e.linkSecret);
     if (e.linkSecret && !endpoint->secret)
-      return Error{"MILLPOND_LINK_SECRET is not understood: it is 64 hexadecimal digits [MILLPOND_E_INVALID]"};
+      return codedError(codes::kInvalid, "MILLPOND_LINK_SECRET is not understood: it is 64 hexadecimal digits");
     endpoint->program = config.program;
     endpoint->graceSeconds = config.reconnectGraceSeconds;
     config.worker = std::move(*endpoint);
     return config;
   }
   if (!e.controller) {
-    return Error{
-        "no GPU: neither MILLPOND_CONTROLLER nor MILLPOND_WORKER is set, so there is nowhere to get one "
-        "from. "
-        "Run the program with 'millpond run -- ...', or set MILLPOND_CONTROLLER=https://host:port "
-        "[MILLPOND_E_NOT_CONFIGURED]"};
+    return codedError(
+        codes::kNotConfigured,
+        "no GPU: neither MILLPOND_CONTROLLER nor MILLPOND_WORKER is set, so there is nowhere to get one from",
+        "Run the program with 'millpond run -- ...', or set MILLPOND_CONTROLLER=https://host:port.");
   }
   auto controllers = parseControllers(*e.controller);
   if (!controllers) return controllers.error();
@@ -252,9 +253,8 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   config.authorities = e.authorities.value_or("");
   if (e.token) {
     if (!printable(*e.token) || e.token->size() > 4096) {
-      return Error{
-          "MILLPOND_TOKEN is not understood: a token is one word of at most 4096 printable characters "
-          "[MILLPOND_E_INVALID]"};
+      return codedError(codes::kInvalid,
+                        "MILLPOND_TOKEN is not understood: a token is one word of at most 4096 printable characters");
     }
     config.token = *e.token;
   }

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <optional>
 
+#include "base/errors/coded_error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "client/attach/connect_call.h"
@@ -48,7 +49,7 @@ void sleepMs(int64_t ms) {
 Result<std::string> newClaimName() {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
-    return Error{"the system gives no random numbers [MILLPOND_E_INTERNAL]"};
+    return codedError(codes::kInternal, "the system gives no random numbers");
   char name[32];
   std::snprintf(name, sizeof(name), "claim-%016" PRIx64, random);
   return std::string(name);
@@ -98,8 +99,8 @@ class Attaching {
   }
 
   static Error notUnderstood(const char* what) {
-    return {std::string("the controller's answer has no ") + what +
-            ". Check that this client library and the controller are of the same version [MILLPOND_E_VERSION]"};
+    return codedError(codes::kVersion, std::string("the controller's answer has no ") + what,
+                      "Check that this client library and the controller are of the same version.");
   }
 
   // Decides whether to retry after a failure: as long as it may be temporary.
@@ -155,7 +156,7 @@ class Attaching {
       CallResult made = ask("millpond.v1.ClaimService/CreateClaim", request, 15'000);
       if (!made.failure) return learn(made.answer);
       // An earlier call created it, and only the reply was lost.
-      if (!first && made.failure->message.ends_with("[MILLPOND_E_ALREADY_EXISTS]")) {
+      if (!first && endsWithCode(made.failure->message, codes::kAlreadyExists)) {
         claim_ = *name;
         return Done{};
       }
@@ -170,8 +171,8 @@ class Attaching {
       // From now on every call says that the claim is needed, so that it keeps its place.
       if (state_ == "CLAIM_STATE_DORMANT") woken_ = true;
       if (state_ == "CLAIM_STATE_RELEASED" || state_ == "CLAIM_STATE_FAILED") {
-        return Error{claim_ + " has ended: " + reason() +
-                     ". Start the program again to ask anew [MILLPOND_E_CLAIM_ENDED]"};
+        return codedError(codes::kClaimEnded, claim_ + " has ended: " + reason(),
+                          "Start the program again for a new claim.");
       }
       if (!state_.empty() && state_ != "CLAIM_STATE_PENDING" && state_ != "CLAIM_STATE_DORMANT")
         return notUnderstood("claim state that is known");
@@ -181,8 +182,10 @@ class Attaching {
       if (config_.waitTimeoutSeconds > 0 && pollSeconds > 0) {
         const int64_t left = config_.waitTimeoutSeconds - (nowMs() - start) / 1000;
         if (left <= 0) {
-          return Error{"no GPU within " + std::to_string(config_.waitTimeoutSeconds) + " s (MILLPOND_WAIT_TIMEOUT): " +
-                       reason() + ". Ask for less, wait longer, or try again later [MILLPOND_E_WAIT_TIMEOUT]"};
+          return codedError(
+              codes::kWaitTimeout,
+              "no GPU within " + std::to_string(config_.waitTimeoutSeconds) + " s (MILLPOND_WAIT_TIMEOUT): " + reason(),
+              "Ask for less, wait longer, or try again later.");
         }
         pollSeconds = static_cast<int>(std::min<int64_t>(pollSeconds, left));
       }
@@ -263,7 +266,7 @@ class Attaching {
   // A claim that outlives this process may be unbound at the next call, and be bound again.
   bool wasTakenBack(const std::string& failure) const {
     return !config_.claim.empty() &&
-           (failure.ends_with("[MILLPOND_E_CLAIM_NOT_BOUND]") || failure.ends_with("[MILLPOND_E_TICKET_STALE]"));
+           (endsWithCode(failure, codes::kClaimNotBound) || endsWithCode(failure, codes::kTicketStale));
   }
 
   Result<Endpoint> getTicketAndOpen(bool& passing) {
@@ -288,8 +291,8 @@ class Attaching {
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");
     auto agent = Url::parse(textOf(&made.answer, "agentUrl"));
     if (!agent) {
-      return Error{"the controller named an agent that cannot be used: " + agent.error().message +
-                   ". Start that node's agent with an address of this form [MILLPOND_E_VERSION]"};
+      return codedError(codes::kVersion, "the controller named an agent that cannot be used: " + agent.error().message,
+                        "Start that node's agent with an address of this form.");
     }
     return openSession(*agent, std::move(endpoint), passing);
   }
@@ -342,11 +345,12 @@ class Attaching {
       if (endpoint.tcpHost.empty()) endpoint.tcpHost = agent.host;
     }
     if (endpoint.unixPath.empty() && endpoint.tcpHost.empty()) {
-      return Error{"the granted GPU cannot be reached: shared memory is out because " + whyNotUnix + ", and " +
-                   (config_.transport == TransportChoice::SharedMemory ? "TCP because MILLPOND_TRANSPORT is shm"
-                                                                       : "the worker does not listen on TCP") +
-                   ". Use MILLPOND_TRANSPORT=auto, or mount the node's run directory where the program runs "
-                   "[MILLPOND_E_TRANSPORT_UNAVAILABLE]"};
+      return codedError(
+          codes::kTransportUnavailable,
+          "the granted GPU cannot be reached: shared memory is out because " + whyNotUnix + ", and " +
+              (config_.transport == TransportChoice::SharedMemory ? "TCP because MILLPOND_TRANSPORT is shm"
+                                                                  : "the worker does not listen on TCP"),
+          "Use MILLPOND_TRANSPORT=auto, or mount the node's run directory where the program runs.");
     }
     if (!whyNotUnix.empty()) log(LogLevel::Debug, "no shared memory: %s", whyNotUnix.c_str());
     return endpoint;

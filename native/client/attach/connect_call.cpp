@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/errors/coded_error.h"
 #include "base/log.h"
 
 namespace millpond::client {
@@ -19,37 +20,38 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   if (answer.failure && answer.failure->isUntrusted) {
     const char* remedy =
         callee.base.fingerprint
-            ? "Somebody else answers at its address, or its run directory is new: start that agent again"
+            ? "Another server answers at its address, or its run directory is new: start that agent again."
             : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
-              "state directory";
-    return {
-        {},
-        CallFailure{"cannot talk to " + where + ": " + answer.failure->message + ". " + remedy + " [MILLPOND_E_TLS]"}};
+              "state directory.";
+    return {{},
+            CallFailure{codedText(codes::kTls, "cannot talk to " + where + ": " + answer.failure->message, remedy)}};
   }
   if (answer.failure) {
     return {{},
-            CallFailure{"cannot reach " + where + ": " + answer.failure->message +
-                            ". Check that it runs and that the address is right [MILLPOND_E_UNREACHABLE]",
+            CallFailure{codedText(codes::kUnreachable, "cannot reach " + where + ": " + answer.failure->message,
+                                  "Check that it runs and that the address is right."),
                         true}};
   }
   auto body = Json::parse(answer->body);
   if (answer->status == 200 && body && body->object()) return {std::move(*body), std::nullopt};
   if (answer->status == 200) {
     return {{},
-            CallFailure{where + " gave an answer to " + method + " that is not understood" +
-                        (body ? "" : " (" + body.error().message + ")") + ". Check that the address is that of " +
-                        whom + " [MILLPOND_E_UNREACHABLE]"}};
+            CallFailure{codedText(codes::kUnreachable,
+                                  where + " gave an answer to " + method + " that is not understood" +
+                                      (body ? "" : " (" + body.error().message + ")"),
+                                  "Check that the address is that of " + whom + ".")}};
   }
   const bool passing = answer->status == 502 || answer->status == 503 || answer->status == 504;
   const Json* message = body ? body->find("message") : nullptr;
   if (message && message->string() && !message->string()->empty()) {
     return {{}, CallFailure{*message->string(), passing}};  // complete, with its own code
   }
-  return {
-      {},
-      CallFailure{where + " refused " + method + " with status " + std::to_string(answer->status) +
-                      " and no explanation. Check that the address is that of " + whom + " [MILLPOND_E_UNREACHABLE]",
-                  passing}};
+  return {{},
+          CallFailure{codedText(codes::kUnreachable,
+                                where + " refused " + method + " with status " + std::to_string(answer->status) +
+                                    " and no explanation",
+                                "Check that the address is that of " + whom + "."),
+                      passing}};
 }
 
 std::string textOf(const Json* object, std::string_view key) {
@@ -61,9 +63,10 @@ bool isLoopback(const std::string& host) { return host == "localhost" || host ==
 
 Status mayBeAsked(const Url& agent) {
   if (agent.isSecure || isLoopback(agent.host)) return Done{};
-  return Error{"the node's agent at " + agent.text() +
-               " is on another machine, and what it answers would not be encrypted. Start it with the version of this "
-               "client library [MILLPOND_E_VERSION]"};
+  return codedError(
+      codes::kVersion,
+      "the node's agent at " + agent.text() + " is on another machine, and what it answers would not be encrypted",
+      "Start it with the version of this client library.");
 }
 
 CallResult Controllers::ask(const char* method, const Json& request, int answerMs) {

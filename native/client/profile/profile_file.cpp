@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errors/coded_error.h"
 #include "base/log.h"
 #include "client/memory/helper_thread.h"
 #include "cuda/gen/cuda_api.h"
@@ -97,9 +98,10 @@ void ProfileFile::begin(Session& session, void (*flushCalls)()) {
     const CUresult result = ask(session, cmd::ProfileBegin{}, body, reply);
     const int64_t after = nowNs();
     if (result == CUDA_ERROR_NOT_SUPPORTED)
-      return log(LogLevel::Error,
-                 "no profile of the device: its node has no CUPTI. Install NVIDIA's cuda-cupti there, or name "
-                 "the library in MILLPOND_CUPTI of its agent [MILLPOND_E_NOT_INSTALLED]");
+      return log(LogLevel::Error, "%s",
+                 codedText(codes::kNotInstalled, "no profile of the device: its node has no CUPTI",
+                           "Install NVIDIA's cuda-cupti there, or name the library in MILLPOND_CUPTI of its agent.")
+                     .c_str());
     if (result != CUDA_SUCCESS)
       return log(LogLevel::Error, "no profile of the device: its worker answered %d", static_cast<int>(result));
     // The first one may have loaded a library.

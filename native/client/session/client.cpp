@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/errors/coded_error.h"
 #include "base/log.h"
 #include "client/attach/bootstrap.h"
 #include "client/attach/visible_devices.h"
@@ -67,9 +68,10 @@ CUresult Client::initialise() {
   if (const auto failure = std::exchange(failureForInit_, std::nullopt)) return *failure;
   if (const CUresult attached = attachOnce(); attached != CUDA_SUCCESS) return attached;
   if (devices_.empty()) {
-    return fail(CUDA_ERROR_NO_DEVICE, "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
-                                          std::to_string(snapshot().devices.size()) +
-                                          " that were granted. Unset it, or use ordinals from 0 [MILLPOND_E_INVALID]");
+    return fail(CUDA_ERROR_NO_DEVICE, codedText(codes::kInvalid,
+                                                "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
+                                                    std::to_string(snapshot().devices.size()) + " that were granted",
+                                                "Unset it, or use ordinals from 0."));
   }
   state_.store(State::Ready, std::memory_order_release);
   return CUDA_SUCCESS;
@@ -99,13 +101,14 @@ CUresult Client::attachOnce() {
   std::unique_ptr<Session> session = connect(*config, problem);
   if (!session) return fail(CUDA_ERROR_DEVICE_UNAVAILABLE, problem);
   if (session->snapshot().devices.empty())
-    return fail(CUDA_ERROR_UNKNOWN, "the worker reported no devices. Check its log [MILLPOND_E_DRIVER]");
+    return fail(CUDA_ERROR_UNKNOWN, codedText(codes::kDriver, "the worker reported no devices", "Check its log."));
   const char* variable = std::getenv("CUDA_VISIBLE_DEVICES");
   const auto visible =
       visibleDevices(session->snapshot().devices, variable ? std::optional<std::string_view>(variable) : std::nullopt);
   if (!visible) {
-    return fail(CUDA_ERROR_INVALID_DEVICE, std::string("CUDA_VISIBLE_DEVICES=") + variable +
-                                               " names a device twice. Name each once [MILLPOND_E_INVALID]");
+    return fail(CUDA_ERROR_INVALID_DEVICE,
+                codedText(codes::kInvalid, std::string("CUDA_VISIBLE_DEVICES=") + variable + " names a device twice",
+                          "Name each once."));
   }
   adopt(std::move(session), *visible, *config);
   state_.store(State::Attached, std::memory_order_release);
@@ -131,7 +134,7 @@ std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string
   }
   problem = "cannot use the granted GPU: " + session.error().message;
   // Messages of the worker come with their code; those of the system have none.
-  if (!problem.ends_with(']')) problem += ". Check the node's worker.log [MILLPOND_E_UNREACHABLE]";
+  if (!problem.ends_with(']')) problem = codedText(codes::kUnreachable, problem, "Check the node's worker.log.");
   releaseOwnClaim(config, *attachment);
   return nullptr;
 }
@@ -151,7 +154,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
     if (attachment) return attachment->endpoint;
     const std::string& problem = attachment.error().message;
     // Nothing is lost by having waited in vain.
-    mayAskAgain = problem.ends_with("[MILLPOND_E_WAIT_TIMEOUT]") || problem.ends_with("[MILLPOND_E_UNREACHABLE]");
+    mayAskAgain = endsWithCode(problem, codes::kWaitTimeout) || endsWithCode(problem, codes::kUnreachable);
     if (mayAskAgain) log(LogLevel::Error, "%s. This CUDA call fails; the next one asks again", problem.c_str());
     return attachment.error();
   });

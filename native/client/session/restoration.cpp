@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/errors/coded_error.h"
 #include "base/log.h"
 #include "client/images/image_sender.h"
 #include "client/memory/own_address.h"
@@ -104,14 +105,14 @@ CUresult repeat(Restoring& restoring, Session& session, const Frame& frame, cons
 Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files) {
   Restoring restoring(fresh);
   const auto failed = [](const char* what, CUresult code) {
-    return Error{std::string("what the program had on it could not be made again: ") + what + " failed with " +
-                 std::to_string(static_cast<int>(code)) + " [MILLPOND_E_DRIVER]"};
+    return codedError(codes::kDriver, std::string("what the program had on it could not be made again: ") + what +
+                                          " failed with " + std::to_string(static_cast<int>(code)));
   };
   while (const auto frame = takeFrame(journal)) {
     if (const CUresult done = repeat(restoring, fresh, *frame, {images, files}))
       return failed(cmd::opName(frame->op()), done);
   }
-  if (!journal.empty()) return Error{"the journal of the parked session makes no sense [MILLPOND_E_INTERNAL]"};
+  if (!journal.empty()) return codedError(codes::kInternal, "the journal of the parked session makes no sense");
   cmd::SessionRestoredReply reply{};
   if (const CUresult done = restoring.wait(cmd::SessionRestored{}, reply)) return failed("the end of it", done);
   return Done{};

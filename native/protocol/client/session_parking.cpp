@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/errors/coded_error.h"
 #include "protocol/client/session_client.h"
 
 namespace millpond {
@@ -32,8 +33,9 @@ Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> jour
     if (!fresh) return fresh;
     const std::string difference = differenceOfKind(snapshot_, (*fresh)->snapshot());
     if (!difference.empty())
-      return Error{"the GPU that was granted is not what the program was told it has: " + difference +
-                   ". Start the program again [MILLPOND_E_IMPOSSIBLE]"};
+      return codedError(codes::kImpossible,
+                        "the GPU that was granted is not what the program was told it has: " + difference,
+                        "Start the program again.");
     const Status restored = onRestore_ ? onRestore_(**fresh, journal) : Status(Done{});
     const bool stays = (*fresh)->retire();
     if (restored && stays) return fresh;

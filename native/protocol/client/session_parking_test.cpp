@@ -314,7 +314,7 @@ TEST("another kind of device is not gone on with") {
   CHECK_EQ(
       reason,
       "the GPU that was granted is not what the program was told it has: it is a Large GPU, not a Small GPU. Start the "
-      "program again [MILLPOND_E_IMPOSSIBLE]");
+      "program again. [MILLPOND_E_IMPOSSIBLE]");
 }
 
 }  // namespace

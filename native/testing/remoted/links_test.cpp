@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/errors/coded_error.h"
 #include "protocol/gen/api_hash.h"
 #include "protocol/gen/commands.h"
 #include "protocol/handshake/handshake.h"
@@ -497,7 +498,7 @@ TEST("only who has the secret comes back, once by each connection, and to what i
   wrong[31] ^= std::byte{1};
   Connection stranger = greet(*broken.worker, comesBack(wrong, 0, 1));
   CHECK(stranger.welcome.admission == Admission::kTicketRefused);
-  CHECK_EQ(stranger.welcome.message, "the secret is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  CHECK_EQ(stranger.welcome.message, codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
   CHECK(greet(*broken.worker, comesBack({}, 0, 1)).welcome.admission == Admission::kTicketRefused);
   CHECK(greet(*broken.worker, begins()).welcome.admission == Admission::kBusy);
   ask(first.socket);  // nobody was hurt

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <vector>
 
+#include "base/errors/coded_error.h"
 #include "base/log.h"
 #include "protocol/gen/api_hash.h"
 #include "protocol/transport/socket.h"
@@ -231,40 +232,41 @@ Welcome Supervisor::judge(const Hello& hello, bool remote) {
   };
   if (hello.protocol != wire::kProtocolVersion)
     return refuse(Admission::kProtocolMismatch,
-                  "the client speaks protocol " + std::to_string(hello.protocol) + ", this worker " +
-                      std::to_string(wire::kProtocolVersion) +
-                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+                  codedText(codes::kVersion, "the client speaks protocol " + std::to_string(hello.protocol) +
+                                                 ", this worker " + std::to_string(wire::kProtocolVersion)));
   if (hello.apiHash != kApiHash)
     return refuse(Admission::kApiMismatch,
-                  "the client was built for API " + hex(hello.apiHash) + ", this worker for " + hex(kApiHash) +
-                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+                  codedText(codes::kVersion, "the client was built for API " + hex(hello.apiHash) +
+                                                 ", this worker for " + hex(kApiHash)));
   if (hello.resumption) return judgeReturn(*hello.resumption, std::move(out));
   if (state_ == State::kWarm)
-    return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
+    return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "this worker has no session yet"));
   if (!equalSecrets(hello.ticket, assignment_.ticket))
-    return refuse(Admission::kTicketRefused, "the ticket is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+    return refuse(Admission::kTicketRefused,
+                  codedText(codes::kTicketInvalid, "the ticket is not the one of this session"));
   if (state_ != State::kAssigned)
-    return refuse(Admission::kBusy,
-                  "the session already has its client: a ticket opens one session, once [MILLPOND_E_TICKET_USED]");
+    return refuse(Admission::kBusy, codedText(codes::kTicketUsed,
+                                              "the session already has its client: a ticket opens one session, once"));
   if (::time(nullptr) > assignment_.expires)
-    return refuse(Admission::kTicketExpired, "the ticket has expired [MILLPOND_E_TICKET_EXPIRED]");
+    return refuse(Admission::kTicketExpired, codedText(codes::kTicketExpired, "the ticket has expired"));
   if (remote != (hello.carrier == Carrier::kTcp))
     return refuse(Admission::kFailed, "shared memory needs the Unix socket, TCP the TCP port");
   return out;
 }
 
 Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
-  const auto refuse = [&](Admission admission, const char* message) {
+  const auto refuse = [&](Admission admission, std::string message) {
     out.admission = admission;
-    out.message = message;
+    out.message = std::move(message);
     return out;
   };
   if (!outlivesConnection() || state_ != State::kConnected)
-    return refuse(Admission::kNoSession, "there is no session here to come back to [MILLPOND_E_TICKET_INVALID]");
+    return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "there is no session here to come back to"));
   if (!equalSecrets(resumption.secret, secret_))
-    return refuse(Admission::kTicketRefused, "the secret is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+    return refuse(Admission::kTicketRefused,
+                  codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
   if (resumption.attempt <= lastAttempt_)
-    return refuse(Admission::kBusy, "the client has come back by a later connection [MILLPOND_E_TICKET_USED]");
+    return refuse(Admission::kBusy, codedText(codes::kTicketUsed, "the client has come back by a later connection"));
   lastAttempt_ = resumption.attempt;
   return out;
 }

@@ -5,6 +5,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { must, ScriptError } from "../command.ts";
+import { findWrittenCodes } from "./error-codes.ts";
 import { findImportFaults, type Workspace } from "./import-rules.ts";
 import { findIncludeFaults } from "./include-rules.ts";
 import { importRules, includeRules } from "./layers.ts";
@@ -68,8 +69,11 @@ export async function checkImports(): Promise<void> {
   complain("imports against scripts/lib/checks/layers.ts", findImportFaults(files, workspaces, importRules));
 }
 
-/** Includes of native code lead to files, respect the layers of its CMake files, and form no cycle that is not known. */
-export async function checkIncludes(): Promise<void> {
+/**
+ * Includes of native code lead to files, respect the layers of its CMake files, and form no cycle that is not known; its error
+ * codes are those of the table.
+ */
+export async function checkNativeSources(): Promise<void> {
   const tracked = await trackedFiles();
   const sources = tracked.filter((name) => /^native\/.*\.(h|cpp|c)$/.test(name));
   const cmakeFiles = tracked.filter((name) => /^native\/.*CMakeLists\.txt$/.test(name));
@@ -81,6 +85,7 @@ export async function checkIncludes(): Promise<void> {
     })),
   );
   complain("includes against the layers of native/", findIncludeFaults(files, { ...includeRules, layers }));
+  complain("error codes beside the table", findWrittenCodes(files));
 }
 
 /** No hand-written file is too long, and no folder of code too full. */

@@ -75,8 +75,8 @@ const enumsOf = 4;
 
 /** Reads the API's protobuf files. */
 export function readApi(): ApiModel {
-  const directory = fileURLToPath(new URL("..", import.meta.url));
-  const buf = fileURLToPath(new URL("../../node_modules/.bin/buf", import.meta.url));
+  const directory = fileURLToPath(new URL("../..", import.meta.url));
+  const buf = fileURLToPath(new URL("../../../node_modules/.bin/buf", import.meta.url));
   const bytes = execFileSync(buf, ["build", "-o", "-#format=binpb"], { cwd: directory, maxBuffer: 1 << 26 });
   const reader = new ApiReader();
   for (const file of fromBinary(FileDescriptorSetSchema, bytes).file) reader.addFile(file);

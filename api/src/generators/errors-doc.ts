@@ -4,9 +4,9 @@
 
 import { writeFileSync } from "node:fs";
 import { Code } from "@connectrpc/connect";
-import { errorTable } from "./errors.ts";
+import { errorTable } from "../errors.ts";
 
-export const errorsDocUrl = new URL("../../docs/reference/errors.md", import.meta.url);
+export const errorsDocUrl = new URL("../../../docs/reference/errors.md", import.meta.url);
 
 /** The current text of the page. */
 export function renderErrorsDoc(): string {

@@ -6,7 +6,7 @@ import { writeFileSync } from "node:fs";
 import { publicServices, usedTypes } from "./api-doc.ts";
 import { type ApiField, type ApiModel, type ApiType, readApi } from "./api-model.ts";
 
-export const sdkTypesUrl: URL = new URL("../../sdk/typescript/src/gen/api.ts", import.meta.url);
+export const sdkTypesUrl: URL = new URL("../../../sdk/typescript/src/gen/api.ts", import.meta.url);
 
 const typeName = (name: string): string => name.replaceAll(".", "");
 

@@ -5,8 +5,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { type ApiField, type ApiMessage, type ApiModel, type ApiType, readApi } from "./api-model.ts";
 
-export const apiDocUrl: URL = new URL("../../docs/reference/api.md", import.meta.url);
-export const openApiUrl: URL = new URL("../../docs/reference/openapi.json", import.meta.url);
+export const apiDocUrl: URL = new URL("../../../docs/reference/api.md", import.meta.url);
+export const openApiUrl: URL = new URL("../../../docs/reference/openapi.json", import.meta.url);
 
 /** Services that are for the parts of Millpond among themselves. */
 const internal: ReadonlySet<string> = new Set(["AgentService", "NodeService"]);
@@ -159,7 +159,7 @@ function messageSchema({ doc, fields }: ApiMessage): Schema {
 
 /** The OpenAPI document. */
 export function renderOpenApi(api: ApiModel): string {
-  const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+  const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
     version: string;
   };
   const json = (name: string) => ({

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Generates docs/reference/claims.md and the list of variables that the client library passes on, from the table of claim
-// fields. `node api/src/claim-fields-doc.ts` writes both.
+// fields. `node api/src/generators/claim-fields-doc.ts` writes both.
 
 import { writeFileSync } from "node:fs";
-import { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";
+import { claimFieldNames, claimFieldSpecs } from "../claim-fields.ts";
 
 /** Path of the page. */
-export const claimFieldsDocUrl: URL = new URL("../../docs/reference/claims.md", import.meta.url);
+export const claimFieldsDocUrl: URL = new URL("../../../docs/reference/claims.md", import.meta.url);
 
 /** Path of the client library's list. */
 export const claimVariablesHeaderUrl: URL = new URL(
-  "../../native/client/attach/gen/claim_variables.h",
+  "../../../native/client/attach/gen/claim_variables.h",
   import.meta.url,
 );
 
