@@ -12,6 +12,7 @@ import { checkSupply } from "./supply/lock-file.ts";
 import { checkNativeFormat } from "./lib/checks/clang-format.ts";
 import { checkProse } from "./lib/checks/prose.ts";
 import {
+  checkClasses,
   checkImports,
   checkLicenceLines,
   checkLinks,
@@ -80,6 +81,7 @@ const checks: Check[] = [
       await checkImports();
       await checkNativeSources();
       await checkSizes();
+      await checkClasses();
       await must("oxlint", ["--type-aware", "--deny-warnings"]);
     },
   },

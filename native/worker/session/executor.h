@@ -140,7 +140,6 @@ class Executor : private SessionOwner, private SessionPart {
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
   // Commands, as called by dispatch
-
   CUresult onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& in);
   CUresult onCallbackNext(const cmd::Decoded<cmd::CallbackNext>& in);
   CUresult onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& in);

@@ -5,13 +5,14 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { must, ScriptError } from "../command.ts";
+import { findLargeClasses } from "./class-members.ts";
 import { findWrittenCodes } from "./error-codes.ts";
 import { findImportFaults, type Workspace } from "./import-rules.ts";
 import { findIncludeFaults } from "./include-rules.ts";
 import { importRules, includeRules } from "./layers.ts";
 import { readLayers } from "./native-layers.ts";
 import { findSizeFaults } from "./size-rules.ts";
-import { sizeRules } from "./sizes.ts";
+import { memberRules, sizeRules } from "./sizes.ts";
 import { inRoot, root } from "../paths.ts";
 
 const licenceLine = "SPDX-License-Identifier: Apache-2.0";
@@ -86,6 +87,17 @@ export async function checkNativeSources(): Promise<void> {
   );
   complain("includes against the layers of native/", findIncludeFaults(files, { ...includeRules, layers }));
   complain("error codes beside the table", findWrittenCodes(files));
+}
+
+/** No hand-written class has too many public members. */
+export async function checkClasses(): Promise<void> {
+  const sources = (await trackedFiles()).filter(
+    (name) => /\.(h|cpp|tsx?)$/.test(name) && !generatedFile.test(name),
+  );
+  const files = await Promise.all(
+    sources.map(async (path) => ({ path, text: await readFile(inRoot(path), "utf8") })),
+  );
+  complain("classes against scripts/lib/checks/sizes.ts", findLargeClasses(files, memberRules));
 }
 
 /** No hand-written file is too long, and no folder of code too full. */
