@@ -99,7 +99,7 @@ export function emitExports(plan: Plan): string {
     exportText(entry, variant, symbol),
   );
   return `${banner("The symbols that this library exports: all of the driver's.")}
-#include "client/session/call_log.h"
+#include "client/state/call_log.h"
 #include "client/gen/api.h"
 #include "client/trace/trace.h"
 #include "cuda/gen/cuda_api.h"

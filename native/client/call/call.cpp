@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "client/call/preconditions.h"
 #include "client/session/callback_thread.h"
-#include "client/session/capture_state.h"
 #include "client/session/client.h"
-#include "client/session/device_text.h"
 #include "client/session/restoration.h"
+#include "client/state/capture_state.h"
+#include "client/state/device_text.h"
 #include "client/trace/trace.h"
 
 namespace millpond::client {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
+#include "client/addresses/own_address.h"
 #include "client/call/call.h"
 #include "client/memory/mirror/mirror.h"
-#include "client/memory/own_address.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client::consequence {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "client/session/handle_table.h"
+#include "client/state/handle_table.h"
 #include "cuda/gen/cuda_api.h"
 
 namespace millpond::client {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "client/addresses/own_address.h"
 #include "client/memory/mirror/mirror.h"
-#include "client/memory/own_address.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client {

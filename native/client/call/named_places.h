@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "client/memory/memory_map.h"
+#include "client/addresses/memory_map.h"
 #include "protocol/gen/command_layouts.h"
 
 namespace millpond::client {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/call/preconditions.h"
 
-#include "client/session/capture_state.h"
-#include "client/session/context.h"
+#include "client/state/capture_state.h"
+#include "client/state/context.h"
 
 namespace millpond::client::precondition {
 

@@ -8,7 +8,7 @@
 
 #include "client/call/call.h"
 #include "client/session/callback_thread.h"
-#include "client/session/capture_state.h"
+#include "client/state/capture_state.h"
 
 namespace millpond::client {
 namespace {

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "client/memory/memory_map.h"
-#include "client/memory/mirror/traced_pages.h"
+#include "client/addresses/memory_map.h"
+#include "client/addresses/pages/traced_pages.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/command_layouts.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/errors/coded_error.h"
 #include "base/log.h"
-#include "client/memory/helper_thread.h"
+#include "client/addresses/helper_thread.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/context.h"
+#include "client/state/context.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/handshake/snapshot.h"
 

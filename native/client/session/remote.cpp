@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "client/call/call.h"
-#include "client/session/capture_state.h"
 #include "client/session/client.h"
-#include "client/session/core_dumps.h"
 #include "client/session/restoration.h"
+#include "client/state/capture_state.h"
+#include "client/state/core_dumps.h"
 
 namespace millpond::client {
 namespace {

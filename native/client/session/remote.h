@@ -6,22 +6,22 @@
 #include <cstdint>
 #include <mutex>
 
+#include "client/addresses/kept_files.h"
+#include "client/addresses/memory_map.h"
+#include "client/addresses/memory_pools.h"
+#include "client/addresses/opened_memory.h"
+#include "client/addresses/virtual_memory.h"
 #include "client/images/kept_images.h"
-#include "client/memory/kept_files.h"
 #include "client/memory/landings.h"
 #include "client/memory/managed/managed_heap.h"
 #include "client/memory/managed/managed_memory.h"
 #include "client/memory/managed/managed_variables.h"
 #include "client/memory/mapped_memory.h"
-#include "client/memory/memory_map.h"
-#include "client/memory/memory_pools.h"
-#include "client/memory/opened_memory.h"
-#include "client/memory/virtual_memory.h"
-#include "client/session/answer_cache.h"
-#include "client/session/arrays.h"
-#include "client/session/given_functions.h"
-#include "client/session/graph_store.h"
-#include "client/session/handle_table.h"
+#include "client/state/answer_cache.h"
+#include "client/state/arrays.h"
+#include "client/state/given_functions.h"
+#include "client/state/graph_store.h"
+#include "client/state/handle_table.h"
 
 namespace millpond::client {
 

@@ -8,8 +8,8 @@
 
 #include "base/errors/coded_error.h"
 #include "base/log.h"
-#include "client/images/image_sender.h"
-#include "client/memory/own_address.h"
+#include "client/addresses/own_address.h"
+#include "client/session/image_sender.h"
 
 namespace millpond::client {
 namespace {

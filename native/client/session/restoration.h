@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/addresses/kept_files.h"
 #include "client/images/kept_images.h"
-#include "client/memory/kept_files.h"
 #include "protocol/client/session_client.h"
 #include "protocol/commands/command_subject.h"
 

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client/session/handle_table.h"
+#include "client/state/handle_table.h"
 #include "client/trace/trace_tables.h"
 #include "cuda/known_error.h"
 

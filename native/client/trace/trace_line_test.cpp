@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/handle_table.h"
+#include "client/state/handle_table.h"
 #include "client/trace/trace.h"
 #include "client/trace/trace_tables.h"
 #include "testing/check.h"

@@ -103,7 +103,7 @@ export const includeRules: Omit<IncludeRules, "layers"> = {
       "client/call/mirror_turn",
       "client/call/preconditions",
       "client/call/queue_bound",
-      "client/images/image_sender",
+      "client/session/image_sender",
       "client/memory/landings",
       "client/memory/managed/managed_heap",
       "client/memory/managed/managed_variables",

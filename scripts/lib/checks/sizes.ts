@@ -18,7 +18,6 @@ export const sizeRules: SizeRules = {
   fullFolders: {
     "conformance/programs/driver": 49,
     "conformance/programs/runtime": 76,
-    "native/client/session": 28,
   },
   data: ["conformance/expected", "native/protocol/corpus", "native/softgpu/corpus", "native/worker/corpus"],
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core dumps of the GPU: settings can be read back, and settings that would cause a dump are refused. Process-wide
 // settings work before cuInit.
-#include "client/session/core_dumps.h"
+#include "client/state/core_dumps.h"
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"

@@ -10,7 +10,7 @@
 #include "client/gen/api.h"
 #include "client/gen/resolver.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 #include "cuda/known_error.h"
 
 namespace millpond::client {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "client/gen/api.h"
-#include "client/session/call_log.h"
+#include "client/state/call_log.h"
 
 namespace millpond::client::api {
 namespace {

@@ -6,7 +6,7 @@
 #include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 
 namespace millpond::client::api {
 namespace {

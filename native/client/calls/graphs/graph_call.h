@@ -11,7 +11,7 @@
 #include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 #include "cuda/graph_node.h"
 
 namespace millpond::client::api {

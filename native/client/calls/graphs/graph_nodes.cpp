@@ -2,10 +2,10 @@
 // Graph nodes: converts their parameters for the worker and back.
 #include <cstring>
 
+#include "client/addresses/own_address.h"
 #include "client/calls/graphs/graph_call.h"
 #include "client/calls/graphs/node_params.h"
 #include "client/gen/api.h"
-#include "client/memory/own_address.h"
 
 namespace millpond::client::api {
 namespace {

@@ -7,10 +7,10 @@
 #include "client/call/preconditions.h"
 #include "client/calls/memory/copies.h"
 #include "client/gen/api.h"
-#include "client/session/arrays.h"
 #include "client/session/callback_thread.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/arrays.h"
+#include "client/state/context.h"
 
 namespace millpond::client::api {
 namespace {

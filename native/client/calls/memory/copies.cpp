@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <ctime>
 
+#include "client/addresses/address_guard.h"
+#include "client/addresses/own_address.h"
 #include "client/call/preconditions.h"
 #include "client/gen/api.h"
-#include "client/memory/address_guard.h"
-#include "client/memory/own_address.h"
 #include "client/session/callback_thread.h"
-#include "client/session/capture_state.h"
+#include "client/state/capture_state.h"
 
 namespace millpond::client {
 namespace {

@@ -2,7 +2,7 @@
 // Device memory.
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 
 namespace millpond::client::api {
 namespace {

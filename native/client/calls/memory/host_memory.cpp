@@ -10,12 +10,12 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "client/addresses/own_address.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/memory/own_address.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
 #include "client/session/restoration.h"
+#include "client/state/context.h"
 
 namespace millpond::client {
 namespace {

@@ -2,10 +2,10 @@
 // Memory and events of other sessions of the claim, by handles that programs exchange in any way.
 #include <cstring>
 
+#include "client/addresses/opened_memory.h"
+#include "client/addresses/shareable_file.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/memory/opened_memory.h"
-#include "client/memory/shareable_file.h"
 #include "client/session/client.h"
 
 namespace millpond::client::api {

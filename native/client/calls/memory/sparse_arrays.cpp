@@ -7,7 +7,7 @@
 
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/arrays.h"
+#include "client/state/arrays.h"
 
 namespace millpond::client::api {
 namespace {

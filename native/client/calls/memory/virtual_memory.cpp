@@ -8,10 +8,10 @@
 #include <bit>
 
 #include "base/log.h"
+#include "client/addresses/address_guard.h"
+#include "client/addresses/shareable_file.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/memory/address_guard.h"
-#include "client/memory/shareable_file.h"
 #include "client/session/client.h"
 
 namespace millpond::client::api {

@@ -10,8 +10,8 @@
 #include "client/calls/modules/jit_reply.h"
 #include "client/gen/api.h"
 #include "client/images/image.h"
-#include "client/images/image_sender.h"
 #include "client/session/client.h"
+#include "client/session/image_sender.h"
 
 namespace millpond::client::api {
 namespace {

@@ -3,7 +3,7 @@
 #include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
-#include "client/session/capture_state.h"
+#include "client/state/capture_state.h"
 
 namespace millpond::client::api {
 namespace {

@@ -9,7 +9,7 @@
 #include "client/calls/streams/launch_attributes.h"
 #include "client/gen/api.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 
 namespace millpond::client::api {
 namespace {

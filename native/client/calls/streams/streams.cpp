@@ -6,8 +6,8 @@
 #include "client/call/call.h"
 #include "client/call/preconditions.h"
 #include "client/gen/api.h"
-#include "client/session/capture_state.h"
 #include "client/session/client.h"
+#include "client/state/capture_state.h"
 
 namespace millpond::client::api {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "client/addresses/map_flags.h"
+#include "client/addresses/pages/traced_pages.h"
 #include "client/call/call.h"
-#include "client/memory/map_flags.h"
-#include "client/memory/mirror/traced_pages.h"
 #include "cuda/program_calls_table.h"
 
 namespace millpond::client {

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "client/addresses/map_flags.h"
+#include "client/addresses/pages/traced_pages.h"
 #include "client/call/call.h"
-#include "client/memory/map_flags.h"
-#include "client/memory/mirror/traced_pages.h"
 #include "client/session/client.h"
-#include "client/session/context.h"
+#include "client/state/context.h"
 
 namespace millpond::client {
 bool ManagedVariables::mapPages(uint64_t first, uint64_t end) {

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <mutex>
 
-#include "client/memory/helper_thread.h"
+#include "client/addresses/helper_thread.h"
 #include "client/session/callback_thread.h"
 #include "protocol/futex.h"
 

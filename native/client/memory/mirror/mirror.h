@@ -14,12 +14,12 @@
 #include <optional>
 #include <vector>
 
-#include "client/memory/mirror/awaited_words.h"
-#include "client/memory/mirror/compared_bytes.h"
+#include "client/addresses/pages/awaited_words.h"
+#include "client/addresses/pages/compared_bytes.h"
+#include "client/addresses/pages/traced_pages.h"
 #include "client/memory/mirror/fault_handler.h"
 #include "client/memory/mirror/mirror_link.h"
 #include "client/memory/mirror/quiet_watch.h"
-#include "client/memory/mirror/traced_pages.h"
 
 namespace millpond::client {
 

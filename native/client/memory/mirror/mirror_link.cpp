@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "client/session/capture_state.h"
 #include "client/session/client.h"
 #include "client/session/remote.h"
+#include "client/state/capture_state.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client {

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/log.h"
-#include "client/memory/helper_thread.h"
+#include "client/addresses/helper_thread.h"
 #include "client/memory/mirror/mirror.h"
 #include "protocol/futex.h"
 

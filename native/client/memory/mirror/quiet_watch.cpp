@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "client/memory/helper_thread.h"
+#include "client/addresses/helper_thread.h"
 #include "protocol/futex.h"
 
 namespace millpond::client {

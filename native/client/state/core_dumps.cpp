@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/core_dumps.h"
+#include "client/state/core_dumps.h"
 
 #include <cstdlib>
 #include <cstring>

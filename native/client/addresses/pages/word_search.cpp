@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/mirror/word_search.h"
+#include "client/addresses/pages/word_search.h"
 
 #include <cstring>
 

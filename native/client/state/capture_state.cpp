@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/capture_state.h"
+#include "client/state/capture_state.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/images/image_sender.h"
+#include "client/session/image_sender.h"
 
 #include <cstdio>
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/handle_table.h"
+#include "client/state/handle_table.h"
 
 namespace millpond::client {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/mirror/traced_pages.h"
+#include "client/addresses/pages/traced_pages.h"
 
 #include <sys/mman.h>
 #include <sys/uio.h>

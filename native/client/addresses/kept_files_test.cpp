@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/kept_files.h"
+#include "client/addresses/kept_files.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/session/zones.h"
+#include "client/state/zones.h"
 #include "cuda/gen/cuda_api.h"
 #include "cuda/graph_node.h"
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "client/memory/mirror/word_search.h"
+#include "client/addresses/pages/word_search.h"
 
 namespace millpond::client {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/call_log.h"
+#include "client/state/call_log.h"
 
 #include <pthread.h>
 #include <sys/time.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/mirror/awaited_words.h"
+#include "client/addresses/pages/awaited_words.h"
 
 #include "testing/check.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/shareable_file.h"
+#include "client/addresses/shareable_file.h"
 
 #include <sys/socket.h>
 

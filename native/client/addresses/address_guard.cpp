@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/address_guard.h"
+#include "client/addresses/address_guard.h"
 
 #include <algorithm>
 #include <cerrno>
 
-#include "client/memory/map_flags.h"
+#include "client/addresses/map_flags.h"
 
 namespace millpond::client {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/mirror/compared_bytes.h"
+#include "client/addresses/pages/compared_bytes.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/local_storage.h"
+#include "client/state/local_storage.h"
 
 #include <memory>
 

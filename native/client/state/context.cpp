@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/context.h"
+#include "client/state/context.h"
 
 #include "base/thread_owned.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/mirror/traced_pages.h"
+#include "client/addresses/pages/traced_pages.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "client/memory/map_flags.h"
+#include "client/addresses/map_flags.h"
 
 namespace millpond::client {
 namespace {

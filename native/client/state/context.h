@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/session/local_storage.h"
+#include "client/state/local_storage.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/wire.h"
 

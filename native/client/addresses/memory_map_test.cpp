@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/memory_map.h"
+#include "client/addresses/memory_map.h"
 
 #include "testing/check.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/given_functions.h"
+#include "client/state/given_functions.h"
 
 #include "testing/check.h"
 

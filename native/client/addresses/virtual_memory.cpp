@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/memory/virtual_memory.h"
+#include "client/addresses/virtual_memory.h"
 
 #include <poll.h>
 #include <sys/stat.h>
 
 #include <iterator>
 
-#include "client/memory/shareable_file.h"
+#include "client/addresses/shareable_file.h"
 
 namespace millpond::client {
 
