@@ -35,7 +35,7 @@ import { SessionPlaces } from "./sessions/session-places.ts";
 import { SyncLoop } from "./reports/sync-loop.ts";
 import { agentVersion } from "./version.ts";
 import { ClaimCgroups } from "./workers/claim-cgroups.ts";
-import { chooseWorkerUser, type WorkerContainment } from "./workers/worker-containment.ts";
+import { chooseWorkerUsers, type WorkerContainment } from "./workers/worker-containment.ts";
 import { type Drain, WorkerPool } from "./workers/worker-pool.ts";
 
 /** A running agent. Disposing of it stops it and leaves its workers running. */
@@ -72,7 +72,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   try {
     const containment = containWorkers(resolved);
     const cgroups = groupClaims(resolved);
-    if (containment.user !== undefined) run.shareWith(containment.user);
+    if (containment.user !== undefined) run.openToWorkers();
     const devices = await discoverDevices({ ...resolved, containment });
     return await RunningAgent.start(resolved, run, devices, containment, cgroups);
   } catch (error) {
@@ -83,14 +83,19 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
 /** @throws MILLPOND_E_INVALID when workers cannot have the user that was asked for. */
 function containWorkers(options: ResolvedAgentOptions): WorkerContainment {
-  const { user, gap } = chooseWorkerUser(options.workerUser, {
+  const { gap, ...users } = chooseWorkerUsers(options, {
     runDirectory: options.run,
     isRoot: process.getuid?.() === 0,
   });
   if (gap !== undefined) options.log.warn(`workers are not contained in full: ${gap}`);
   if (options.noContainment)
     options.log.warn("workers are not contained at all: tenants share the agent's rights");
-  return { user, isOff: options.noContainment, trustsPageableAccess: options.trustPageableAccess };
+  return {
+    ...users,
+    gaps: gap === undefined ? [] : [gap],
+    isOff: options.noContainment,
+    trustsPageableAccess: options.trustPageableAccess,
+  };
 }
 
 /** Control groups for claims, of an agent that contains its workers. */
@@ -111,6 +116,7 @@ class RunningAgent implements Agent {
   readonly #activity: Activity;
   readonly #health: DeviceHealth;
   readonly #cgroups: ClaimCgroups;
+  readonly #containment: WorkerContainment;
   readonly #pool: WorkerPool;
   readonly #sync: SyncLoop;
   readonly #run = randomUUID();
@@ -131,6 +137,7 @@ class RunningAgent implements Agent {
     cgroups: ClaimCgroups,
   ) {
     this.#cgroups = cgroups;
+    this.#containment = containment;
     this.#options = options;
     this.#runDirectory = run;
     this.name = options.name;
@@ -411,7 +418,7 @@ class RunningAgent implements Agent {
   }
 
   #status(): MessageInitShape<typeof GetNodeStatusResponseSchema> {
-    const problems: string[] = [...this.#cgroups.gaps];
+    const problems: string[] = [...this.#containment.gaps, ...this.#cgroups.gaps];
     if (this.#sync.failure !== undefined) {
       problems.push(`Reports to the controller fail: ${this.#sync.failure}`);
     }

@@ -11,8 +11,8 @@ import type { Drain } from "./workers/worker-pool.ts";
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
                       --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]
                       [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
-                      [--worker-user USER|none] [--claim-host-memory SIZE] [--no-containment]
-                      [--trust-pageable-access]
+                      [--worker-users FROM-TO] [--worker-user USER|none] [--claim-host-memory SIZE]
+                      [--no-containment] [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
 sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the longest time, in
@@ -22,8 +22,9 @@ the authority that signed the controller's certificate (MILLPOND_CA). Traffic of
 is encrypted beyond loopback, and with --encrypt on loopback too. --advertise is the name or address by which programs
 reach this node, where it differs from --listen's.
 
-Workers run with the fewest rights that suffice. --worker-user is the user that they get from an agent that runs as root
-(default: millpond-worker, or an unused id). --claim-host-memory is the most host memory that the workers of one claim may
+Workers run with the fewest rights that suffice. --worker-users are the user ids that they get from an agent that runs as
+root, one for each claim (default: 1900000000-1900065535); agents of one host need ranges of their own. --worker-user is one
+user for all workers instead. --claim-host-memory is the most host memory that the workers of one claim may
 have together (default: three quarters of the host's), where the agent can make control groups. --no-containment leaves them the agent's rights, for debugging on a host
 without tenants. --trust-pageable-access serves GPUs whose kernels can address the memory of their worker (HMM, ATS).
 `;
@@ -70,6 +71,7 @@ export function parseAgentCommand(
       warm: warm === undefined ? undefined : Number(warm),
       reconnectGraceSeconds: grace === undefined ? undefined : Number(grace),
       workerUser: values["worker-user"],
+      workerUsers: values["worker-users"],
       claimHostBytes: hostMemory === undefined ? undefined : Number(parseSize(hostMemory)),
       noContainment: values["no-containment"],
       trustPageableAccess: values["trust-pageable-access"],
@@ -143,6 +145,7 @@ function parse(args: readonly string[]) {
         warm: { type: "string" },
         "reconnect-grace": { type: "string" },
         "worker-user": { type: "string" },
+        "worker-users": { type: "string" },
         "claim-host-memory": { type: "string" },
         "no-containment": { type: "boolean" },
         "trust-pageable-access": { type: "boolean" },

@@ -59,11 +59,13 @@ export interface AgentOptions {
   readonly restartFirstMs?: number | undefined;
   /** Default 60000. */
   readonly restartCeilingMs?: number | undefined;
-  /**
-   * User of the workers, an id or a name; `none`: the agent's own. Default, for an agent that is root: millpond-worker or an
-   * unused id, if that user can enter the run directory.
-   */
+  /** One user for all workers, an id or a name; `none`: the agent's own. Default: `workerUsers`. */
   readonly workerUser?: string | undefined;
+  /**
+   * User ids of workers, as FROM-TO: each claim has one of them on this node, from an agent that is root. Default, if other users
+   * can enter the run directory: 1900000000-1900065535.
+   */
+  readonly workerUsers?: string | undefined;
   /** Most host memory, in bytes, that the workers of a claim may have together. Default: three quarters of the host's. */
   readonly claimHostBytes?: number | undefined;
   /** Let workers keep all rights, for debugging on a host without tenants. Default false. */
@@ -100,6 +102,7 @@ export interface ResolvedAgentOptions {
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
   readonly workerUser?: string | undefined;
+  readonly workerUsers?: string | undefined;
   readonly claimHostBytes: number;
   readonly noContainment: boolean;
   readonly trustPageableAccess: boolean;
@@ -134,6 +137,7 @@ const schema = z.object({
   restartFirstMs: milliseconds.default(500),
   restartCeilingMs: milliseconds.default(60_000),
   workerUser: z.string().min(1).optional(),
+  workerUsers: z.string().min(1).optional(),
   claimHostBytes: z
     .int()
     .min(leastClaimHostBytes, "must be 1 GiB or more: a worker itself needs some hundred MiB")

@@ -57,6 +57,16 @@ export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals)
   }
 }
 
+/** The user id of a process; undefined: it is gone. */
+export function userOfProcess({ pid }: ProcessIdentity): number | undefined {
+  try {
+    const [, user] = /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
+    return user === undefined ? undefined : Number(user);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The processes of this machine that were started with `argument` as one whole argument of their command line. */
 export function findProcessesByArgument(argument: string): ProcessIdentity[] {
   const found: ProcessIdentity[] = [];

@@ -7,6 +7,7 @@ import {
   readdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -78,12 +79,29 @@ test("images of a tenant are in a folder that no other tenant can name, and that
 });
 
 test.runIf(process.getuid?.() === 0)(
-  "workers with a user of their own can open the folder of their tenant, and list none",
+  "workers with users of their own can open the folder of their tenant, and list none",
   () => {
     using run = RunDirectory.open(path);
-    run.shareWith(1_900_000_000);
+    run.openToWorkers();
     const name = run.tenantOf("team-a");
     expect(statSync(join(path, "images"))).toMatchObject({ uid: 0, mode: 0o40711 });
-    expect(statSync(join(path, "images", name))).toMatchObject({ uid: 1_900_000_000, mode: 0o40700 });
+    expect(statSync(join(path, "images", name))).toMatchObject({ uid: 0, mode: 0o40777 });
+  },
+);
+
+test.runIf(process.getuid?.() === 0)(
+  "the directory of an allocation is of its workers' user alone, with the files that earlier workers made",
+  () => {
+    using run = RunDirectory.open(path);
+    run.openToWorkers();
+    const directory = run.claimDirectory("claim", 1, 1_900_000_001);
+    writeFileSync(join(directory, "things"), "");
+    symlinkSync(join(path, "group.key"), join(directory, "link"));
+    expect(run.claimDirectory("claim", 1, 1_900_000_002)).toBe(directory);
+    expect(statSync(join(path, "claims"))).toMatchObject({ uid: 0, mode: 0o40711 });
+    expect(statSync(directory)).toMatchObject({ uid: 1_900_000_002, mode: 0o40700 });
+    expect(statSync(join(directory, "things")).uid).toBe(1_900_000_002);
+    // Where it leads is none of theirs.
+    expect(statSync(join(path, "group.key")).uid).toBe(0);
   },
 );

@@ -7,6 +7,7 @@ import {
   closeSync,
   existsSync,
   fstatSync,
+  lchownSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -38,6 +39,8 @@ const workerRecordSchema = z.object({
   tcpHost: z.string().default("127.0.0.1"),
   /** Unix seconds. */
   startedAt: z.int().nonnegative(),
+  /** User id of its process, as the agent asked for; null: the agent's own, or the worker is of an earlier release. */
+  user: z.int().nonnegative().nullable().default(null),
   session: z
     .object({
       session: z.string(),
@@ -116,7 +119,7 @@ export class RunDirectory implements Disposable {
   readonly #groupKey: Buffer;
   readonly #images: TenantImages;
   #term: number;
-  #workerUser: number | undefined;
+  #isOpenToWorkers = false;
 
   /** Directory of module images, with a folder for each tenant. */
   get imageCachePath(): string {
@@ -193,13 +196,13 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Gives the workers' user the files that all workers of the node share. */
-  shareWith(user: number): void {
-    this.#workerUser = user;
+  /** Lets workers of other users reach what they share. */
+  openToWorkers(): void {
+    this.#isOpenToWorkers = true;
     // Without the right to list a folder, a process finds a claim's folder only if it knows the name, as the claim's
     // workers do.
     for (const folder of [join(this.path, "claims"), this.claimsPath]) chmodSync(folder, 0o711);
-    this.#images.shareWith(user);
+    this.#images.openToWorkers();
   }
 
   [Symbol.dispose](): void {
@@ -336,13 +339,16 @@ export class RunDirectory implements Disposable {
     return name;
   }
 
-  /** The directory of the budgets of an allocation; creates it where it is missing. */
-  claimDirectory(claim: string, epoch: number): string {
+  /**
+   * The directory of the budgets of an allocation; creates it where it is missing. `user`: that of the allocation's workers, where
+   * it is not the agent's. Workers of the allocation that have another user have mapped its files.
+   */
+  claimDirectory(claim: string, epoch: number, user: number | undefined): string {
     const path = join(this.claimsPath, this.allocationName(claim, epoch));
     makeFolders(path, 0o700);
-    if (this.#workerUser !== undefined) {
-      chownSync(path, this.#workerUser, this.#workerUser);
-      for (const name of readdirSync(path)) chownSync(join(path, name), this.#workerUser, this.#workerUser);
+    if (this.#isOpenToWorkers && user !== undefined) {
+      lchownSync(path, user, user);
+      for (const name of readdirSync(path)) lchownSync(join(path, name), user, user);
     }
     return path;
   }

@@ -17,7 +17,7 @@ const trimEveryMs = 60_000;
 
 export class TenantImages {
   readonly path: string;
-  #user: number | undefined;
+  #isOpenToWorkers = false;
   #trimmedMs = Number.NEGATIVE_INFINITY;
 
   /** Makes the directory where it is missing, and removes the images that earlier agents kept for all tenants together. */
@@ -29,9 +29,12 @@ export class TenantImages {
     }
   }
 
-  /** Workers have a user of their own: they can pass the directory, and not list it. */
-  shareWith(user: number): void {
-    this.#user = user;
+  /**
+   * Workers have users of their own, a tenant's claims several: a process reaches a folder if it knows the name, as the tenant's
+   * workers do. They can pass the directory, and not list it.
+   */
+  openToWorkers(): void {
+    this.#isOpenToWorkers = true;
     chownSync(this.path, 0, 0);
     chmodSync(this.path, 0o711);
   }
@@ -40,7 +43,11 @@ export class TenantImages {
   open(name: string): void {
     const folder = join(this.path, name);
     makeFolders(folder, 0o700);
-    if (this.#user !== undefined) chownSync(folder, this.#user, this.#user);
+    if (this.#isOpenToWorkers) {
+      // Workers of earlier releases own their tenant's folder.
+      chownSync(folder, 0, 0);
+      chmodSync(folder, 0o777);
+    }
     const now = new Date();
     utimesSync(folder, now, now);
     this.#trim(name);

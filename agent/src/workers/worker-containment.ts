@@ -9,19 +9,31 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { millpondError, quote } from "@millpond/api";
+import {
+  chooseRange,
+  existsHere,
+  formatRange,
+  parseUserRange,
+  type UserRange,
+  WorkerUsers,
+} from "./worker-users.ts";
 
 export interface WorkerContainment {
-  /** User and group id of workers; undefined: those of the agent. */
+  /**
+   * User and group id of processes that load a driver; undefined: those of the agent. Workers have others where there are
+   * `users`.
+   */
   readonly user: number | undefined;
+  /** Ids of which each claim's workers have one; undefined: all workers have `user`. */
+  readonly users?: UserRange | undefined;
+  /** What keeps workers apart elsewhere and not on this host, a sentence each. */
+  readonly gaps: readonly string[];
   /** The process keeps all rights, for debugging on a host without tenants. */
   readonly isOff: boolean;
   /** Devices whose kernels can address pageable memory of their worker (HMM, ATS) are served. */
   readonly trustsPageableAccess: boolean;
 }
 
-/** Beyond all ranges that distributions use for people, services, containers and subordinate users. */
-export const defaultWorkerUser = 1_900_000_000;
-const workerUserName = "millpond-worker";
 const largestUser = 4_294_967_294;
 
 /** Arguments of the worker program. Without `containment`, it drops all rights that need no change of user. */
@@ -41,30 +53,54 @@ const inherited =
 
 /**
  * Returns the environment of a process that loads a driver. `jitCache`: directory of the code that its driver compiles;
- * undefined: the driver keeps none.
+ * undefined: the driver keeps none. `user`: the process's, where it is not the agent's.
  */
-export function workerEnvironment(own: NodeJS.ProcessEnv, jitCache: string | undefined): NodeJS.ProcessEnv {
+export function workerEnvironment(
+  own: NodeJS.ProcessEnv,
+  jitCache: string | undefined,
+  user: number | undefined,
+): NodeJS.ProcessEnv {
   const kept = Object.entries(own).filter(([name]) => inherited.test(name));
+  const state = own["MILLPOND_SOFTGPU_STATE"];
   return {
     ...Object.fromEntries(kept),
+    // The software GPU refuses a directory of another user.
+    ...(user === undefined || state === undefined ? {} : { MILLPOND_SOFTGPU_STATE: `${state}-${user}` }),
     // All processes of a user share the user's cache: one session could plant code that others run.
     ...(jitCache === undefined ? { CUDA_CACHE_DISABLE: "1" } : { CUDA_CACHE_PATH: jitCache }),
   };
 }
 
+/** The users of workers, as in WorkerContainment. `gap`: why these do not keep the workers of claims apart. */
+export interface ChosenUsers {
+  readonly user: number | undefined;
+  readonly users?: UserRange;
+  readonly gap?: string;
+}
+
 /**
- * Chooses the user for workers. `wanted`: an id or a name, `none` for the agent's own, or undefined: for an agent that
- * runs as root, millpond-worker or an unused id, if that user can enter the run directory.
+ * Chooses the users for workers. `workerUsers`: a range, of which each claim gets an id. `workerUser`: an id or a name for all
+ * workers, or `none` for the agent's own. With neither, an agent that runs as root takes the default range, if other users can enter the
+ * run directory.
  *
- * @returns the user and, where workers share the agent's user, the reason as `gap`
  * @throws MILLPOND_E_INVALID
  */
-export function chooseWorkerUser(
-  wanted: string | undefined,
+export function chooseWorkerUsers(
+  {
+    workerUser,
+    workerUsers,
+  }: { readonly workerUser?: string | undefined; readonly workerUsers?: string | undefined },
   { runDirectory, isRoot }: { readonly runDirectory: string; readonly isRoot: boolean },
-): { readonly user: number | undefined; readonly gap?: string } {
-  if (wanted === "none")
+): ChosenUsers {
+  if (workerUser !== undefined && workerUsers !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "workers have either one user, --worker-user, or a user for each claim, --worker-users",
+    );
+  }
+  if (workerUser === "none")
     return { user: undefined, gap: "workers run as the agent's user, as --worker-user requires" };
+  const wanted = workerUser ?? workerUsers;
   if (!isRoot) {
     if (wanted === undefined)
       return { user: undefined, gap: "only an agent that is root can give workers another user" };
@@ -73,14 +109,32 @@ export function chooseWorkerUser(
       `workers cannot run as ${quote(wanted)}: this agent is not root, and only root can change users`,
     );
   }
-  const user = wanted === undefined ? (userByName(workerUserName) ?? defaultWorkerUser) : parseUser(wanted);
   const closed = firstClosed(runDirectory);
-  if (closed === undefined) return { user };
-  const why = `the user ${user} cannot enter ${closed}, in which the run directory is`;
-  if (wanted === undefined) return { user: undefined, gap: `workers run as root: ${why}` };
-  throw millpondError("MILLPOND_E_INVALID", `workers cannot run as ${quote(wanted)}: ${why}`, {
-    remedy: "Give the agent a run directory that every user can enter, such as /run/millpond.",
-  });
+  if (closed !== undefined) {
+    const why = `other users cannot enter ${closed}, in which the run directory is`;
+    if (wanted === undefined) return { user: undefined, gap: `workers run as root: ${why}` };
+    throw millpondError("MILLPOND_E_INVALID", `workers cannot run as ${quote(wanted)}: ${why}`, {
+      remedy: "Give the agent a run directory that every user can enter, such as /run/millpond.",
+    });
+  }
+  if (workerUser !== undefined)
+    return {
+      user: parseUser(workerUser),
+      gap: "workers of all claims have one user, as --worker-user requires",
+    };
+  const users = workerUsers === undefined ? chooseRange() : parseUserRange(workerUsers);
+  if (users === undefined)
+    return {
+      user: undefined,
+      gap: "workers run as root: the agent's user namespace has no user ids for them",
+    };
+  if (!existsHere(users)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `workers cannot have the user ids ${formatRange(users)}: they do not exist in the agent's user namespace`,
+    );
+  }
+  return { user: WorkerUsers.ofWatchers(users), users };
 }
 
 function parseUser(text: string): number {

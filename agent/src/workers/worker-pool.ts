@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomInt } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Backoff } from "../process/backoff.ts";
+import { errorText } from "../process/error-text.ts";
 import {
   findProcessesByArgument,
   identifyProcess,
   isProcessAlive,
   signalProcess,
+  userOfProcess,
 } from "../process/process-identity.ts";
 import {
   type RunDirectory,
@@ -22,6 +25,7 @@ import type { WantedSizes } from "./session-pass.ts";
 import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
 import type { WorkerContainment } from "./worker-containment.ts";
 import { spawnWorker } from "./worker-process.ts";
+import { WorkerUsers } from "./worker-users.ts";
 
 const adoptionPatienceMs = 2000;
 
@@ -100,14 +104,19 @@ export class WorkerPool {
   readonly #log: Logger;
   readonly #workers = new Map<string, Worker>();
   readonly #slots: readonly WarmSlot[];
-  /** Workers promised to a session that is being opened. */
-  readonly #reserved = new Set<Worker>();
+  /** Sessions that are being opened, by the workers that are promised to them. */
+  readonly #reserved = new Map<Worker, SessionRecord>();
+  /** Undefined: all workers have one user. */
+  readonly #users: WorkerUsers | undefined;
   readonly #lastFailures = new Map<string, string>();
   #isStopping = false;
 
   constructor(options: WorkerPoolOptions) {
     this.#options = options;
     this.#log = options.log;
+    const { users } = options.containment;
+    this.#users =
+      users === undefined ? undefined : new WorkerUsers(users, randomInt(users.last - users.first));
     this.#slots = options.devices.map((device) => ({
       device,
       backoff: new Backoff({ firstMs: options.restartFirstMs, ceilingMs: options.restartCeilingMs }),
@@ -157,13 +166,14 @@ export class WorkerPool {
         missing > 0;
         missing -= 1
       ) {
-        this.#spawn(slot.device);
+        if (!this.#spawnWarm(slot)) break;
       }
     }
   }
 
   /**
-   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order.
+   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order. Where
+   * claims have users of their own, a claim that has a session already gets a new worker: warm ones have other users.
    * Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the session
    * then.
    */
@@ -171,11 +181,11 @@ export class WorkerPool {
     const device = this.#slots.find((slot) => slot.device.uuid === session.devices[0]?.uuid)?.device;
     if (device === undefined) throw new Error("the session's first device is not on this node");
     try {
-      return await this.#openOn(this.#pick(device), session, ticket, options);
+      return await this.#openOn(this.#pick(device, session), session, ticket, options);
     } catch (error) {
       // A worker that was kept warm may have died unnoticed. A second failure, of a new worker, is final.
       if (!(error instanceof WorkerLostError) || this.#isStopping) throw error;
-      return await this.#openOn(this.#spawn(device), session, ticket, options);
+      return await this.#openOn(this.#spawn(device, this.#userOf(session)), session, ticket, options);
     }
   }
 
@@ -199,9 +209,26 @@ export class WorkerPool {
     for (const worker of this.workers) worker.letGo();
   }
 
-  #pick(device: PooledDevice): Worker {
-    const idle = this.#idle(device);
-    return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawn(device);
+  #pick(device: PooledDevice, session: SessionRecord): Worker {
+    const user = this.#userOf(session);
+    const idle = this.#idle(device).filter((worker) => user === undefined || worker.user === user);
+    return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawn(device, user);
+  }
+
+  /** The user of the workers that an allocation has; undefined: it has none, or workers have the agent's user. */
+  #userOf({ claim, epoch }: SessionRecord): number | undefined {
+    const worker = this.workers.find((each) => {
+      const session = each.session ?? this.#reserved.get(each);
+      const isServing = each.phase !== "closing" && each.phase !== "ended";
+      return isServing && session?.claim === claim && session.epoch === epoch;
+    });
+    return worker?.user;
+  }
+
+  /** Whether it has the user of a claim that other workers serve. */
+  #isOfClaim(worker: Worker): boolean {
+    const others = this.workers.filter((each) => each !== worker && each.user === worker.user);
+    return this.#users !== undefined && others.length > 0;
   }
 
   async #openOn(
@@ -210,7 +237,7 @@ export class WorkerPool {
     ticket: string,
     options: OpenOptions,
   ): Promise<Worker> {
-    this.#reserved.add(worker);
+    this.#reserved.set(worker, session);
     this.refill();
     try {
       await worker.ready;
@@ -226,7 +253,7 @@ export class WorkerPool {
           linkSecret: options.linkSecret,
           parkAfterMs: options.parkAfterMs,
           group: this.#options.run.groupOf(session.claim, session.epoch),
-          claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch),
+          claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch, worker.user),
           tenant: this.#options.run.tenantOf(options.tenant),
           sizeRevision: revision,
           priority: options.priority,
@@ -235,8 +262,8 @@ export class WorkerPool {
       );
       return worker;
     } catch (error) {
-      // A worker that was sent nothing can still be used; one that was may hold half of an assignment.
-      if (worker.session !== null) {
+      // A worker that was sent nothing can still be used, for all claims or for none; one that was may hold half of an assignment.
+      if (worker.session !== null || this.#isOfClaim(worker)) {
         void worker.end("its session could not be opened", { graceMs: this.#options.closeTimeoutMs });
       }
       throw error;
@@ -282,11 +309,23 @@ export class WorkerPool {
     return this.#options.isIll(uuid) ? 0 : this.#options.warm;
   }
 
-  #spawn(device: PooledDevice): Worker {
-    const directory = this.#options.run.createWorkerDirectory(
-      `w-${randomBytes(4).toString("hex")}`,
-      this.#options.containment.user,
-    );
+  /** Starts a worker for sessions to come. Returns false when no user id is free: the end of a worker tries again. */
+  #spawnWarm({ device }: WarmSlot): boolean {
+    try {
+      this.#spawn(device, undefined);
+      return true;
+    } catch (error) {
+      if (!(error instanceof ConnectError)) throw error;
+      this.#log.warn({ device: device.uuid }, `no worker is kept warm: ${errorText(error)}`);
+      return false;
+    }
+  }
+
+  /** `wanted`: the user that the worker must have. @throws MILLPOND_E_NO_WORKER when no user id is free */
+  #spawn(device: PooledDevice, wanted: number | undefined): Worker {
+    const inUse = new Set(this.workers.map(({ user }) => user));
+    const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
+    const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
     const child = spawnWorker({
       worker: this.#options.worker,
       driver: device.driver,
@@ -307,7 +346,7 @@ export class WorkerPool {
         .map(({ uuid }) => uuid),
       claimsPath: this.#options.run.claimsPath,
       jitCachePath: directory.jitCachePath,
-      containment: this.#options.containment,
+      containment: { ...this.#options.containment, user },
     });
     child.on("error", (error) =>
       this.#log.error({ worker: directory.id, err: error }, "a worker process failed"),
@@ -318,6 +357,7 @@ export class WorkerPool {
       driver: device.driver,
       warmDevice: device.uuid,
       tcpHost: this.#options.tcpHost,
+      user,
       session: null,
       client: null,
       startedAt: Math.floor(Date.now() / 1000),
@@ -347,6 +387,8 @@ export class WorkerPool {
       driver: record?.driver ?? "",
       warmDevice: record?.warmDevice ?? "",
       tcpHost: record?.tcpHost ?? "",
+      user:
+        record?.user ?? (this.#options.containment.user === undefined ? undefined : userOfProcess(identity)),
       session: record?.session ?? null,
       client: record?.client ?? null,
       startedAt: record?.startedAt ?? Math.floor(Date.now() / 1000),
@@ -360,6 +402,8 @@ export class WorkerPool {
       void worker.end("its device is not offered any more", { graceMs: this.#options.closeTimeoutMs });
     } else if (worker.session === null && worker.tcpHost !== this.#options.tcpHost) {
       void worker.end("the node listens elsewhere now", { graceMs: this.#options.closeTimeoutMs });
+    } else if (worker.session === null && !this.#mayServe(worker)) {
+      void worker.end("workers have other users now", { graceMs: this.#options.closeTimeoutMs });
     }
     // The worker's hello states its phase. Without one the record suffices, and the worker may say hello later.
     const timer = new AbortController();
@@ -368,6 +412,12 @@ export class WorkerPool {
       delay(adoptionPatienceMs, undefined, { signal: timer.signal }).catch(() => undefined),
     ]);
     timer.abort();
+  }
+
+  /** Whether a worker of an earlier agent has a user as this agent's workers. */
+  #mayServe({ user }: Worker): boolean {
+    if (this.#users === undefined) return user === this.#options.containment.user;
+    return user !== undefined && this.#users.has(user);
   }
 
   #watch(worker: Worker): void {

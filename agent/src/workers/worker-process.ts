@@ -342,7 +342,7 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         stdio: ["ignore", log, log],
         cwd: "/",
         env: {
-          ...workerEnvironment(process.env, options.jitCachePath),
+          ...workerEnvironment(process.env, options.jitCachePath, options.containment?.user),
           MILLPOND_CONTROL_KEY: options.controlKey,
         },
       },
@@ -370,7 +370,7 @@ export function probeDriver(options: {
     const contained = containmentArguments(options.containment);
     const child = spawn(options.worker, ["--driver", options.driver, "--probe", ...contained], {
       stdio: ["ignore", "pipe", "pipe"],
-      env: workerEnvironment(process.env, undefined),
+      env: workerEnvironment(process.env, undefined, options.containment?.user),
     });
     let output = "";
     let complaint = "";
@@ -423,7 +423,7 @@ export function watchDevices(options: {
   const contained = containmentArguments(options.containment);
   const child = spawn(options.worker, ["--driver", options.driver, "--health", ...contained], {
     stdio: ["pipe", "pipe", "pipe"],
-    env: workerEnvironment(process.env, undefined),
+    env: workerEnvironment(process.env, undefined, options.containment?.user),
   });
   let complaint = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {

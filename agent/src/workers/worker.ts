@@ -86,6 +86,8 @@ export interface WorkerOptions {
   readonly warmDevice: string;
   /** Address of its TCP port. */
   readonly tcpHost: string;
+  /** Its user id, where it is not the agent's. */
+  readonly user: number | undefined;
   /** The session in the record of an earlier agent, for a worker that is taken over. */
   readonly session: SessionRecord | null;
   readonly client: WorkerClient | null;
@@ -108,6 +110,8 @@ export class Worker {
   readonly driver: string;
   readonly warmDevice: string;
   readonly tcpHost: string;
+  /** Its user id, where it is not the agent's. */
+  readonly user: number | undefined;
   readonly process: ProcessIdentity;
   /** Whether an earlier agent started it. */
   readonly isAdopted: boolean;
@@ -164,6 +168,7 @@ export class Worker {
     this.driver = options.driver;
     this.warmDevice = options.warmDevice;
     this.tcpHost = options.tcpHost;
+    this.user = options.user;
     this.process = options.process;
     this.session = options.session;
     this.client = options.client;
@@ -190,6 +195,7 @@ export class Worker {
       warmDevice: this.warmDevice,
       tcpHost: this.tcpHost,
       startedAt: this.startedAt,
+      user: this.user ?? null,
       session: this.session,
       client: this.client,
     };

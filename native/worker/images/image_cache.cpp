@@ -95,9 +95,12 @@ void ImageCache::store(const Sha256& announced, std::span<const std::byte> image
   makeRoom(image.size() + 1);
   const std::string final = path(announced);
   const std::string draft = directory_ + "/draft-" + std::to_string(::getpid());
-  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  // A worker that was killed may have left one, perhaps under another user.
+  ::unlink(draft.c_str());
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   constexpr std::byte zero[1] = {};
-  if (!file || !writeAll(file.get(), image) || !writeAll(file.get(), zero) ||
+  // The claims of a tenant have users of their own. A changed image is not used: its hash is another.
+  if (!file || ::fchmod(file.get(), 0666) != 0 || !writeAll(file.get(), image) || !writeAll(file.get(), zero) ||
       ::rename(draft.c_str(), final.c_str()) != 0) {
     log(LogLevel::Warn, "an image could not be kept in %s: %s", directory_.c_str(), std::strerror(errno));
     ::unlink(draft.c_str());

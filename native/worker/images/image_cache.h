@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host's store of module images, which the workers of a tenant share: a directory of files named by their contents. Other
-// tenants have other directories, whose names are secrets: an image of one tenant is not visible to another one.
+// tenants have other directories, whose names are secrets: an image of one tenant is not visible to another one. The workers of
+// a tenant may be of several users.
 #pragma once
 
 #include <cstdint>

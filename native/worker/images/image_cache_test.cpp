@@ -71,6 +71,19 @@ TEST("an image of one tenant is not there for another one, nor for a session wit
   CHECK(has("b"));
 }
 
+TEST("an image is kept for all users of a tenant, whatever a worker that was killed has left there") {
+  Directory directory;
+  ImageCache cache(directory.path, 1 << 20);
+  const auto bytes = image('x', 10'000);
+  const std::string draft = directory.path + "/draft-" + std::to_string(::getpid());
+  CHECK(::close(::open(draft.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0400)) == 0);
+  cache.keep(sha256(bytes), bytes);
+  cache.settle();
+  struct stat info {};
+  CHECK_EQ(::stat((directory.path + "/" + hex(sha256(bytes))).c_str(), &info), 0);
+  CHECK_EQ(info.st_mode, mode_t{S_IFREG | 0666});
+}
+
 TEST("an image that another worker has replaced is not found, and one that it changes later stays as it was") {
   Directory directory;
   ImageCache cache(directory.path, 1 << 20);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,6 +67,60 @@ size_t overwrite(const std::string& path) {
   return bytes;
 }
 
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {(std::istreambuf_iterator<char>(file)), {}};
+}
+
+/// Whether this process may connect to a socket.
+bool canReach(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool can = ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ::close(socket);
+  return can;
+}
+
+/// Tries to get what another worker has, whose files are in `folder`.
+void attackWorker(const std::string& pid, const std::string& folder) {
+  const std::string process = "/proc/" + pid;
+  const std::string status = contents(process + "/status");
+  report << "victim " << pid << " has user " << std::strtoul(status.c_str() + status.find("Uid:") + 4, nullptr, 10)
+         << "\n";
+  for (const char* name : {"/environ", "/maps", "/mem"}) tellRead(process + name);
+  tell("list the files of " + pid, ::opendir((process + "/fd").c_str()) != nullptr);
+  tellRead(folder + "/worker.log");
+  tell("list the folder of " + pid, ::opendir(folder.c_str()) != nullptr);
+  tell("list the code of " + pid, ::opendir((folder + "/jit").c_str()) != nullptr);
+  const int number = std::atoi(pid.c_str());
+  tell("signal " + pid, ::kill(number, 0) == 0);
+  tell("trace " + pid, ::ptrace(PTRACE_ATTACH, number, nullptr, nullptr) == 0);
+  char byte;
+  iovec here{&byte, 1}, there{&byte, 1};
+  tell("look into " + pid, ::syscall(SYS_process_vm_readv, number, &here, 1, &there, 1, 0) >= 0);
+  // Workers of one user can connect to each other, and then need the claim's secret.
+  report << "the socket of " << pid << " for its claim is " << (canReach(folder + "/peers.sock") ? "open" : "closed")
+         << "\n";
+}
+
+void attackOthers(const std::string& own, const std::string& workers) {
+  DIR* const processes = ::opendir("/proc");
+  while (const dirent* entry = processes ? ::readdir(processes) : nullptr) {
+    const std::string pid = entry->d_name;
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string arguments = contents("/proc/" + pid + "/cmdline");
+    const size_t at = arguments.find('\0' + workers + '/');
+    if (at == std::string::npos) continue;
+    const size_t begin = at + 1;
+    const std::string folder = arguments.substr(begin, arguments.find('/', begin + workers.size() + 1) - begin);
+    if (folder != own) attackWorker(pid, folder);
+  }
+  if (processes) ::closedir(processes);
+}
+
 void attack() {
   const std::string control = option("--control");
   const std::string own = control.substr(0, control.rfind('/'));
@@ -88,6 +143,9 @@ void attack() {
   tell("replace its record", ::rename((own + "/attack.txt").c_str(), record.c_str()) == 0);
   tell("signal the agent", ::kill(::getppid(), SIGUSR2) == 0);
   tell("trace the agent", ::ptrace(PTRACE_ATTACH, ::getppid(), nullptr, nullptr) == 0);
+  attackOthers(own, workers);
+  tell("list the claims", ::opendir(option("--claims").c_str()) != nullptr);
+  tell("list the tenants' images", ::opendir(option("--image-cache").c_str()) != nullptr);
   const std::string gates = option("--gates");
   const std::string gate = gates + "/" + option("--gate-device");
   tellRead(gate);
