@@ -23,7 +23,7 @@ import {
 import { Activity } from "./run-directory/activity.ts";
 import { Admission } from "./sessions/admission.ts";
 import { DeviceHealth } from "./devices/device-health.ts";
-import { type DiscoveredDevice, discoverDevices } from "./devices/devices.ts";
+import { type DiscoveredDevice, discoverDevices, overheadOf } from "./devices/devices.ts";
 import { agentMetrics } from "./metrics.ts";
 import { type NodeServer, serveNode } from "./sessions/node-service.ts";
 import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } from "./options.ts";
@@ -372,7 +372,11 @@ class RunningAgent implements Agent {
   #deviceReports() {
     return this.devices.map((device) => {
       const { uuid } = device.description;
-      return reportDevice(device, { illness: this.#illnessOf(uuid), fault: this.#health.faultOf(uuid) });
+      return reportDevice(device, {
+        illness: this.#illnessOf(uuid),
+        fault: this.#health.faultOf(uuid),
+        overheadBytes: overheadOf(device, this.#options.sessionOverheadBytes),
+      });
     });
   }
 

@@ -12,7 +12,7 @@ const usage = `Usage: millpond agent --name NODE --controller URL --token-file F
                       --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]
                       [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
                       [--worker-users FROM-TO] [--worker-user USER|none] [--claim-host-memory SIZE]
-                      [--no-containment] [--trust-pageable-access]
+                      [--session-overhead SIZE] [--no-containment] [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
 sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the longest time, in
@@ -24,8 +24,10 @@ reach this node, where it differs from --listen's.
 
 Workers run with the fewest rights that suffice. --worker-users are the user ids that they get from an agent that runs as
 root, one for each claim (default: 1900000000-1900065535); agents of one host need ranges of their own. --worker-user is one
-user for all workers instead. --claim-host-memory is the most host memory that the workers of one claim may
-have together (default: three quarters of the host's), where the agent can make control groups. --no-containment leaves them the agent's rights, for debugging on a host
+user for all workers instead. --claim-host-memory is the most host memory that the workers of one claim may have together
+(default: three quarters of the host's), where the agent can make control groups. --session-overhead is the memory of a GPU
+that its driver takes for a session beside what the claim has, and that the scheduler reserves for each claim (default: 4 MiB
+for each multiprocessor; 0 on software GPUs). --no-containment leaves workers the agent's rights, for debugging on a host
 without tenants. --trust-pageable-access serves GPUs whose kernels can address the memory of their worker (HMM, ATS).
 `;
 
@@ -48,6 +50,7 @@ export function parseAgentCommand(
     throw invalid(`--reconnect-grace ${quote(grace)} is not a number of seconds`);
   }
   const hostMemory = values["claim-host-memory"];
+  const overhead = values["session-overhead"];
   if (drain !== "none" && drain !== "idle" && drain !== "all") {
     throw invalid(`--drain ${quote(drain)} is none of none, idle and all`);
   }
@@ -73,6 +76,7 @@ export function parseAgentCommand(
       workerUser: values["worker-user"],
       workerUsers: values["worker-users"],
       claimHostBytes: hostMemory === undefined ? undefined : Number(parseSize(hostMemory)),
+      sessionOverheadBytes: overhead === undefined ? undefined : parseOverhead(overhead),
       noContainment: values["no-containment"],
       trustPageableAccess: values["trust-pageable-access"],
     },
@@ -147,6 +151,7 @@ function parse(args: readonly string[]) {
         "worker-user": { type: "string" },
         "worker-users": { type: "string" },
         "claim-host-memory": { type: "string" },
+        "session-overhead": { type: "string" },
         "no-containment": { type: "boolean" },
         "trust-pageable-access": { type: "boolean" },
         drain: { type: "string", default: "none" },
@@ -157,6 +162,11 @@ function parse(args: readonly string[]) {
   } catch (cause) {
     throw invalid(cause instanceof Error ? cause.message : String(cause), cause);
   }
+}
+
+/** 0 is no size of a claim. */
+function parseOverhead(text: string): number {
+  return text === "0" ? 0 : Number(parseSize(text));
 }
 
 function readToken(path: string): string {

@@ -68,6 +68,11 @@ export interface AgentOptions {
   readonly workerUsers?: string | undefined;
   /** Most host memory, in bytes, that the workers of a claim may have together. Default: three quarters of the host's. */
   readonly claimHostBytes?: number | undefined;
+  /**
+   * Memory of each device, in bytes, that the driver takes for a session of a claim beside the claim's own: the scheduler reserves
+   * it for each claim. Default: 4 MiB for each multiprocessor, and none on a software GPU.
+   */
+  readonly sessionOverheadBytes?: number | undefined;
   /** Let workers keep all rights, for debugging on a host without tenants. Default false. */
   readonly noContainment?: boolean | undefined;
   /** Serve devices whose kernels can address the pageable memory of their worker. Default false. */
@@ -104,12 +109,14 @@ export interface ResolvedAgentOptions {
   readonly workerUser?: string | undefined;
   readonly workerUsers?: string | undefined;
   readonly claimHostBytes: number;
+  readonly sessionOverheadBytes?: number | undefined;
   readonly noContainment: boolean;
   readonly trustPageableAccess: boolean;
   readonly log: Logger;
 }
 
 const leastClaimHostBytes = 2 ** 30;
+const mostOverheadBytes = 2 ** 34;
 const milliseconds = z.int().min(1).max(3_600_000);
 
 const schema = z.object({
@@ -142,6 +149,7 @@ const schema = z.object({
     .int()
     .min(leastClaimHostBytes, "must be 1 GiB or more: a worker itself needs some hundred MiB")
     .default(() => Math.max(Math.floor((totalmem() * 3) / 4), leastClaimHostBytes)),
+  sessionOverheadBytes: z.int().nonnegative().max(mostOverheadBytes, "must be 16 GiB or less").optional(),
   noContainment: z.boolean().default(false),
   trustPageableAccess: z.boolean().default(false),
 });

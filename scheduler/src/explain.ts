@@ -289,8 +289,12 @@ function label({ node, device }: Placed): string {
   return `${node.name}/${device.index}`;
 }
 
+/** The largest part in percent that a further claim can have. */
 function freePercent(device: DeviceState): number {
-  return Number((freeOf(device).memoryBytes * 100n) / device.memoryBytes);
+  const { memoryBytes } = freeOf(device);
+  // Parts in percent include the overhead; alone on a device, a claim has none beside its memory.
+  const overhead = device.grants.length === 0 || memoryBytes === 0n ? 0n : (device.overheadBytes ?? 0n);
+  return Number(((memoryBytes + overhead) * 100n) / device.memoryBytes);
 }
 
 /** The first of the items with the greatest value. */

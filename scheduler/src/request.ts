@@ -48,9 +48,16 @@ export function asksForWholeDevices(request: ClaimRequest): boolean {
   return request.memoryBytes === 0n && request.memoryPercent === 0;
 }
 
-/** What a vGPU of the request would take of this device; more than the device has where it is too small. */
-export function shareOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes">): Share {
-  const memoryBytes = memoryOf(request, device);
+/**
+ * What a vGPU of the request would take of this device; more than the device has where it is too small. A part in percent includes
+ * the overhead of a session, so that two halves fit on a device; memory in bytes does not.
+ */
+export function shareOf(
+  request: ClaimRequest,
+  device: Pick<DeviceState, "memoryBytes" | "overheadBytes">,
+): Share {
+  const part = partOf(request, device);
+  const memoryBytes = request.memoryPercent > 0 ? withoutOverhead(part, device) : part;
   if (request.isBestEffort === true) {
     return { memoryBytes, computePercent: 0 };
   }
@@ -58,11 +65,11 @@ export function shareOf(request: ClaimRequest, device: Pick<DeviceState, "memory
     return { memoryBytes, computePercent: request.computePercent };
   }
   // In integers, because a floating-point quotient could fall on the wrong side of a percent.
-  const proportion = (memoryBytes * 100n + device.memoryBytes - 1n) / device.memoryBytes;
+  const proportion = (part * 100n + device.memoryBytes - 1n) / device.memoryBytes;
   return { memoryBytes, computePercent: Math.max(1, Number(proportion)) };
 }
 
-function memoryOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes">): bigint {
+function partOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes">): bigint {
   if (asksForWholeDevices(request)) {
     return device.memoryBytes;
   }
@@ -71,6 +78,16 @@ function memoryOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes"
     return part > minMemoryBytes ? part : minMemoryBytes;
   }
   return request.memoryBytes;
+}
+
+function withoutOverhead(
+  part: bigint,
+  { memoryBytes, overheadBytes = 0n }: Pick<DeviceState, "memoryBytes" | "overheadBytes">,
+): bigint {
+  // There is no other claim beside a whole device.
+  if (part >= memoryBytes) return part;
+  const left = part - overheadBytes;
+  return left > minMemoryBytes ? left : minMemoryBytes;
 }
 
 export function fits(share: Share, free: Free): boolean {

@@ -26,6 +26,11 @@ export interface DeviceState {
   /** Ordinal on its node. */
   readonly index: number;
   readonly memoryBytes: bigint;
+  /**
+   * Memory that the driver takes beside that of a claim for a session of it. Reserved once for each claim: the workers charge
+   * what further sessions cost to their claim. Absent: none.
+   */
+  readonly overheadBytes?: bigint;
   /** Model name, as the driver reports it. */
   readonly model?: string;
   /** `major.minor`. */
@@ -68,10 +73,26 @@ export interface Free {
   readonly computePercent: number;
 }
 
+/** Returns the part of a device that a further claim can have, beside the overhead of its own session. */
 export function freeOf(device: DeviceState): Free {
-  let memoryBytes = device.memoryBytes;
+  return leftOf(device, { isNew: true });
+}
+
+/**
+ * Returns the part of a device that a claim on it can have in addition.
+ *
+ * A claim that is alone on a device can have all its memory: the driver then takes its part from the claim's own.
+ */
+export function growthOf(device: DeviceState): Free {
+  return leftOf(device, { isNew: false });
+}
+
+function leftOf(device: DeviceState, { isNew }: { readonly isNew: boolean }): Free {
+  const { overheadBytes = 0n, grants } = device;
+  const sessions = grants.length + (isNew ? 1 : 0);
+  let memoryBytes = device.memoryBytes - (sessions > 1 ? BigInt(sessions) * overheadBytes : 0n);
   let computePercent = deviceComputePercent;
-  for (const grant of device.grants) {
+  for (const grant of grants) {
     memoryBytes -= grant.memoryBytes;
     computePercent -= grant.computePercent;
   }

@@ -15,11 +15,19 @@ import type { CardFigures } from "../workers/worker-process.ts";
 
 /**
  * Returns the report on a device. `illness` says why the device must not be used; undefined: it may. `fault` is the number
- * of the fault that its driver has reported; 0: none.
+ * of the fault that its driver has reported; 0: none. `overheadBytes`: see `overheadOf`.
  */
 export function reportDevice(
   device: DiscoveredDevice,
-  { illness, fault }: { readonly illness: string | undefined; readonly fault: number },
+  {
+    illness,
+    fault,
+    overheadBytes,
+  }: {
+    readonly illness: string | undefined;
+    readonly fault: number;
+    readonly overheadBytes: number;
+  },
 ): MessageInitShape<typeof DeviceReportSchema> {
   const { description } = device;
   return {
@@ -28,6 +36,7 @@ export function reportDevice(
     name: description.name,
     kind: description.kind,
     memoryBytes: BigInt(description.memoryBytes),
+    overheadBytes: BigInt(overheadBytes),
     pciBusId: description.pciBusId,
     computeCapability: description.computeCapability,
     multiprocessors: description.multiprocessors,

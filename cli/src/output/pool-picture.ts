@@ -69,6 +69,7 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
           uuid,
           index,
           memoryBytes,
+          ...(device.overheadBytes === 0n ? {} : { overheadBytes: device.overheadBytes }),
           model: name,
           computeCapability,
           isCordoned: cordoned,

@@ -82,6 +82,7 @@ export function deviceToJson(device: Device) {
     name: device.name,
     kind: device.kind,
     memoryBytes: Number(device.memoryBytes),
+    overheadBytes: Number(device.overheadBytes),
     pciBusId: device.pciBusId,
     numaNode: device.numaNode,
     pcieSwitch: device.pcieSwitch,

@@ -102,11 +102,13 @@ function toSchedulerDevice(gpu: Gpu): DeviceState {
   const { device } = gpu;
   const { allocatedMemoryBytes: held, allocatedComputePercent: computePercent } = device;
   const isHeld = held > 0n || computePercent > 0 || device.virtualGpus > 0;
-  const memoryBytes = held > minMemoryBytes ? held : minMemoryBytes;
+  const least = held > minMemoryBytes ? held : minMemoryBytes;
+  const memoryBytes = least + BigInt(Math.max(0, device.virtualGpus - 1)) * device.overheadBytes;
   return {
     uuid: device.uuid,
     index: device.index,
     memoryBytes: device.memoryBytes,
+    overheadBytes: device.overheadBytes,
     model: device.name,
     computeCapability: device.computeCapability,
     topology: {

@@ -138,6 +138,11 @@ function checkDevice(node: string, device: DeviceReport): DeviceRecord {
       `${what} has ${formatBytes(device.memoryBytes)} of memory, which is not within 1 MiB and 1 PiB`,
     );
   }
+  if (device.overheadBytes > device.memoryBytes / 4n) {
+    throw invalid(
+      `${what} reports ${formatBytes(device.overheadBytes)} of overhead for each claim, more than a quarter of its memory`,
+    );
+  }
   if (device.health !== DeviceHealth.HEALTHY && device.health !== DeviceHealth.UNHEALTHY) {
     throw invalid(`${what} has no health`);
   }
@@ -147,6 +152,7 @@ function checkDevice(node: string, device: DeviceReport): DeviceRecord {
     name: cleanText(device.name),
     kind: cleanText(device.kind),
     memoryBytes: device.memoryBytes,
+    overheadBytes: device.overheadBytes,
     pciBusId: cleanText(device.pciBusId),
     computeCapability: cleanText(device.computeCapability),
     multiprocessors: device.multiprocessors,

@@ -84,6 +84,8 @@ export interface DeviceRecord {
   readonly name: string;
   readonly kind: string;
   readonly memoryBytes: bigint;
+  /** Memory that the driver takes for a session of a claim, beside the claim's own. 0: none, or not reported. */
+  readonly overheadBytes: bigint;
   readonly pciBusId: string;
   readonly computeCapability: string;
   readonly multiprocessors: number;

@@ -236,6 +236,7 @@ describe("agents that say what cannot be", () => {
     ["a URL of another kind", { agentUrl: "file:///etc/passwd" }, "agent URL"],
     ["a device without memory", { devices: [fakeDevice(0, 0n)] }, "device node-x/0"],
     ["a device beyond 1 PiB", { devices: [fakeDevice(0, (1n << 50n) + 1n)] }, "device node-x/0"],
+    ["too large an overhead", { devices: [{ ...fakeDevice(0, GiB), overheadBytes: GiB }] }, "overhead"],
     ["a device without UUID", { devices: [{ ...fakeDevice(0, GiB), uuid: "" }] }, "UUID"],
     [
       "a device without health",

@@ -135,12 +135,13 @@ function toNodeState(
 }
 
 function toDeviceState(device: DeviceRecord, grants: readonly Grant[]): DeviceState {
-  const { uuid, index, memoryBytes, isHealthy, isCordoned, name, computeCapability } = device;
+  const { uuid, index, memoryBytes, overheadBytes, isHealthy, isCordoned, name, computeCapability } = device;
   const topology = topologyOf(device);
   return {
     uuid,
     index,
     memoryBytes,
+    ...(overheadBytes === 0n ? {} : { overheadBytes }),
     isHealthy,
     isCordoned,
     model: name,

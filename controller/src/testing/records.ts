@@ -34,6 +34,7 @@ export const node: NodeRecord = {
     name: "NVIDIA H200",
     kind: "nvidia",
     memoryBytes: 1n << 37n,
+    overheadBytes: 528n << 20n,
     pciBusId: `0000:0${index}:00.0`,
     computeCapability: "9.0",
     multiprocessors: 132,

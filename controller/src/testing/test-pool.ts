@@ -72,7 +72,13 @@ export class TestPool {
   async addAgent(
     node: string,
     memories: readonly bigint[],
-    options: { readonly token?: string; readonly before?: FakeAgent; readonly isObedient?: boolean } = {},
+    options: {
+      readonly token?: string;
+      readonly before?: FakeAgent;
+      readonly isObedient?: boolean;
+      /** Overhead of a session on each device. Default: none. */
+      readonly overheadBytes?: bigint;
+    } = {},
   ): Promise<FakeAgent> {
     const agent = new FakeAgent({
       url: this.controller.url,
@@ -80,7 +86,10 @@ export class TestPool {
       before: options.before,
       clock: this.clock,
       node,
-      devices: memories.map((memory, index) => fakeDevice(index, memory)),
+      devices: memories.map((memory, index) => ({
+        ...fakeDevice(index, memory),
+        overheadBytes: options.overheadBytes ?? 0n,
+      })),
     });
     agent.isObedient = options.isObedient ?? true;
     await agent.start();

@@ -4,7 +4,7 @@
 // comes from free capacity that is not reserved for claims ahead of it.
 
 import { type Reason, reason } from "@millpond/api";
-import { type DeviceState, freeOf, type Snapshot } from "../snapshot.ts";
+import { type DeviceState, freeOf, growthOf, type Snapshot } from "../snapshot.ts";
 import type { Placement, Statement } from "../statement.ts";
 import { type Blocked, defaultPlanSettings, type QueueSnapshot, type WaitingClaim } from "./claim.ts";
 import { openFor } from "./plan.ts";
@@ -70,12 +70,13 @@ function refuseOnDevice(
     throw new RangeError(`the snapshot has no device ${node}/${asked.uuid}`);
   }
   const where = `${node}/${device.index}`;
-  const left = freeOf(kept);
+  const roomOf = had === undefined ? freeOf : growthOf;
+  const left = roomOf(kept);
   const memory = asked.memoryBytes - own.memoryBytes;
   if (memory > 0n && memory > left.memoryBytes) {
     return {
       device,
-      isKept: memory <= freeOf(device).memoryBytes,
+      isKept: memory <= roomOf(device).memoryBytes,
       reason: reason("device-memory-left", {
         asksBytes: asked.memoryBytes,
         moreBytes: memory,
@@ -88,7 +89,7 @@ function refuseOnDevice(
   if (compute > 0 && compute > left.computePercent) {
     return {
       device,
-      isKept: compute <= freeOf(device).computePercent,
+      isKept: compute <= roomOf(device).computePercent,
       reason: reason("device-compute-left", {
         asksPercent: asked.computePercent,
         morePercent: compute,

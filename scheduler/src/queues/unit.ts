@@ -135,8 +135,9 @@ function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): St
 }
 
 /** How many vGPUs of its size a device has room for. */
-function countFitting({ free, share }: Candidate): number {
-  const byMemory = Number(free.memoryBytes / share.memoryBytes);
+function countFitting({ device: { overheadBytes = 0n }, free, share }: Candidate): number {
+  // The first one fits, and each of the others with its overhead beside it.
+  const byMemory = 1 + Number((free.memoryBytes - share.memoryBytes) / (share.memoryBytes + overheadBytes));
   return share.computePercent === 0
     ? byMemory
     : Math.min(byMemory, Math.floor(free.computePercent / share.computePercent));

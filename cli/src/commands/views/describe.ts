@@ -204,6 +204,10 @@ async function describeDevice(
       ["Memory", formatBytes(device.memoryBytes)],
       ["  granted", formatBytes(device.allocatedMemoryBytes)],
       ["  used", formatBytes(device.usedMemoryBytes)],
+      [
+        "  overhead",
+        device.overheadBytes === 0n ? "none" : `${formatBytes(device.overheadBytes)} for each claim`,
+      ],
       ["Compute granted", `${device.allocatedComputePercent}%`],
       ["Capability", `${device.computeCapability}, ${device.multiprocessors} multiprocessors`],
       ["CUDA", cudaVersion(device.cudaVersion)],

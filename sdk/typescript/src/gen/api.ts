@@ -563,6 +563,8 @@ export type Device = {
   readonly numaNode?: string;
   readonly pcieSwitch?: string;
   readonly nvlinkDomain?: string;
+  /** Memory that the scheduler reserves for the driver, beside the memory of each claim. 0: none, or not reported. */
+  readonly overheadBytes?: Int64;
   /** Memory that claims hold of it. */
   readonly allocatedMemoryBytes?: Int64;
   readonly allocatedComputePercent?: number;
