@@ -115,7 +115,7 @@ export {
   QueueService,
   TenantSchema,
 } from "./gen/millpond/v1/queue_pb.ts";
-export { UsageBy, UserLimitsSchema } from "./gen/millpond/v1/queue_pb.ts";
+export { QuotaSchema, UsageBy, UserLimitsSchema } from "./gen/millpond/v1/queue_pb.ts";
 export type {
   Amount,
   GetUsageResponse,

@@ -76,12 +76,13 @@ export const sentences: Sentences = {
   "compute-taken": ({ computePercent, device, freePercent, ...asked }) =>
     `no device has ${memoryOf(asked)} and ${computePercent} % of its compute free: of the devices with enough memory ${device} has the most compute free, ${freePercent} %`,
   "share-taken": ({ memoryPercent, device, freePercent }) => {
-    const most = device === undefined ? "" : `: the most is ${freePercent} % on ${device}`;
+    const most =
+      device === undefined || freePercent === 0 ? "" : `: the most is ${freePercent} % on ${device}`;
     return `no device has ${memoryOf({ memoryBytes: undefined, memoryPercent })} free${most}`;
   },
   "memory-taken": ({ memoryBytes, device, freeBytes }) => {
     const most =
-      device === undefined || freeBytes === undefined
+      device === undefined || freeBytes === undefined || freeBytes === 0n
         ? ""
         : `: largest free is ${formatBytes(freeBytes)} on ${device}`;
     return `no device has ${formatNeed(memoryBytes)} free${most}`;

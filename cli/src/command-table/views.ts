@@ -141,10 +141,22 @@ existing claim with the same request is unchanged; queues and tenants are change
         what: "then: millpond run --claim <name> -- ./program",
       },
       { command: "millpond apply -f -", what: "from standard input" },
+      { command: "millpond apply -f team.yaml --dry-run", what: "what would change" },
+      { command: "millpond apply -f team.yaml --delete", what: "release and delete what it describes" },
     ],
     arguments: [],
     options: {
       file: { flags: "-f, --file <path>", type: "text", description: "The file; - is standard input" },
+      dryRun: {
+        flags: "--dry-run",
+        type: "flag",
+        description: "Print the changes, and make none",
+      },
+      delete: {
+        flags: "--delete",
+        type: "flag",
+        description: "Release the claims and delete the queues and tenants of the file, the last one first",
+      },
       ...changing,
     },
     group: "Run programs",

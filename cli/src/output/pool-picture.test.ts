@@ -140,7 +140,12 @@ test("a live pool is exported and replayed, and asked what to move", async () =>
 
   expect((await pool.home.millpond(["defrag", "--dry-run"])).stdout).toContain("nothing to gain");
   const plan = await pool.home.millpond(["defrag", "--dry-run", "--goal", "node", "-o", "json"]);
-  expect(JSON.parse(plan.stdout)).toEqual({ goal: "node", steps: [] });
+  expect(JSON.parse(plan.stdout)).toEqual({
+    apiVersion: "millpond.v1",
+    kind: "DefragPlan",
+    goal: "node",
+    steps: [],
+  });
   expect(await pool.home.millpond(["defrag"])).toMatchObject({
     code: 125,
     stderr: expect.stringContaining("cannot be moved yet"),

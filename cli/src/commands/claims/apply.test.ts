@@ -87,7 +87,7 @@ lazy: true
   expect(other).toMatchObject({
     code: 125,
     stdout: "tenant/team-a unchanged\nqueue/research changed\n",
-    stderr: expect.stringContaining("claim/train: it is there and has another priority"),
+    stderr: expect.stringContaining("claim/train: it exists with priority 7, and the file has 8"),
   });
   // An apply without a change makes no event.
   const { events } = await pool.connection.pool.listEvents({ subject: "queue/research" });
@@ -110,6 +110,39 @@ lazy: true
   expect(text.stdout).toMatch(/\n {2}preemptible: +yes\n/);
   expect(text.stdout).toMatch(/\n {2}time-limit: +2h\n/);
   expect(text.stdout).toMatch(/\nLease: +1h, of which (1h|59m(\d+s)?) is left\n/);
+});
+
+test("what a file would change is said and not made, and what it describes is taken back", async () => {
+  await using pool = await PoolFixture.start();
+  const apply = async (input: string, ...options: string[]) =>
+    await pool.home.millpond(["apply", "-f", "-", ...options], { input });
+  expect(await apply(file, "--dry-run")).toMatchObject({
+    code: 0,
+    stdout: "tenant/team-a would be created\nqueue/research would be created\nclaim/train would be created\n",
+  });
+  expect((await pool.home.millpond(["get", "queues", "-o", "name"])).stdout).toBe("queue/default\n");
+  await apply(file);
+  expect((await apply(file, "--dry-run")).stdout).toBe(
+    "tenant/team-a unchanged\nqueue/research unchanged\nclaim/train unchanged\n",
+  );
+  const other = file
+    .replace("weight: 3", "weight: 4")
+    .replace("memory: 64Gi}", "memory: 32Gi}\nuserLimit: {gpus: 1}");
+  expect((await apply(other, "--dry-run")).stdout).toBe(
+    "tenant/team-a would be changed: limit from gpus=4,memory=64Gi to gpus=4,memory=32Gi, userLimits from each: none to each: gpus=1\n" +
+      "queue/research would be changed: weight from 3 to 4\nclaim/train unchanged\n",
+  );
+  expect((await apply(file, "--delete", "--dry-run")).stdout).toBe(
+    "claim/train would be released\nqueue/research would be deleted\ntenant/team-a would be deleted\n",
+  );
+  expect((await apply(file, "--dry-run")).stdout).toContain("claim/train unchanged");
+  const taken = "claim/train released\nqueue/research deleted\ntenant/team-a deleted\n";
+  expect((await apply(file, "--delete")).stdout).toBe(taken);
+  expect((await apply(file, "--delete")).stdout).toBe(
+    taken
+      .replace("queue/research deleted", "queue/research is not there")
+      .replace("tenant/team-a deleted", "tenant/team-a is not there"),
+  );
 });
 
 test("queues and tenants are made, changed and deleted, and not while they are in use", async () => {

@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { create } from "@bufbuild/protobuf";
-import { type Claim, ClaimSchema, ClaimState, errorCodeOf, millpondError, ServiceClass } from "@millpond/api";
+import { create, isMessage } from "@bufbuild/protobuf";
+import {
+  type Claim,
+  ClaimSchema,
+  ClaimState,
+  errorCodeOf,
+  millpondError,
+  QueueSchema,
+  QuotaSchema,
+  quotaText,
+  ServiceClass,
+  TenantSchema,
+  UserLimitsSchema,
+} from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
@@ -19,10 +31,12 @@ export async function run(values: Values<"apply">): Promise<number> {
   // The whole file is read and checked before anything is changed.
   const documents = readDocuments(await readInputFile(values.file, "file"), source);
   const connection = openConnection(values);
-  for (const document of documents) {
+  const carryOut = values.delete ? deleteOne : values.dryRun ? planOne : applyOne;
+  // A queue is deleted before its parent, which the file has first.
+  for (const document of values.delete ? documents.toReversed() : documents) {
     const subject = `${document.kind.toLowerCase()}/${document.message.name}`;
     try {
-      process.stdout.write(`${subject} ${await applyOne(document, connection)}\n`);
+      process.stdout.write(`${subject} ${await carryOut(document, connection, values)}\n`);
     } catch (error) {
       throw prefixError(error, subject);
     }
@@ -30,17 +44,91 @@ export async function run(values: Values<"apply">): Promise<number> {
   return exitStatus.ok;
 }
 
+const comparedMembers = {
+  Queue: ["parent", "weight", "borrowing", "guaranteed", "limit"],
+  Tenant: ["limit", "userLimits"],
+} as const;
+
+/** Returns what applying a document would change. */
+async function planOne(document: Document, { claims, queues }: Connection): Promise<string> {
+  switch (document.kind) {
+    case "Queue": {
+      const { queues: before } = await queues.listQueues({});
+      return planOf(before, create(QueueSchema, document.message), comparedMembers.Queue);
+    }
+    case "Tenant": {
+      const { tenants: before } = await queues.listTenants({});
+      return planOf(before, create(TenantSchema, document.message), comparedMembers.Tenant);
+    }
+    case "Claim":
+      try {
+        return await compare(document, claims);
+      } catch (error) {
+        if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
+        return "would be created";
+      }
+  }
+}
+
+function planOf<T extends { readonly name: string }>(
+  before: readonly T[],
+  wanted: T,
+  members: readonly (keyof T & string)[],
+): string {
+  const there = before.find(({ name }) => name === wanted.name);
+  if (there === undefined) return "would be created";
+  const changes = members
+    .filter((member) => canonical(there[member]) !== canonical(wanted[member]))
+    .map((member) => `${member} from ${formatMember(there[member])} to ${formatMember(wanted[member])}`);
+  return changes.length === 0 ? "unchanged" : `would be changed: ${changes.join(", ")}`;
+}
+
+/** A member of a queue or tenant, for people. */
+function formatMember(value: unknown): string {
+  if (isMessage(value, QuotaSchema)) return quotaText(value);
+  if (isMessage(value, UserLimitsSchema)) {
+    const users = value.users.map(({ user, limit }) => `${user}: ${quotaText(limit)}`);
+    return [`each: ${quotaText(value.each)}`, ...users].join("; ");
+  }
+  return typeof value === "string" ? value || "none" : canonical(value);
+}
+
+/** Takes back one document. */
+async function deleteOne(
+  { kind, message: { name } }: Document,
+  { claims, queues }: Connection,
+  { dryRun }: Values<"apply">,
+): Promise<string> {
+  const would = dryRun ? "would be " : "";
+  try {
+    switch (kind) {
+      case "Queue":
+        if (!dryRun) await queues.deleteQueue({ name });
+        return `${would}deleted`;
+      case "Tenant":
+        if (!dryRun) await queues.deleteTenant({ name });
+        return `${would}deleted`;
+      case "Claim":
+        if (!dryRun) await claims.releaseClaim({ name });
+        return `${would}released`;
+    }
+  } catch (error) {
+    if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
+    return "is not there";
+  }
+}
+
 async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {
   switch (document.kind) {
     case "Queue": {
       const { queues: before } = await queues.listQueues({});
       const { queue } = await queues.putQueue({ queue: document.message });
-      return changeOf(before, queue, ["parent", "weight", "borrowing", "guaranteed", "limit"]);
+      return changeOf(before, queue, comparedMembers.Queue);
     }
     case "Tenant": {
       const { tenants: before } = await queues.listTenants({});
       const { tenant } = await queues.putTenant({ tenant: document.message });
-      return changeOf(before, tenant, ["limit", "userLimits"]);
+      return changeOf(before, tenant, comparedMembers.Tenant);
     }
     case "Claim":
       try {
@@ -81,7 +169,9 @@ async function compare(
     const release = `elease it first: \`millpond release ${message.name}\`.`;
     throw millpondError(
       "MILLPOND_E_ALREADY_EXISTS",
-      differing === undefined ? "it is ending" : `it is there and has another ${differing}`,
+      differing === undefined
+        ? "it is ending"
+        : `it exists with ${differing} ${valueOf(claim, differing)}, and the file has ${valueOf(wanted, differing)}`,
       {
         remedy: isSize(differing)
           ? `Change it with \`millpond resize ${message.name}\`, or r${release}`
@@ -106,6 +196,12 @@ function firstDifference(wanted: Claim, there: Claim): string | undefined {
     if (isAsked && !isFilledIn && canonical(asked) !== canonical(has)) return localName;
   }
   return undefined;
+}
+
+/** A member of a claim, for people. */
+function valueOf(claim: Claim | undefined, member: string): string {
+  const value: unknown = claim === undefined ? undefined : Reflect.get(claim, member);
+  return typeof value === "string" && value !== "" ? value : canonical(value);
 }
 
 /** The same text for the same value, whatever the order of its members. */

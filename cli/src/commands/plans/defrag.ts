@@ -5,6 +5,7 @@ import { type ConsolidationStep, planConsolidation } from "@millpond/scheduler";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
+import { renderObject } from "../../output/resources.ts";
 import { layOut } from "../../output/table.ts";
 import { boundRequests, readPool, toSnapshot } from "../../output/pool-picture.ts";
 
@@ -28,7 +29,7 @@ export async function run(values: Values<"defrag">): Promise<number> {
 }
 
 function toJson(goal: string, steps: readonly ConsolidationStep[]): string {
-  const plan = {
+  return renderObject("DefragPlan", {
     goal,
     steps: steps.map(({ node, devices, moves }) => ({
       frees: { node, devices },
@@ -36,11 +37,10 @@ function toJson(goal: string, steps: readonly ConsolidationStep[]): string {
         claim: to.claim,
         from: { node: from.node, devices: from.devices.map(({ index }) => index) },
         to: { node: to.node, devices: to.devices.map(({ index }) => index) },
-        memoryBytes: `${from.devices.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0n)}`,
+        memoryBytes: Number(from.devices.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0n)),
       })),
     })),
-  };
-  return `${JSON.stringify(plan, undefined, 2)}\n`;
+  });
 }
 
 function toText(steps: readonly ConsolidationStep[]): string {
