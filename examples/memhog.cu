@@ -45,7 +45,7 @@ static bool run(const example::Arguments& arguments) {
     chunks.push_back(pointer);
   }
   if (status != cudaErrorMemoryAllocation) CHECK(status);
-  // The failed allocation is also the runtime's last error; taking it is what goes on means.
+  // The failed allocation is also the runtime's last error; a program that continues clears it.
   if (cudaGetLastError() != cudaErrorMemoryAllocation) {
     std::printf("memhog: WRONG (the last error is not the failed allocation)\n");
     return false;

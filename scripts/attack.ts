@@ -12,7 +12,7 @@ import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, type Preset } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 
-/** What came of one try. */
+/** The result of one attempt. */
 interface Try {
   readonly what: string;
   readonly outcome: "refused" | "succeeded" | "not tried";

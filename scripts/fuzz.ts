@@ -78,7 +78,8 @@ const programOf = (target: Target): string => join(nativeDir("fuzz"), target.pro
 const placeOf = (target: Target): string => inRoot("build", "fuzz", target.name);
 
 function environment(): NodeJS.ProcessEnv {
-  // Sessions end with their process, so memory that they leave is no leak; excessive allocations are refused.
+  // Sessions end with their process, so memory that they leave is not a leak; excessive allocations are
+  // refused.
   const options = "detect_leaks=0:allocator_may_return_null=1";
   return { ...toolEnvironment(), ASAN_OPTIONS: options, UBSAN_OPTIONS: "print_stacktrace=1" };
 }

@@ -24,7 +24,7 @@ const shrinkMs = 120_000;
 const triesOfCandidate = 3;
 /** Features of CUDA that the software GPU's own driver lacks, and Millpond provides. */
 const notInSoftGpu = ["pool", "managed"];
-/** Exit status of the program for a selection of ops that is no valid program. */
+/** Exit status of the program for a selection of ops that is not a valid program. */
 const statusNoProgram = 77;
 
 interface Result {

@@ -210,7 +210,7 @@ class Killer {
   readonly #load: Load;
   /** Claims whose worker was killed. */
   readonly hurtClaims = new Set<string>();
-  /** What was killed when, for people. */
+  /** The kills with their times, for people. */
   readonly log: string[] = [];
   readonly count = new Map<string, number>();
 
@@ -230,7 +230,7 @@ class Killer {
     this.count.set(kind, (this.count.get(kind) ?? 0) + 1);
   }
 
-  /** What was killed; undefined when nothing of the kind is there now. */
+  /** The killed process; undefined if none of that kind exists now. */
   async #killOne(kind: (typeof victims)[number]): Promise<string | undefined> {
     switch (kind) {
       case "program":

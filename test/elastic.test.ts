@@ -14,7 +14,7 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** What is in the books of each device, in MiB, least first. */
+/** Accounted memory of each device, in MiB, ascending. */
 async function booked(): Promise<number[]> {
   return (await pool.devices())
     .map(({ allocatedMemoryBytes }) => allocatedMemoryBytes / MiB)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever dies: its own session ends with a clear message or goes on, the others do not notice, nothing is left.
+// Whatever dies: its own session ends with a clear message or continues, others are not affected, and nothing
+// is left behind.
 import { randomBytes } from "node:crypto";
 import { createConnection, createServer, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";

@@ -149,7 +149,7 @@ test.skipIf(missingMachines !== undefined)(
       (sessions) => sessions.some(({ state: its }) => its === "connected"),
       withinMs,
     );
-    // A cable that was out for a moment is no end.
+    // A briefly unplugged cable does not end anything.
     await gpuHost.setCable("down");
     await gpuHost.setCable("up");
     expect(await run("vectoradd", "100000").finished).toMatchObject({ status: 0, stderr: "" });

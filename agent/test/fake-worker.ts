@@ -5,7 +5,7 @@
  * and knows no CUDA. Its data plane takes one JSON line `{"ticket", "clientPid", "program"}`, answers `ok` and serves
  * until the connection ends.
  *
- * `--driver` names a JSON file instead of a library: see FakeDriver. Where it is no JSON, the devices come from
+ * `--driver` names a JSON file instead of a library: see FakeDriver. If it is not JSON, the devices come from
  * MILLPOND_SOFTGPU_DEVICES and MILLPOND_SOFTGPU_SEED, as with the software GPU.
  */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:soak [-- options]: work that goes on for long, with the memory of every process beside it. See --help.
+// npm run bench:soak [-- options]: long-running work, with the memory of every process over time. See --help.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -75,7 +75,7 @@ function summarise(
   };
 }
 
-/** One program that goes on for long, and its worker. */
+/** One long-running program, and its worker. */
 async function runProgram(
   kind: "captures" | "training",
   amount: number,

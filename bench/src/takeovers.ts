@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:takeovers [-- options]: kills controllers, their database and agents under load, and reports what was lost
-// and how fast the pool recovered. See --help.
+// npm run bench:takeovers [-- options]: kills controllers, their database and agents under load, and reports
+// lost changes and how fast the pool recovered. See --help.
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { loadavg } from "node:os";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that goes on for long, and reports now and then how far it is and how much memory its process has: leaks of a call
-// show after a million of them.
+// Long-running work that regularly reports its progress and its process's memory: leaks of a call show after a million
+// calls.
 #include <algorithm>
 #include <array>
 #include <cstdint>

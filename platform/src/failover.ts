@@ -17,7 +17,7 @@ export interface FailoverOptions {
    * once.
    */
   readonly patienceMs?: number;
-  /** Whether a call may be made again that may have been heard. Default: none. */
+  /** Whether to retry a call that may have been received. Default: never. */
   readonly isRepeatable?: (method: DescMethod) => boolean;
   /** Timeout per controller for an idempotent call without a limit of its own. Default: none. */
   readonly answerMs?: number;

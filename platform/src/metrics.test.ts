@@ -125,7 +125,8 @@ test("what can be chosen on the dashboard is asked of a metric that has it, and 
         expect(variable, expr).toBe(label);
         used.add(label ?? "");
       }
-      // Grafana fits this window to the time that is shown: a fixed one misses what lies between two points of a week.
+      // Grafana fits this window to the time that is shown: a fixed one misses values between two points of a
+      // week.
       for (const [, window] of expr.matchAll(/\[([^\]]*)\]/g)) {
         expect(window, expr).toBe("$__rate_interval");
         expect(interval, expr).toBe("1m");

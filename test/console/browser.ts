@@ -171,7 +171,7 @@ export class WatchedPage implements AsyncDisposable {
       void dialog.dismiss();
     });
     page.on("console", (message) => {
-      // The browser itself says so of each answer that is no success, and of a controller that is not there.
+      // The browser itself logs each unsuccessful response, and an absent controller.
       if (message.type() === "error" && !/Failed to load resource/.test(message.text())) {
         this.#faults.push(`console: ${message.text()}`);
       }

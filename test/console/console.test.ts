@@ -16,7 +16,7 @@ import { startPool } from "./small-pool.ts";
 
 const GiB = 1n << 30n;
 
-/** What runs a script, or breaks out of an attribute, where it is taken for HTML. */
+/** Texts that run a script, or break out of an attribute, when inserted as HTML. */
 const hostile = `<img src=x onerror=alert(1)>"'><script>alert(2)</script>{{7*7}}\u202ejavascript:alert(3)`;
 
 /** A page that is not ours. */

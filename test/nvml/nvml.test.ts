@@ -12,7 +12,7 @@ const mebibyte = 2 ** 20;
 const limit = 256;
 
 let pool: Pool;
-/** Two claims on one device, each with a program that goes on. */
+/** Two claims on one device, each with a running program. */
 let programs: readonly Program[];
 let tenants: readonly { readonly claim: string; readonly pid: number; readonly usedMebibytes: number }[];
 

@@ -52,7 +52,7 @@ class Lane {
   #shell: Program | undefined;
   #isKilled = false;
   isOver = false;
-  /** How often it went on from where it was parked. */
+  /** How often it continued after parking. */
   awakenings = 0;
   counted = 0;
   readonly surprises: string[] = [];

@@ -105,7 +105,7 @@ export class Pool implements AsyncDisposable {
     return this.millpond(["run", ...options, "--", examples, ...args]);
   }
 
-  /** Starts an example that goes on until it is stopped. */
+  /** Starts an example that runs until it is stopped. */
   startEndless(options: readonly string[]): Program {
     return this.start(["run", ...options, "--", examples, "vectoradd", "1000", "--repeat", "100000000"]);
   }

@@ -255,7 +255,7 @@ export function connectWorker(
     });
     socket.on("connect", () => {
       isOpen = true;
-      // A worker of an earlier release knows no keys; it logs a message that it does not understand, and goes on.
+      // A worker of an earlier release does not use keys; it logs the unknown message and continues.
       socket.write(`${JSON.stringify({ type: "attach", key })}\n`);
       resolve({
         send: (message) => {

@@ -15,7 +15,7 @@ const codes = Object.keys(reasonArgs) as ReasonCode[];
 
 const holder: fc.Arbitrary<HolderRef> = fc.record({
   kind: fc.constantFrom("claim" as const, "gang" as const),
-  // Names that are no part of any sentence.
+  // Names that are not part of any sentence.
   name: fc.stringMatching(/^zq[a-z0-9]{6}$/),
   tenant: fc.constantFrom("xx-own", "xx-other"),
 });

@@ -26,7 +26,8 @@ export type Entry =
 /**
  * Reads a trace, however long it is.
  *
- * @throws MILLPOND_E_INVALID for a file that cannot be read, and for a line that is no line of a trace, with its number
+ * @throws MILLPOND_E_INVALID for a file that cannot be read, and for a line that does not belong to a trace,
+ * with its number
  */
 export async function* readTraceFile(path: string): AsyncGenerator<Entry> {
   const processes = new Set<number>();

@@ -69,7 +69,7 @@ export function resumptionOf(pool: Row, now: number, seen = 0): number {
  * it.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED while a controller runs on the directory, MILLPOND_E_STATE_NEWER,
- *   MILLPOND_E_STATE_BROKEN where the file is no backup, MILLPOND_E_STATE_FULL, MILLPOND_E_POOL_KEY
+ * MILLPOND_E_STATE_BROKEN if the file is not a backup, MILLPOND_E_STATE_FULL, MILLPOND_E_POOL_KEY
  */
 export function restoreBackup({ from, to, now, keyFile, withNewKeys = false }: RestoreOptions): Restored {
   if (!existsSync(from)) {

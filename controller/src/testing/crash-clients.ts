@@ -343,7 +343,7 @@ export class Clients {
   /**
    * Compares the state found with the known one, and continues from it.
    *
-   * @returns What was acknowledged and is not so, and what must never be.
+   * @returns Acknowledged changes that are missing, and violations.
    */
   takeStock(all: readonly Claim[], devices: readonly Device[]): string[] {
     // Those of a pool of nodes are others'.

@@ -32,7 +32,9 @@ export interface Host extends AsyncDisposable {
   readonly done: number;
   /** Kills the agent; another has taken its place, and has served a program, when this resolves. */
   replaceAgent(): Promise<void>;
-  /** The agent is silent until its node is lost. It goes on, and has served a program, when this resolves. */
+  /**
+   * The agent is silent until its node is lost. It has continued, and served a program, when this resolves.
+   */
   pauseAgent(): Promise<void>;
   /** Kills the worker of a program: that program gets an error, and the others do not notice. */
   killWorker(): Promise<void>;

@@ -59,7 +59,7 @@ export class DeviceClaims {
     return count;
   }
 
-  /** Makes the pod's ResourceClaims. One of an earlier allocation that no pod uses yet is made again. */
+  /** Makes the pod's ResourceClaims. One of an earlier allocation that no pod uses yet is recreated. */
   async make(pod: V1Pod, baseName: string, claims: readonly Claim[]): Promise<void> {
     const { namespace } = nameOf(pod);
     for (const [index, claim] of claims.entries()) {

@@ -176,7 +176,7 @@ export class PodWriter {
   }
 
   /**
-   * Sets Kubernetes' own condition for an end that is no fault of the program: a Job need not count it as a
+   * Sets Kubernetes' own condition for an end that the program did not cause: a Job need not count it as a
    * failure.
    */
   async markDisruption(pod: V1Pod, reason: string, message: string): Promise<void> {

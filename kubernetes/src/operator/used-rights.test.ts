@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Least privilege without a Kubernetes: the played API server refuses what the manifests do not give, and knows what was used.
-// `rights.test.ts` compares both with the audit log of a real one.
+// Least privilege without a Kubernetes: the played API server refuses rights that the manifests do not grant,
+// and records the used ones. `rights.test.ts` compares both with the audit log of a real one.
 
 import { DeviceHealth } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";

@@ -140,7 +140,7 @@ function formatFiles({ authority, bundle, server }: ServingFiles): Record<string
   };
 }
 
-/** Undefined where something is missing or no certificate: then all is made again. */
+/** Undefined if a part is missing or not a certificate: then everything is created again. */
 function parseFiles(secret: V1Secret | undefined): ServingFiles | undefined {
   const read = (key: string): string => Buffer.from(secret?.data?.[key] ?? "", "base64").toString("utf8");
   const files = {

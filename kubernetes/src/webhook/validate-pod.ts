@@ -93,7 +93,7 @@ function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: stri
 /**
  * ResourceClaims of the operator say by their metadata that they are; nothing that others write may say so.
  *
- * @param before What was there; an object without metadata where there was nothing.
+ * @param before The previous object; one without metadata if there was none.
  * @throws MILLPOND_E_FORBIDDEN
  */
 export function validateClaimMetadata(

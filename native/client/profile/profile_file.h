@@ -17,7 +17,7 @@ namespace millpond::client {
 
 class ProfileFile {
  public:
-  /// Where MILLPOND_PROFILE is set: has the worker note from here on what its devices do, and a thread write it down. The
+  /// If MILLPOND_PROFILE is set: makes the worker record the activity of its devices, and a thread write it. The
   /// session must stay. An obstacle is logged, and the program runs without a profile. `flushCalls` is called by that
   /// thread: it writes the program's delayed calls.
   static void begin(Session& session, void (*flushCalls)());

@@ -32,7 +32,7 @@ struct OwnStream {
 thread_local std::vector<OwnStream>* ownStreams = nullptr;  ///< by number of the context
 
 void endStream(uint16_t context, uint64_t wire) {
-  // A capture that another thread of the program ends goes on without this one.
+  // A capture that another thread of the program ends continues without this one.
   if (CaptureState::isKnownCaptured(wire)) return;
   Call call("end of a thread", Call::Teardown{context});
   cmd::StreamDestroyV2 end{};
@@ -41,7 +41,7 @@ void endStream(uint16_t context, uint64_t wire) {
   call.post(end);
 }
 
-/// On a thread that ends, which had streams of its own. What it calls from here on may make others.
+/// Runs on an ending thread that had streams of its own. Its later calls may create others.
 void endStreams(void* of) {
   const std::unique_ptr<std::vector<OwnStream>> streams(static_cast<std::vector<OwnStream>*>(of));
   ownStreams = nullptr;

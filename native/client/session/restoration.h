@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session that was parked is made again from its journal, with the images that this side has kept.
+// Restores a parked session from its journal, with the images that this side has kept.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace millpond::client {
 /// Makes `fresh` like the session that left the journal.
 Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files);
 
-/// The program ends these things of a session that is parked: they are not made again. False: it is not parked, and nothing
-/// has happened.
+/// The program destroys these objects of a parked session: they are not restored. Returns false, and does nothing, if
+/// it is not parked.
 bool endWhileParked(Session& session, std::span<const Subject> subjects);
 
 }  // namespace millpond::client

@@ -83,7 +83,7 @@ CUlogIterator CallLog::end() {
 
 bool CallLog::read(CUlogIterator& from, size_t room, std::string& text) {
   const std::lock_guard lock(mutex_);
-  // Iterators wrap around, and so does what lies between two of them.
+  // Iterators wrap around, and so do differences between them.
   const auto wanted = static_cast<CUlogIterator>(end_ - from);
   const size_t kept = std::min<size_t>(wanted, lines_.size());
   from = end_;

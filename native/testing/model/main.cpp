@@ -2,7 +2,8 @@
 // Runs random programs on the libcuda.so.1 that it finds: model [--seed S] [--first N] [--programs N] [--without FEATURE,…]
 // [--seconds N] [--only OP,…] [--patience SECONDS] [--describe | --check]. It prints "program N" before each, and ends with 0 when all compute
 // what the oracle says, 1 after a difference or an error, 2 when it cannot run, 3 when a program hangs. --only takes the
-// named ops of one program, and ends with 77 when they are no program: their outcome is open, or they hang by themselves.
+// named ops of one program, and ends with 77 when they are not a valid program: their outcome is open, or they hang by
+// themselves.
 // --check runs nothing.
 #include <unistd.h>
 

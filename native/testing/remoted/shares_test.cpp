@@ -173,8 +173,8 @@ class SharedGpu {
     for (auto all = used(); all.size() != sessions || !isAtWork(all); all = used())
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  /// From here on, what part of the time the GPU has worked for each becomes such that `isRight`. What a busy machine does
-  /// to single kernels matters less and less; shares that are not kept never become right.
+  /// Waits until each one's fraction of the GPU's time, counted from now, satisfies `isRight`. The load of the machine
+  /// matters less and less; shares that are not enforced never become right.
   void settles(const std::function<bool(const std::vector<double>&)>& isRight, const char* what) {
     const auto from = std::chrono::steady_clock::now();
     const std::vector<int64_t> before = used();

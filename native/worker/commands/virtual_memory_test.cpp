@@ -205,7 +205,7 @@ TEST("what is not the session's is refused: addresses, parts of mappings, memory
   refused("a second release", [&] { f.release(1); });
   refused("a map of what is released", [&] { f.map(base + 2 * kGranule, 2 * kGranule, 1); });
   CHECK_EQ(f.fake().mappedRuns(), runs + 1);
-  // A number in use, or an unknown device, is no mistake that our client makes.
+  // A number in use, or an unknown device, is not a mistake that our client makes.
   CHECK_EQ(f.create(5, kGranule), 0);
   f.create(5, kGranule);
   CHECK(!f.ended().ok);

@@ -14,7 +14,7 @@ bool waitsForDevice(cmd::Op op) {
 }
 
 /// Whether the command, which names a stream, gives it work that synchronizing the stream waits for. On a card the
-/// record of an event is no such work.
+/// record of an event does not count.
 bool givesWork(cmd::Op op) {
   switch (op) {
     case cmd::Op::kEventRecord:

@@ -44,7 +44,7 @@ TEST("what the driver reports of a card is told once, and what it reports of pro
   Nvml nvml(MILLPOND_FAKE_NVML);
   for (const char* uuid : {"GPU-a", "GPU-b", "GPU-c", "GPU-unknown"}) nvml.watch(uuid);
   auto* const report = fake<void(unsigned, unsigned long long, unsigned long long)>("fakeNvmlReport");
-  // Errors of programs, contained and corrected errors, summaries of others, and numbers that are no Xid.
+  // Errors of programs, contained and corrected errors, summaries of others, and numbers other than Xids.
   for (const unsigned long long harmless : {8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 105, 121, 137, 154})
     report(0, kXid, harmless);
   report(0, kDoubleBitEcc, 79);

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kAlignment = 512;
 /// Larger allocations get granules of their own.
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
-/// The driver's granularity is no finer on any device, and this is a multiple of it on all known ones.
+/// The driver's granularity is at least this on every device, and this is a multiple of it on all known ones.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 /// Reserved addresses per byte of the device, so that fragmentation of addresses never fails an allocation, whatever
 /// the limit is.

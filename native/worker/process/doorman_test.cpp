@@ -211,7 +211,7 @@ TEST("with a secret, nobody is heard over TCP who does not know it, and nobody m
   CHECK(!guest);
   UniqueFd plain = door.call(true);
   say(plain, encode(kRight));
-  // It may receive an alert that this is no TLS.
+  // It may receive an alert that this is not TLS.
   CHECK(!decodeWelcome(door.answer(plain)));
   UniqueFd silent = door.call(true);
   CHECK(door.answer(silent).empty());

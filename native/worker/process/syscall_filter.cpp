@@ -118,7 +118,8 @@ class Program {
 
   Status install() {
     sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
-    // SPEC_ALLOW: the threads keep the speculation settings that they have; the filter is no sandbox against side channels.
+    // SPEC_ALLOW: the threads keep the speculation settings that they have; the filter is not a sandbox against side
+    // channels.
     const long rc = ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                               SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
     if (rc > 0) return Error{"thread " + std::to_string(rc) + " has another system call filter"};

@@ -206,7 +206,7 @@ std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& 
     if (!entry || !entry->object || !contexts_.isThere(entry->context)) return std::nullopt;
     place = {static_cast<CUstream>(entry->object), entry->context};
   }
-  // Captured commands are no work yet, and no event may be recorded there.
+  // Captured commands are not work yet, and no event may be recorded there.
   if (captures_.status(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
   return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
 }

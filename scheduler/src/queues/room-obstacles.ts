@@ -47,7 +47,7 @@ export class RoomObstacles {
     return why;
   }
 
-  /** Forgets what was answered: the pool has got capacity back. */
+  /** Forgets earlier answers: the pool has got capacity back. */
   forget(): void {
     this.#full.clear();
     this.#explanations.clear();

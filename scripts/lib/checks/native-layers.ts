@@ -3,7 +3,7 @@
 
 export interface NativeLayer {
   readonly name: string;
-  /** With their subfolders, as far as these are no layers themselves. */
+  /** With their subfolders, unless these are layers themselves. */
   readonly folders: readonly string[];
   /** Only the files directly in them. */
   readonly filesOf: readonly string[];

@@ -40,6 +40,20 @@ test("constructions against the style are found, and their likes are not", () =>
   expect(markersIn("Of course the controller knows what to do.")).toEqual([]);
 });
 
+test("literal translations are found, and their correct likes are not", () => {
+  expect(markersIn("Returns what lies there.")).toEqual(["past event with what as a noun"]);
+  expect(markersIn("The frame is no frame of ours.")).toEqual(["is no for is not a"]);
+  expect(markersIn("The session goes on.")).toEqual(["goes on for continue"]);
+  expect(markersIn("From here on the file counts.")).toEqual(["from here on for from now on"]);
+  expect(markersIn("The session is made again.")).toEqual(["made again for restored"]);
+  expect(markersIn("It stays in the books.")).toEqual(["books for accounting"]);
+  expect(markersIn("As that, for a graph.")).toEqual(["as that for same"]);
+  expect(
+    markersIn("There is no room, and the lease is no longer valid; the loop goes on to the next node."),
+  ).toEqual([]);
+  expect(markersIn("The same, for a graph; the change was made twice, and is accounted for.")).toEqual([]);
+});
+
 test("frequent misspellings are found, and the right spellings are not", () => {
   expect(markersIn("The recieved lenght was transfered untill it occured.")).toEqual(["misspelt"]);
   expect(

@@ -31,6 +31,23 @@ export const markers: readonly Marker[] = [
     name: "clause with what as its subject",
     pattern: /^What [a-z' ]+ (is|are|was|were|has|have|goes|comes)\b/,
   },
+  {
+    name: "past event with what as a noun",
+    pattern: /\bwhat (was|were|had|came|lies|lay|runs|waits) (?!going on\b)[a-z]/i,
+  },
+  {
+    name: "is no for is not a",
+    pattern:
+      /(?<!\bthere )\b(is|are|was|were) no (?!longer\b|more\b|less\b|one\b|other\b|better\b|worse\b|room\b)[a-z]/i,
+  },
+  { name: "goes on for continue", pattern: /\b(goes|going|went|gone) on\b(?! (to|with)\b)/i },
+  { name: "from here on for from now on", pattern: /\bfrom here on\b/i },
+  { name: "made again for restored", pattern: /\b(is|are|was|were|be|been) made again\b/i },
+  {
+    name: "books for accounting",
+    pattern: /\b(in|of|from|on|for) the books\b|\bkeeps? (the )?(same )?books\b/i,
+  },
+  { name: "as that for same", pattern: /^As (that|this)[,;]/ },
   { name: "misspelt", pattern: misspelt },
 ];
 

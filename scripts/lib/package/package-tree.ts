@@ -20,7 +20,7 @@ export interface PackageTree {
 /** All files have this time, so that the package does not depend on when it was made. */
 export const epoch = 0;
 
-/** Parts of the archive that measure and compare are no part of an installation. */
+/** Parts of the archive that measure and compare do not belong to an installation. */
 const leftOut: ReadonlySet<string> = new Set(["bench", "conformance", "README.md", "millpond-bench"]);
 
 /** Units and configuration files, from packaging/. */
@@ -75,7 +75,7 @@ async function writeDocuments(at: Place): Promise<void> {
   await cp(inRoot("docs"), doc("docs"), { recursive: true });
   for (const folder of ["grafana", "prometheus", "compose", "ansible"])
     await cp(inRoot("packaging", folder), doc(folder), { recursive: true });
-  // Run by slurmd from where they are, so they are no documents.
+  // Run by slurmd from where they are, so they are not documents.
   await cp(inRoot("packaging", "slurm"), at("usr", "lib", "millpond", "slurm"), { recursive: true });
   await write(doc("changelog.gz"), zip(await readFile(inRoot("CHANGELOG.md"), "utf8")));
   const licence = "Licence: Apache-2.0; its text is /usr/share/common-licenses/Apache-2.0 on Debian.";

@@ -30,7 +30,7 @@ export class Pool implements Caller {
   readonly #token: string;
   #preferred: string;
 
-  /** @throws TypeError for a controller that is no http or https URL */
+  /** @throws TypeError for a controller that is not an http or https URL */
   constructor({ controller, token = "" }: Endpoint) {
     this.controller = controller;
     this.#addresses = controller.split(",").map((each) => each.trim().replace(/\/+$/, ""));

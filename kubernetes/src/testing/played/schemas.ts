@@ -56,7 +56,7 @@ const quantity = text(/^[+-]?\d+(\.\d+)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/,
 const qualified = /^([a-z0-9]([-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z_]\w{0,31}$/;
 const version = text(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/, 64);
 
-/** Of other drivers; nothing of ours has them. */
+/** Belongs to other drivers; our objects do not have it. */
 const foreign = (): string => "Millpond does not use this";
 
 const required = (type: Type): Member => ({ type, isRequired: true });

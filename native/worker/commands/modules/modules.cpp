@@ -82,7 +82,7 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
     kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
                                 : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
   };
-  // Code whose declarations of variables cannot be parsed, or that is no code at all.
+  // Code whose declarations of variables cannot be parsed, or that is not code at all.
   const CUresult rc = bytes ? make()
                             : charges_.measured(DriverMemory::Of::kModule, load.handle,
                                                 contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
