@@ -64,7 +64,7 @@ class SkewedNode {
   }
 }
 
-/** The worker of c28aa69 logs a message of a type that it does not know and goes on; its stand-in took any as `close`. */
+/** The worker of c28aa69 logs a message of a type that it does not know and continues; its stand-in took any as `close`. */
 function ignoreUnknownMessages(path: string): void {
   const source = readFileSync(path, "utf8");
   const mended = source.replace(

@@ -10,9 +10,9 @@
 namespace millpond::client {
 
 /// Finds the newest variant of `name` that CUDA `version` (1000·major + 10·minor) knows. With the flag for per-thread
-/// default streams a per-thread variant is preferred. `fn` receives the address, or nullptr where there is none, which
-/// is no error; `status` (may be nullptr) tells why. CUDA_ERROR_INVALID_VALUE for null pointers, unknown flags and
-/// versions above `driverVersion`. Allocates nothing.
+/// default streams a per-thread variant is preferred. `fn` receives the address, or nullptr if there is
+/// none, which is not an error; `status` (may be nullptr) tells why. CUDA_ERROR_INVALID_VALUE for null
+/// pointers, unknown flags and versions above `driverVersion`. Allocates nothing.
 CUresult resolve(const char* name, int version, uint64_t flags, int driverVersion, void** fn,
                  CUdriverProcAddressQueryResult* status) noexcept;
 

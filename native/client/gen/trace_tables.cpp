@@ -4323,7 +4323,7 @@ const Range kStructs[] = {
     {273, 8},  // CUDA_RESOURCE_VIEW_DESC_v1
 };
 
-// First value, their number, and what all of their names begin with.
+// First value, their number, and the common prefix of their names.
 const Enum kEnums[] = {
     {0, 51, 27},  // CUarray_format
     {51, 4, 1174},  // CUprocessState

@@ -13,9 +13,9 @@
 namespace millpond::worker {
 
 /// Runs one command of a client that need not be trusted and returns the driver's result. `head`: a copy of the beginning
-/// of its body. A number that is no command, a body of the wrong length or a handle that the session does not own is a
-/// violation (SessionCore::violation). The tails of a command lie in memory that the client may change meanwhile: parts
-/// copy what must stay the same.
+/// of its body. An unknown command, a body of the wrong length or a handle that the session does not own is a
+/// violation (SessionCore::violation). The tails of a command lie in memory that the client may change
+/// meanwhile: parts copy what must stay the same.
 CUresult dispatch(const CommandParts& parts, cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
 }  // namespace millpond::worker
