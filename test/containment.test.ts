@@ -298,7 +298,7 @@ test.skipIf(!isContainable)(
       (found) => found.length > 0,
     );
     expect(users.filter((user) => Number(user) <= 1_900_000_000)).toEqual([]);
-    // It can end them, and take away what was theirs.
+    // It can end them, and destroy their data.
     agent.signal("SIGTERM");
     expect(await agent.finished).toMatchObject({ status: 0 });
     expect(readdirSync(join(run, "workers"))).toEqual([]);

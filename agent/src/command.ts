@@ -164,7 +164,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** 0 is no size of a claim. */
+/** A claim cannot have the size 0. */
 function parseOverhead(text: string): number {
   return text === "0" ? 0 : Number(parseSize(text));
 }
