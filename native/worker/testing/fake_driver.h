@@ -75,6 +75,10 @@ class FakeDriver {
 
  private:
   friend struct FakeCalls;
+  friend struct FakeDeviceCalls;
+  friend struct FakeMemoryCalls;
+  friend struct FakeWorkCalls;
+  friend struct FakeModuleCalls;
   struct Op {
     std::function<bool()> ready;  ///< none: always
     std::function<void()> run;

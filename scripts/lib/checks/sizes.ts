@@ -13,7 +13,6 @@ export const sizeRules: SizeRules = {
     "native/testing/model/runner.cpp": 512,
     "native/testing/remoted/links_test.cpp": 560,
     "native/worker/session/executor.h": 569,
-    "native/worker/testing/fake_driver.cpp": 704,
   },
   fullFolders: {
     "conformance/programs/driver": 49,
@@ -27,6 +26,5 @@ export const memberRules: MemberRules = {
   largeClasses: {
     "controller/src/state/transaction.ts: Transaction": 49,
     "native/worker/session/executor.h: Executor": 94,
-    "native/worker/testing/fake_driver.cpp: FakeCalls": 69,
   },
 };
