@@ -15,6 +15,7 @@
 #include "protocol/handshake/handshake.h"
 #include "protocol/wire.h"
 #include "testing/remoted.h"
+#include "testing/remoted/broken_link.h"
 #include "testing/servers/cutting_proxy.h"
 
 using namespace millpond;
@@ -47,18 +48,6 @@ constexpr char kCountingKernels[] = R"(
 )";
 
 constexpr size_t kLargest = size_t{3} << 20;
-
-/// Messages between the program and the test.
-struct Shared {
-  std::atomic<uint32_t> cuts{0};
-  std::atomic<uint32_t> step{0};
-};
-
-Shared& makeShared() {
-  void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  CHECK(memory != MAP_FAILED);
-  return *::new (memory) Shared();
-}
 
 struct Program {
   CUcontext context = nullptr;
@@ -153,83 +142,6 @@ class Worker {
   uint64_t expected_ = 0;
   uint32_t counted_ = 0;
 };
-
-/// A worker, a link to it that can break, and a program at the other end.
-class Broken {
- public:
-  explicit Broken(uint32_t seed = 1, const std::vector<std::string>& workerArguments = {},
-                  const std::string& linkSecret = "")
-      : shared(makeShared()), linkSecret_(linkSecret) {
-    CHECK(::mkdtemp(directory_.data()) != nullptr);
-    ::setenv("MILLPOND_SOFTGPU_STATE", directory_.c_str(), 1);
-    ::setenv("MILLPOND_SOFTGPU_SEED", "test", 1);
-    ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
-    ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
-    worker = std::make_unique<WorkerProcess>(directory_, workerArguments, linkSecret);
-    proxy = std::make_unique<CuttingProxy>(seed, shared.cuts);
-  }
-  ~Broken() {
-    proxy.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-    ::munmap(&shared, 4096);
-  }
-  Broken(const Broken&) = delete;
-  Broken& operator=(const Broken&) = delete;
-
-  /// Starts the program, and then the link, which is cut that number of times.
-  void start(uint32_t cuts, const char* graceSeconds, const std::function<void()>& program) {
-    std::fflush(nullptr);
-    const std::string log = logPath();
-    child_ = ::fork();
-    CHECK(child_ >= 0);
-    if (child_ == 0) {
-      CHECK(std::freopen(log.c_str(), "w", stderr) != nullptr);
-      libraryPath() = MILLPOND_CLIENT_LIBRARY;
-      ::setenv("MILLPOND_LOG", "error", 1);
-      ::setenv("MILLPOND_RECONNECT_GRACE", graceSeconds, 1);
-      ::setenv("MILLPOND_WORKER", ("tcp:127.0.0.1:" + std::to_string(proxy->port())).c_str(), 1);
-      ::setenv("MILLPOND_TICKET", "t", 1);
-      ::setenv("MILLPOND_LINK_SECRET", linkSecret_.c_str(), 1);
-      program();
-      std::fflush(nullptr);
-      std::exit(0);
-    }
-    proxy->start(worker->port(), cuts);
-  }
-  pid_t child() const { return child_; }
-  /// Waits for the program; its output is in `said`.
-  int wait(std::string& said) {
-    int status = 0;
-    CHECK(::waitpid(child_, &status, 0) == child_);
-    if (FILE* log = std::fopen(logPath().c_str(), "r")) {
-      char line[1024];
-      while (std::fgets(line, sizeof line, log)) said += line;
-      std::fclose(log);
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  void waitForStep(uint32_t step) const {
-    while (shared.step.load() < step) ::usleep(1000);
-  }
-
-  Shared& shared;
-  std::unique_ptr<WorkerProcess> worker;
-  std::unique_ptr<CuttingProxy> proxy;
-
- private:
-  std::string logPath() const { return directory_ + "/program.log"; }
-
-  const std::string linkSecret_;
-  std::string directory_ = (std::filesystem::temp_directory_path() / "millpond-links-XXXXXX").string();
-  pid_t child_ = -1;
-};
-
-size_t timesIn(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
 
 /// Three threads of a program work until the link has broken `cuts` times, and a little longer; their results equal those
 /// over an intact link. Returns the worker's log.
@@ -421,136 +333,4 @@ TEST("a program that is killed, and a worker that is killed, are not waited for"
     CHECK_EQ(broken.worker->wait(workerSaid), worker ? 128 + SIGKILL : 0);
     CHECK_EQ(timesIn(said, "the GPU of this process is gone: the worker is gone"), worker ? 1u : 0u);
   }
-}
-
-namespace {
-
-// By hand
-
-struct Connection {
-  UniqueFd socket;
-  Welcome welcome;
-};
-
-Connection greet(const WorkerProcess& worker, const Hello& hello) {
-  auto socket = connectTcp("127.0.0.1", worker.port());
-  CHECK(bool(socket));
-  CHECK(bool(sendAll(socket->get(), encode(hello))));
-  std::vector<std::byte> bytes(kWelcomeFixedBytes);
-  constexpr int kPatienceMs = 60'000;
-  CHECK(bool(receiveExactly(socket->get(), bytes, kPatienceMs)));
-  auto rest = welcomeRest(std::span(bytes).first<kWelcomeFixedBytes>());
-  CHECK(bool(rest));
-  bytes.resize(kWelcomeFixedBytes + *rest);
-  CHECK(bool(receiveExactly(socket->get(), std::span(bytes).subspan(kWelcomeFixedBytes), kPatienceMs)));
-  auto welcome = decodeWelcome(bytes);
-  CHECK(bool(welcome));
-  return {std::move(*socket), std::move(*welcome)};
-}
-
-Hello begins() { return {wire::kProtocolVersion, kApiHash, Carrier::kTcp, 1, "t", "by hand", 86'400, "elsewhere", {}}; }
-Hello comesBack(const SessionSecret& secret, uint64_t received, uint32_t attempt) {
-  Hello hello = begins();
-  hello.ticket.clear();
-  hello.resumption = Resumption{secret, received, attempt};
-  return hello;
-}
-
-/// A round trip: the command, and the whole reply.
-void ask(const UniqueFd& socket) {
-  const wire::CommandHeader marker{16, static_cast<uint16_t>(cmd::Op::kMarker), 0, 1, 1};
-  CHECK(bool(sendAll(socket.get(), std::as_bytes(std::span(&marker, 1)))));
-  wire::ReplyHeader reply{};
-  CHECK(bool(receiveExactly(socket.get(), std::as_writable_bytes(std::span(&reply, 1)), 60'000)));
-  CHECK(reply.kind == wire::ReplyKind::kResult);
-  CHECK_EQ(reply.request, 1u);
-  CHECK_EQ(reply.bytes, sizeof(reply));
-}
-
-void sayGoodbye(const UniqueFd& socket) {
-  struct {
-    wire::CommandHeader header{sizeof(wire::CommandHeader) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
-    wire::LinkWord word{wire::LinkMessage::kGoodbye, 0, 0};
-  } const goodbye;
-  CHECK(bool(sendAll(socket.get(), std::as_bytes(std::span(&goodbye, 1)))));
-}
-
-bool isClosed(const UniqueFd& socket) {
-  char c;
-  ssize_t n;
-  do n = ::recv(socket.get(), &c, 1, 0);
-  while (n < 0 && errno == EINTR);
-  return n <= 0;
-}
-
-}  // namespace
-
-TEST("only who has the secret comes back, once by each connection, and to what is next") {
-  Broken broken;
-  Connection first = greet(*broken.worker, begins());
-  CHECK(first.welcome.admission == Admission::kWelcome);
-  CHECK_EQ(first.welcome.graceSeconds, 300u);  // as the node has it
-  CHECK_EQ(first.welcome.pid, 0u);
-  const SessionSecret& secret = first.welcome.secret;
-  ask(first.socket);
-
-  SessionSecret wrong = secret;
-  wrong[31] ^= std::byte{1};
-  Connection stranger = greet(*broken.worker, comesBack(wrong, 0, 1));
-  CHECK(stranger.welcome.admission == Admission::kTicketRefused);
-  CHECK_EQ(stranger.welcome.message, codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
-  CHECK(greet(*broken.worker, comesBack({}, 0, 1)).welcome.admission == Admission::kTicketRefused);
-  CHECK(greet(*broken.worker, begins()).welcome.admission == Admission::kBusy);
-  ask(first.socket);  // nobody was hurt
-
-  // The worker need not know yet that the connection was lost. One reply is asked for again.
-  Connection second = greet(*broken.worker, comesBack(secret, 16, 1));
-  CHECK(second.welcome.admission == Admission::kWelcome);
-  CHECK_EQ(second.welcome.received, 32u);
-  CHECK(isClosed(first.socket));
-  wire::ReplyHeader again{};
-  CHECK(bool(receiveExactly(second.socket.get(), std::as_writable_bytes(std::span(&again, 1)), 60'000)));
-  CHECK_EQ(again.bytes, sizeof(again));
-  ask(second.socket);
-
-  // An attempt that comes late takes nothing over.
-  CHECK(greet(*broken.worker, comesBack(secret, 32, 1)).welcome.admission == Admission::kBusy);
-  ask(second.socket);
-  Connection third = greet(*broken.worker, comesBack(secret, 64, 7));
-  CHECK(third.welcome.admission == Admission::kWelcome);
-  CHECK_EQ(third.welcome.received, 64u);
-  ask(third.socket);
-  third.socket.reset();
-  Connection fourth = greet(*broken.worker, comesBack(secret, 80, 8));
-  ask(fourth.socket);
-  sayGoodbye(fourth.socket);
-  fourth.socket.reset();
-  std::string said;
-  CHECK_EQ(broken.worker->wait(said), 0);
-  CHECK_EQ(timesIn(said, "the client is back"), 3u);
-}
-
-TEST("who comes back for what never was ends the session") {
-  Broken broken;
-  Connection first = greet(*broken.worker, begins());
-  ask(first.socket);
-  auto socket = connectTcp("127.0.0.1", broken.worker->port());
-  CHECK(bool(socket));
-  CHECK(bool(sendAll(socket->get(), encode(comesBack(first.welcome.secret, 4096, 1)))));
-  std::string said;
-  CHECK_EQ(broken.worker->wait(said), 3);
-  CHECK_EQ(timesIn(said, "came back for replies behind offset 4096"), 1u);
-}
-
-TEST("a client that acknowledges what was never sent ends its session") {
-  Broken broken;
-  Connection first = greet(*broken.worker, begins());
-  struct {
-    wire::CommandHeader header{sizeof(wire::CommandHeader) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
-    wire::LinkWord word{wire::LinkMessage::kReceived, 0, 8};
-  } const lie;
-  CHECK(bool(sendAll(first.socket.get(), std::as_bytes(std::span(&lie, 1)))));
-  std::string said;
-  CHECK_EQ(broken.worker->wait(said), 3);
-  CHECK_EQ(timesIn(said, "a frame of the link that makes no sense"), 1u);
 }
