@@ -31,6 +31,8 @@
 #include "worker/commands/arrays/arrays.h"
 #include "worker/commands/arrays/tensor_maps.h"
 #include "worker/commands/arrays/textures.h"
+#include "worker/commands/contexts/context_commands.h"
+#include "worker/commands/contexts/green_contexts.h"
 #include "worker/commands/graphs/graph_memory.h"
 #include "worker/commands/graphs/graph_node_count.h"
 #include "worker/commands/graphs/graph_table.h"
@@ -39,6 +41,7 @@
 #include "worker/commands/memory/host_copies.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/pools.h"
 #include "worker/commands/memory/virtual_memory.h"
 #include "worker/commands/modules/functions.h"
 #include "worker/commands/modules/images.h"
@@ -46,6 +49,8 @@
 #include "worker/commands/modules/links.h"
 #include "worker/commands/modules/loaded_modules.h"
 #include "worker/commands/modules/modules.h"
+#include "worker/commands/profile/profiles.h"
+#include "worker/commands/sharing/shared_objects.h"
 #include "worker/commands/streams/streams.h"
 #include "worker/commands/streams/topology.h"
 #include "worker/core/callbacks.h"
@@ -73,7 +78,6 @@
 #include "worker/memory/virtual_memory.h"
 #include "worker/parking/event_times.h"
 #include "worker/parking/journal.h"
-#include "worker/profile/profiler.h"
 #include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
@@ -132,8 +136,7 @@ class Executor : private SessionOwner, private SessionPart {
   void setShares(std::vector<Share> shares);
   /// Path of CUPTI for profiles requested by the client, as for Profiler::start. Call it before `run`.
   void setProfilerLibraries(std::string driver, std::string cupti) {
-    driverLibrary_ = std::move(driver);
-    cuptiLibrary_ = std::move(cupti);
+    profiles_.setLibraries(std::move(driver), std::move(cupti));
   }
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; may be called on any thread.
@@ -149,19 +152,13 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& in);
   CUresult onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& in);
   CUresult onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& in);
-  CUresult onContextCreate(const cmd::Decoded<cmd::ContextCreate>& in);
   CUresult onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& in);
-  CUresult onContextRecordEvent(const cmd::Decoded<cmd::ContextRecordEvent>& in);
   CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& in);
-  CUresult onContextSetCacheConfig(const cmd::Decoded<cmd::ContextSetCacheConfig>& in);
-  CUresult onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& in);
-  CUresult onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>& in);
   CUresult onCopyBox(const cmd::Decoded<cmd::CopyBox>& in);
   CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& in);
   CUresult onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& in);
   CUresult onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& in);
   CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& in);
-  CUresult onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& in);
   CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
   CUresult onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& in);
   CUresult onGraphClone(const cmd::Decoded<cmd::GraphClone>& in);
@@ -187,8 +184,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onGraphSources(const cmd::Decoded<cmd::GraphSources>& in);
   CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
   CUresult onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& in);
-  CUresult onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& in);
-  CUresult onGreenStream(const cmd::Decoded<cmd::GreenStream>& in);
   CUresult onHostFunction(const cmd::Decoded<cmd::HostFunction>& in);
   CUresult onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& in);
   CUresult onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& in);
@@ -196,33 +191,11 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& in);
   CUresult onMemFree(const cmd::Decoded<cmd::MemFree>& in);
   CUresult onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>& in);
-  CUresult onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& in);
-  CUresult onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& in);
-  CUresult onPeerAccess(const cmd::Decoded<cmd::PeerAccess>& in);
   CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
-  CUresult onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& in);
-  CUresult onPoolDestroy(const cmd::Decoded<cmd::PoolDestroy>& in);
   CUresult onPoolFree(const cmd::Decoded<cmd::PoolFree>& in);
-  CUresult onPoolHigh(const cmd::Decoded<cmd::PoolHigh>& in);
-  CUresult onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& in);
-  CUresult onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& in);
-  CUresult onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& in);
-  CUresult onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>& in);
-  CUresult onPoolShare(const cmd::Decoded<cmd::PoolShare>& in);
-  CUresult onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& in);
-  CUresult onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& in);
-  CUresult onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& in);
-  CUresult onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& in);
-  CUresult onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& in);
-  CUresult onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& in);
-  CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in);
   CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
-  CUresult onShareEvent(const cmd::Decoded<cmd::ShareEvent>& in);
-  CUresult onShareMemory(const cmd::Decoded<cmd::ShareMemory>& in);
   CUresult onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& in);
   CUresult onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& in);
-  CUresult onVmOpen(const cmd::Decoded<cmd::VmOpen>& in);
-  CUresult onVmShare(const cmd::Decoded<cmd::VmShare>& in);
 
  private:
   /// A copy to client memory in progress, a staging chunk at a time.
@@ -343,8 +316,6 @@ class Executor : private SessionOwner, private SessionPart {
   void forgetContext(uint16_t number);
   /// Ends the streams of a green context, which the driver leaves.
   void endStreamsOf(uint16_t number);
-  /// Success if that number is free for a new context of the program.
-  CUresult admitContext(uint32_t number);
   CUresult resetPrimary(uint16_t number);
 
   bool progress();
@@ -443,29 +414,6 @@ class Executor : private SessionOwner, private SessionPart {
   void releaseRing();
   /// Memory that becomes a node of a graph is not allocated here.
   CUresult refuseCapture(const Stream& s) const;
-  CUresult exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file);
-  CUresult uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const;
-  /// The session's ordinal of that device.
-  bool ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const;
-  CUresult shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle);
-  /// The handle of an allocation that lies in a device's arena; `pool` 0: of none.
-  CUresult shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
-                           Sharing::Handle& handle);
-  /// An object of another session on a device of this one.
-  CUresult openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal);
-  CUresult importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
-                        CUmemGenericAllocationHandle& memory);
-  CUresult importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory);
-  /// Opens memory of an opened pool, in a run that is mapped already or newly mapped.
-  CUresult openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened);
-  /// Ends one use of memory of an opened pool, when its stream has reached that position.
-  void closeOpened(CUdeviceptr address, std::vector<Mark> place);
-  /// Frees a block of a pool in stream order, and for all streams when that position is reached.
-  void freeBlock(CUdeviceptr address, MemoryPools::StreamKey stream, const std::vector<Mark>& place);
-  CUresult openEvent(const Sharing::Handle& handle, CUevent& event);
-  /// Whether the driver has created that resource for this session.
-  bool isKnown(const CUdevResource& resource) const;
-  CUresult know(const CUdevResource& resource);
 
   Sharing* sharing_;
   Waits waits_{session_};
@@ -502,10 +450,16 @@ class Executor : private SessionOwner, private SessionPart {
   Streams streams_{session_, waits_, frees_, operations_};
   HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_,
                          frees_,   order_,  waits_,  [this] { return !graphs_.empty() || !execs_.empty(); }};
+  Pools pools_{session_, memory_, frees_, sharing_};
+  SharedObjects sharedObjects_{session_, sharing_, budgets_, memory_, virtualMemory_, frees_, objects_};
+  ContextCommands contextCommands_{session_, counts_, charges_};
+  GreenContexts greenContexts_{session_, counts_, charges_, objects_};
+  Profiles profiles_{session_};
   const CommandParts parts_{
-      session_, addresses_,  objects_,    functions_, operations_, images_, links_,
-      modules_, launches_,   tensorMaps_, topology_,  textures_,   arrays_, virtualMemoryCommands_,
-      streams_, hostMemory_, *this};
+      session_, addresses_,  objects_,    functions_,     operations_,      images_,        links_,
+      modules_, launches_,   tensorMaps_, topology_,      textures_,        arrays_,        virtualMemoryCommands_,
+      streams_, hostMemory_, pools_,      sharedObjects_, contextCommands_, greenContexts_, profiles_,
+      *this};
   std::deque<Download> downloads_;
   std::deque<Landing> landings_;
   uint64_t lastLanding_ = 0;
@@ -532,9 +486,6 @@ class Executor : private SessionOwner, private SessionPart {
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may use them until the end
   std::string dot_;
 
-  std::vector<CUdevResource> resources_;
-  std::unordered_map<uint64_t, CUdevResourceDesc> descriptors_;
-
   gate::Gates nodeGates_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
   bool isGated_ = false;                                   ///< the gate of one of them is on
@@ -557,8 +508,6 @@ class Executor : private SessionOwner, private SessionPart {
   std::mutex keptMutex_;
   std::string kept_;
 
-  std::string driverLibrary_, cuptiLibrary_;
-  Profiler* profiler_ = nullptr;  ///< null: no profile
   std::atomic<bool> stopRequested_{false};
   std::atomic<bool> readsOut_{false};  ///< received commands are executed before the end
   std::mutex stopMutex_;

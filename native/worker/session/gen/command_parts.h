@@ -7,16 +7,21 @@ namespace millpond::worker {
 
 class AddressGate;
 class Arrays;
+class ContextCommands;
 class Executor;
 class Functions;
+class GreenContexts;
 class HostMemory;
 class Images;
 class Launches;
 class Links;
 class MemoryOperations;
 class Modules;
+class Pools;
+class Profiles;
 class SessionCore;
 class SessionObjects;
+class SharedObjects;
 class Streams;
 class TensorMaps;
 class Textures;
@@ -41,6 +46,11 @@ struct CommandParts {
   VirtualMemoryCommands& virtualMemory;
   Streams& streams;
   HostMemory& hostMemory;
+  Pools& pools;
+  SharedObjects& sharedObjects;
+  ContextCommands& contextCommands;
+  GreenContexts& greenContexts;
+  Profiles& profiles;
   Executor& executor;
 };
 

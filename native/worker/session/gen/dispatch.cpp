@@ -12,14 +12,19 @@
 #include "worker/commands/arrays/arrays.h"
 #include "worker/commands/arrays/tensor_maps.h"
 #include "worker/commands/arrays/textures.h"
+#include "worker/commands/contexts/context_commands.h"
+#include "worker/commands/contexts/green_contexts.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/pools.h"
 #include "worker/commands/memory/virtual_memory.h"
 #include "worker/commands/modules/functions.h"
 #include "worker/commands/modules/images.h"
 #include "worker/commands/modules/launches.h"
 #include "worker/commands/modules/links.h"
 #include "worker/commands/modules/modules.h"
+#include "worker/commands/profile/profiles.h"
+#include "worker/commands/sharing/shared_objects.h"
 #include "worker/commands/streams/streams.h"
 #include "worker/commands/streams/topology.h"
 #include "worker/core/session_core.h"
@@ -1608,6 +1613,127 @@ CUresult runHostFree(const CommandParts& parts, const cmd::Decoded<cmd::HostFree
   return parts.hostMemory.onHostFree(in);
 }
 
+CUresult runPoolCreate(const CommandParts& parts, const cmd::Decoded<cmd::PoolCreate>& in) {
+  return parts.pools.onPoolCreate(in);
+}
+
+CUresult runPoolDestroy(const CommandParts& parts, const cmd::Decoded<cmd::PoolDestroy>& in) {
+  return parts.pools.onPoolDestroy(in);
+}
+
+CUresult runPoolSetThreshold(const CommandParts& parts, const cmd::Decoded<cmd::PoolSetThreshold>& in) {
+  return parts.pools.onPoolSetThreshold(in);
+}
+
+CUresult runPoolResetHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolResetHigh>& in) {
+  return parts.pools.onPoolResetHigh(in);
+}
+
+CUresult runPoolHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolHigh>& in) {
+  return parts.pools.onPoolHigh(in);
+}
+
+CUresult runPoolTrim(const CommandParts& parts, const cmd::Decoded<cmd::PoolTrim>& in) {
+  return parts.pools.onPoolTrim(in);
+}
+
+CUresult runPoolUsage(const CommandParts& parts, const cmd::Decoded<cmd::PoolUsage>& in) {
+  return parts.pools.onPoolUsage(in);
+}
+
+CUresult runShareMemory(const CommandParts& parts, const cmd::Decoded<cmd::ShareMemory>& in) {
+  return parts.sharedObjects.onShareMemory(in);
+}
+
+CUresult runOpenMemory(const CommandParts& parts, const cmd::Decoded<cmd::OpenMemory>& in) {
+  return parts.sharedObjects.onOpenMemory(in);
+}
+
+CUresult runVmShare(const CommandParts& parts, const cmd::Decoded<cmd::VmShare>& in) {
+  return parts.sharedObjects.onVmShare(in);
+}
+
+CUresult runVmOpen(const CommandParts& parts, const cmd::Decoded<cmd::VmOpen>& in) {
+  return parts.sharedObjects.onVmOpen(in);
+}
+
+CUresult runPoolShare(const CommandParts& parts, const cmd::Decoded<cmd::PoolShare>& in) {
+  return parts.sharedObjects.onPoolShare(in);
+}
+
+CUresult runPoolOpen(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpen>& in) {
+  return parts.sharedObjects.onPoolOpen(in);
+}
+
+CUresult runPoolSharePointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolSharePointer>& in) {
+  return parts.sharedObjects.onPoolSharePointer(in);
+}
+
+CUresult runPoolOpenPointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpenPointer>& in) {
+  return parts.sharedObjects.onPoolOpenPointer(in);
+}
+
+CUresult runShareEvent(const CommandParts& parts, const cmd::Decoded<cmd::ShareEvent>& in) {
+  return parts.sharedObjects.onShareEvent(in);
+}
+
+CUresult runOpenEvent(const CommandParts& parts, const cmd::Decoded<cmd::OpenEvent>& in) {
+  return parts.sharedObjects.onOpenEvent(in);
+}
+
+CUresult runContextCreate(const CommandParts& parts, const cmd::Decoded<cmd::ContextCreate>& in) {
+  return parts.contextCommands.onContextCreate(in);
+}
+
+CUresult runContextSetLimit(const CommandParts& parts, const cmd::Decoded<cmd::ContextSetLimit>& in) {
+  return parts.contextCommands.onContextSetLimit(in);
+}
+
+CUresult runContextSetCacheConfig(const CommandParts& parts,
+                                  const cmd::Decoded<cmd::ContextSetCacheConfig>& in) {
+  return parts.contextCommands.onContextSetCacheConfig(in);
+}
+
+CUresult runContextRecordEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextRecordEvent>& in) {
+  return parts.contextCommands.onContextRecordEvent(in);
+}
+
+CUresult runContextWaitEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextWaitEvent>& in) {
+  return parts.contextCommands.onContextWaitEvent(in);
+}
+
+CUresult runPeerAccess(const CommandParts& parts, const cmd::Decoded<cmd::PeerAccess>& in) {
+  return parts.contextCommands.onPeerAccess(in);
+}
+
+CUresult runDeviceResource(const CommandParts& parts, const cmd::Decoded<cmd::DeviceResource>& in) {
+  return parts.greenContexts.onDeviceResource(in);
+}
+
+CUresult runResourceSplit(const CommandParts& parts, const cmd::Decoded<cmd::ResourceSplit>& in) {
+  return parts.greenContexts.onResourceSplit(in);
+}
+
+CUresult runResourceDescribe(const CommandParts& parts, const cmd::Decoded<cmd::ResourceDescribe>& in) {
+  return parts.greenContexts.onResourceDescribe(in);
+}
+
+CUresult runGreenCreate(const CommandParts& parts, const cmd::Decoded<cmd::GreenCreate>& in) {
+  return parts.greenContexts.onGreenCreate(in);
+}
+
+CUresult runGreenStream(const CommandParts& parts, const cmd::Decoded<cmd::GreenStream>& in) {
+  return parts.greenContexts.onGreenStream(in);
+}
+
+CUresult runProfileBegin(const CommandParts& parts, const cmd::Decoded<cmd::ProfileBegin>& in) {
+  return parts.profiles.onProfileBegin(in);
+}
+
+CUresult runProfileRead(const CommandParts& parts, const cmd::Decoded<cmd::ProfileRead>& in) {
+  return parts.profiles.onProfileRead(in);
+}
+
 CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
   return parts.executor.onCallbackDone(in);
 }
@@ -1644,33 +1770,12 @@ CUresult runCaptureInvalidate(const CommandParts& parts, const cmd::Decoded<cmd:
   return parts.executor.onCaptureInvalidate(in);
 }
 
-CUresult runContextCreate(const CommandParts& parts, const cmd::Decoded<cmd::ContextCreate>& in) {
-  return parts.executor.onContextCreate(in);
-}
-
 CUresult runContextDestroy(const CommandParts& parts, const cmd::Decoded<cmd::ContextDestroy>& in) {
   return parts.executor.onContextDestroy(in);
 }
 
-CUresult runContextRecordEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextRecordEvent>& in) {
-  return parts.executor.onContextRecordEvent(in);
-}
-
 CUresult runContextReset(const CommandParts& parts, const cmd::Decoded<cmd::ContextReset>& in) {
   return parts.executor.onContextReset(in);
-}
-
-CUresult runContextSetCacheConfig(const CommandParts& parts,
-                                  const cmd::Decoded<cmd::ContextSetCacheConfig>& in) {
-  return parts.executor.onContextSetCacheConfig(in);
-}
-
-CUresult runContextSetLimit(const CommandParts& parts, const cmd::Decoded<cmd::ContextSetLimit>& in) {
-  return parts.executor.onContextSetLimit(in);
-}
-
-CUresult runContextWaitEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextWaitEvent>& in) {
-  return parts.executor.onContextWaitEvent(in);
 }
 
 CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>& in) {
@@ -1691,10 +1796,6 @@ CUresult runCopyHostShared(const CommandParts& parts, const cmd::Decoded<cmd::Co
 
 CUresult runCopyToDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyToDevice>& in) {
   return parts.executor.onCopyToDevice(in);
-}
-
-CUresult runDeviceResource(const CommandParts& parts, const cmd::Decoded<cmd::DeviceResource>& in) {
-  return parts.executor.onDeviceResource(in);
 }
 
 CUresult runEventHappened(const CommandParts& parts, const cmd::Decoded<cmd::EventHappened>& in) {
@@ -1797,14 +1898,6 @@ CUresult runGraphUpload(const CommandParts& parts, const cmd::Decoded<cmd::Graph
   return parts.executor.onGraphUpload(in);
 }
 
-CUresult runGreenCreate(const CommandParts& parts, const cmd::Decoded<cmd::GreenCreate>& in) {
-  return parts.executor.onGreenCreate(in);
-}
-
-CUresult runGreenStream(const CommandParts& parts, const cmd::Decoded<cmd::GreenStream>& in) {
-  return parts.executor.onGreenStream(in);
-}
-
 CUresult runHostFunction(const CommandParts& parts, const cmd::Decoded<cmd::HostFunction>& in) {
   return parts.executor.onHostFunction(in);
 }
@@ -1833,96 +1926,16 @@ CUresult runMemGetInfo(const CommandParts& parts, const cmd::Decoded<cmd::MemGet
   return parts.executor.onMemGetInfo(in);
 }
 
-CUresult runOpenEvent(const CommandParts& parts, const cmd::Decoded<cmd::OpenEvent>& in) {
-  return parts.executor.onOpenEvent(in);
-}
-
-CUresult runOpenMemory(const CommandParts& parts, const cmd::Decoded<cmd::OpenMemory>& in) {
-  return parts.executor.onOpenMemory(in);
-}
-
-CUresult runPeerAccess(const CommandParts& parts, const cmd::Decoded<cmd::PeerAccess>& in) {
-  return parts.executor.onPeerAccess(in);
-}
-
 CUresult runPoolAlloc(const CommandParts& parts, const cmd::Decoded<cmd::PoolAlloc>& in) {
   return parts.executor.onPoolAlloc(in);
-}
-
-CUresult runPoolCreate(const CommandParts& parts, const cmd::Decoded<cmd::PoolCreate>& in) {
-  return parts.executor.onPoolCreate(in);
-}
-
-CUresult runPoolDestroy(const CommandParts& parts, const cmd::Decoded<cmd::PoolDestroy>& in) {
-  return parts.executor.onPoolDestroy(in);
 }
 
 CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree>& in) {
   return parts.executor.onPoolFree(in);
 }
 
-CUresult runPoolHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolHigh>& in) {
-  return parts.executor.onPoolHigh(in);
-}
-
-CUresult runPoolOpen(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpen>& in) {
-  return parts.executor.onPoolOpen(in);
-}
-
-CUresult runPoolOpenPointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpenPointer>& in) {
-  return parts.executor.onPoolOpenPointer(in);
-}
-
-CUresult runPoolResetHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolResetHigh>& in) {
-  return parts.executor.onPoolResetHigh(in);
-}
-
-CUresult runPoolSetThreshold(const CommandParts& parts, const cmd::Decoded<cmd::PoolSetThreshold>& in) {
-  return parts.executor.onPoolSetThreshold(in);
-}
-
-CUresult runPoolShare(const CommandParts& parts, const cmd::Decoded<cmd::PoolShare>& in) {
-  return parts.executor.onPoolShare(in);
-}
-
-CUresult runPoolSharePointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolSharePointer>& in) {
-  return parts.executor.onPoolSharePointer(in);
-}
-
-CUresult runPoolTrim(const CommandParts& parts, const cmd::Decoded<cmd::PoolTrim>& in) {
-  return parts.executor.onPoolTrim(in);
-}
-
-CUresult runPoolUsage(const CommandParts& parts, const cmd::Decoded<cmd::PoolUsage>& in) {
-  return parts.executor.onPoolUsage(in);
-}
-
-CUresult runResourceDescribe(const CommandParts& parts, const cmd::Decoded<cmd::ResourceDescribe>& in) {
-  return parts.executor.onResourceDescribe(in);
-}
-
-CUresult runResourceSplit(const CommandParts& parts, const cmd::Decoded<cmd::ResourceSplit>& in) {
-  return parts.executor.onResourceSplit(in);
-}
-
-CUresult runProfileBegin(const CommandParts& parts, const cmd::Decoded<cmd::ProfileBegin>& in) {
-  return parts.executor.onProfileBegin(in);
-}
-
-CUresult runProfileRead(const CommandParts& parts, const cmd::Decoded<cmd::ProfileRead>& in) {
-  return parts.executor.onProfileRead(in);
-}
-
 CUresult runSessionRestored(const CommandParts& parts, const cmd::Decoded<cmd::SessionRestored>& in) {
   return parts.executor.onSessionRestored(in);
-}
-
-CUresult runShareEvent(const CommandParts& parts, const cmd::Decoded<cmd::ShareEvent>& in) {
-  return parts.executor.onShareEvent(in);
-}
-
-CUresult runShareMemory(const CommandParts& parts, const cmd::Decoded<cmd::ShareMemory>& in) {
-  return parts.executor.onShareMemory(in);
 }
 
 CUresult runUserObjectCount(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCount>& in) {
@@ -1931,14 +1944,6 @@ CUresult runUserObjectCount(const CommandParts& parts, const cmd::Decoded<cmd::U
 
 CUresult runUserObjectCreate(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCreate>& in) {
   return parts.executor.onUserObjectCreate(in);
-}
-
-CUresult runVmOpen(const CommandParts& parts, const cmd::Decoded<cmd::VmOpen>& in) {
-  return parts.executor.onVmOpen(in);
-}
-
-CUresult runVmShare(const CommandParts& parts, const cmd::Decoded<cmd::VmShare>& in) {
-  return parts.executor.onVmShare(in);
 }
 
 using Bytes = std::span<const std::byte>;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events that sessions of one claim share. Memory that several sessions have open counts once against the
-// limit of the claim.
+#include "worker/commands/sharing/shared_objects.h"
+
 #include <cstring>
 
 #include "base/log.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -44,7 +43,7 @@ class HeldMemory {
 
 }  // namespace
 
-CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file) {
+CUresult SharedObjects::exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file) {
   int out = -1;
   if (CUresult rc = driver_.cuMemExportToShareableHandle(&out, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
     return rc;
@@ -52,7 +51,7 @@ CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, std::shared_p
   return CUDA_SUCCESS;
 }
 
-bool Executor::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const {
+bool SharedObjects::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const {
   CUuuid wanted{};
   std::memcpy(&wanted, uuid.data(), uuid.size());
   for (ordinal = 0; ordinal < devices_.all().size(); ++ordinal)
@@ -60,41 +59,42 @@ bool Executor::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal)
   return false;
 }
 
-CUresult Executor::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item,
-                             Sharing::Handle& handle) {
+CUresult SharedObjects::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item,
+                                  Sharing::Handle& handle) {
   if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
   handle = sharing_->add(kind, object, std::move(item));
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const {
+CUresult SharedObjects::uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const {
   CUuuid own{};
   if (CUresult rc = driver_.cuDeviceGetUuid_v2(&own, devices_.all()[ordinal].device)) return rc;
   std::memcpy(uuid.data(), &own, uuid.size());
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal) {
+CUresult SharedObjects::openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item,
+                                 size_t& ordinal) {
   if (const auto refusal = sharing_->open(kind, handle, item)) return codeOf(*refusal);
   if (ordinalOf(item.facts.uuid, ordinal)) return CUDA_SUCCESS;
   log(LogLevel::Info, "memory of another session lies on a device that this one does not have");
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult Executor::importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
-                                CUmemGenericAllocationHandle& memory) {
+CUresult SharedObjects::importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item,
+                                     size_t& ordinal, CUmemGenericAllocationHandle& memory) {
   if (CUresult rc = openItem(kind, handle, item, ordinal)) return rc;
   return importFile(item, memory);
 }
 
-CUresult Executor::importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory) {
+CUresult SharedObjects::importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory) {
   if (!item.file) return CUDA_ERROR_INVALID_VALUE;
   void* file = reinterpret_cast<void*>(static_cast<intptr_t>(item.file->get()));
   return driver_.cuMemImportFromShareableHandle(&memory, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
-CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes,
-                                   uint64_t pool, Sharing::Handle& handle) {
+CUresult SharedObjects::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes,
+                                        uint64_t pool, Sharing::Handle& handle) {
   if (!memory_.canShare(ordinal)) return CUDA_ERROR_NOT_SUPPORTED;
   if (const auto known = sharing_->find(kind, address)) {
     handle = *known;
@@ -123,7 +123,7 @@ CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdevicep
 
 // Allocations
 
-CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) {
+CUresult SharedObjects::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
   const auto ordinal = memory_.deviceOf(address);
@@ -135,7 +135,7 @@ CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
+CUresult SharedObjects::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const auto attempt = [this, handle = handleIn(command.fixed.handle)]() -> CUresult {
     Sharing::Item item;
@@ -158,7 +158,7 @@ CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
 
 // Memory without an address
 
-CUresult Executor::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
+CUresult SharedObjects::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t number = command.fixed.memory;
   const auto memory = virtualMemory_.find(number);
@@ -177,7 +177,7 @@ CUresult Executor::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
+CUresult SharedObjects::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t number = command.fixed.memory;
   if (virtualMemory_.has(number)) return violation("there is memory of this number already");
@@ -195,7 +195,7 @@ CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
 
 // Pools
 
-CUresult Executor::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
+CUresult SharedObjects::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t pool = command.fixed.pool;
   const auto ordinal = memory_.pools().device(pool);
@@ -211,7 +211,7 @@ CUresult Executor::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
+CUresult SharedObjects::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   Sharing::Item item;
   size_t ordinal = 0;
@@ -224,7 +224,7 @@ CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& command) {
+CUresult SharedObjects::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
   const auto pool = memory_.pools().poolOf(address);
@@ -237,7 +237,7 @@ CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>&
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& command) {
+CUresult SharedObjects::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const auto attempt = [this, pool = command.fixed.pool, handle = handleIn(command.fixed.handle)]() -> CUresult {
     cmd::PoolOpenPointerReply opened{};
@@ -250,7 +250,7 @@ CUresult Executor::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& c
   return rc == CUDA_ERROR_OUT_OF_MEMORY ? frees_.after(attempt, Frees::Which::kOfPoolsToo) : rc;
 }
 
-CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened) {
+CUresult SharedObjects::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened) {
   const auto view = memory_.opened().find(pool);
   if (!view) return CUDA_ERROR_INVALID_VALUE;
   Sharing::Item item;
@@ -276,7 +276,7 @@ CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd:
   return CUDA_SUCCESS;
 }
 
-void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
+void SharedObjects::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
   const auto start = memory_.opened().close(address);
   if (!start) return;
   session_.sanitizer().freed(address, "cuMemFreeAsync");
@@ -288,7 +288,7 @@ void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
 
 // Events
 
-CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
+CUresult SharedObjects::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
   if (!sharing_ || !driver_.cuIpcGetEventHandle) return CUDA_ERROR_NOT_SUPPORTED;
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
@@ -308,7 +308,7 @@ CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
+CUresult SharedObjects::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
   const uint64_t wire = command.fixed.event;
   CUevent event = nullptr;
   CUresult rc = objects_.admit(HandleKind::kEvent);
@@ -319,7 +319,7 @@ CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
              : violation("event " + std::to_string(wire) + " is in use already");
 }
 
-CUresult Executor::openEvent(const Sharing::Handle& handle, CUevent& event) {
+CUresult SharedObjects::openEvent(const Sharing::Handle& handle, CUevent& event) {
   if (!sharing_ || !driver_.cuIpcOpenEventHandle) return CUDA_ERROR_NOT_SUPPORTED;
   Sharing::Item item;
   if (const auto refusal = sharing_->open(Sharing::Kind::kEvent, handle, item))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activity of the devices for the session, for a profiled program.
+#include "worker/commands/profile/profiles.h"
+
 #include <ctime>
+#include <span>
 
 #include "base/log.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -13,7 +14,7 @@ static_assert(kPageBytes < wire::kMaxReplyBytes / 2);
 
 }  // namespace
 
-CUresult Executor::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>&) {
+CUresult Profiles::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>&) {
   auto started = Profiler::start(driverLibrary_, cuptiLibrary_);
   if (!started) {
     log(LogLevel::Warn, "no profile of this session: %s", started.error().message.c_str());
@@ -27,7 +28,7 @@ CUresult Executor::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>&) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in) {
+CUresult Profiles::onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in) {
   if (!profiler_) return violation("a profile that was not begun is read");
   if (in.fixed.flush) profiler_->flush();
   const ProfileLines::Page page = profiler_->take(kPageBytes);

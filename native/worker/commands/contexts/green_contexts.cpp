@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: a device's primary context with a part of its resources. Only the driver knows the content of a
-// resource, which includes its addresses: it gets back only the bytes that it returned.
+#include "worker/commands/contexts/green_contexts.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -24,19 +22,19 @@ CUdevResource resourceIn(const std::byte* bytes) {
 
 static_assert(sizeof(CUdevResource) == sizeof(cmd::DeviceResourceReply::resource));
 
-bool Executor::isKnown(const CUdevResource& resource) const {
+bool GreenContexts::isKnown(const CUdevResource& resource) const {
   return std::any_of(resources_.begin(), resources_.end(),
                      [&](const CUdevResource& each) { return std::memcmp(&each, &resource, sizeof resource) == 0; });
 }
 
-CUresult Executor::know(const CUdevResource& resource) {
+CUresult GreenContexts::know(const CUdevResource& resource) {
   if (isKnown(resource)) return CUDA_SUCCESS;
   if (resources_.size() >= kMaxResources) return CUDA_ERROR_OUT_OF_MEMORY;
   resources_.push_back(resource);
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& command) {
+CUresult GreenContexts::onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& command) {
   CUdevice device = 0;
   const bool isOfContext = command.fixed.device == -1;
   if (!isOfContext && !this->device(command.fixed.device, device))
@@ -58,7 +56,7 @@ CUresult Executor::onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& com
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& command) {
+CUresult GreenContexts::onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& command) {
   if (!driver_.cuDevSmResourceSplitByCount) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdevResource input = resourceIn(reinterpret_cast<const std::byte*>(command.fixed.input));
   if (!isKnown(input)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
@@ -85,7 +83,7 @@ CUresult Executor::onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& comma
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& command) {
+CUresult GreenContexts::onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& command) {
   if (!driver_.cuDevResourceGenerateDesc) return CUDA_ERROR_NOT_SUPPORTED;
   const auto bytes = command.tail[0];
   if (bytes.empty() || bytes.size() % sizeof(CUdevResource)) return violation("resources of an odd length");
@@ -104,11 +102,11 @@ CUresult Executor::onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>&
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) {
+CUresult GreenContexts::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) {
   const auto& create = command.fixed;
   CUdevice device = 0;
   if (!this->device(create.device, device)) return violation("a context on no device of the session");
-  if (CUresult rc = admitContext(create.context)) return rc;
+  if (CUresult rc = admitContext(session_, create.context)) return rc;
   const auto descriptor = descriptors_.find(create.descriptor);
   if (descriptor == descriptors_.end()) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGreenCtxCreate || !driver_.cuCtxFromGreenCtx) return CUDA_ERROR_NOT_SUPPORTED;
@@ -138,7 +136,7 @@ CUresult Executor::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGreenStream(const cmd::Decoded<cmd::GreenStream>& command) {
+CUresult GreenContexts::onGreenStream(const cmd::Decoded<cmd::GreenStream>& command) {
   const CUgreenCtx green = contexts_.bound() ? contexts_.at(contexts_.bound()).green : nullptr;
   if (!green) return violation("the context is no green one");
   CUstream stream = nullptr;

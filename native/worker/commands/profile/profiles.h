@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The activity of the devices for the session, for a profiled program.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "worker/core/session_part.h"
+#include "worker/profile/profiler.h"
+
+namespace millpond::worker {
+
+class Profiles : private SessionPart {
+ public:
+  explicit Profiles(SessionCore& session) : SessionPart(session) {}
+
+  /// Path of the driver and of CUPTI, as for Profiler::start.
+  void setLibraries(std::string driver, std::string cupti) {
+    driverLibrary_ = std::move(driver);
+    cuptiLibrary_ = std::move(cupti);
+  }
+
+  CUresult onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& command);
+  CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& command);
+
+ private:
+  std::string driverLibrary_, cuptiLibrary_;
+  Profiler* profiler_ = nullptr;  ///< null: no profile
+};
+
+}  // namespace millpond::worker
