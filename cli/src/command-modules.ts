@@ -20,6 +20,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   console: () => import("./commands/views/console.ts"),
   get: () => import("./commands/views/get.ts"),
   describe: () => import("./commands/views/describe.ts"),
+  explain: () => import("./commands/views/explain.ts"),
   why: () => import("./commands/views/why.ts"),
   usage: () => import("./commands/views/usage.ts"),
   login: () => import("./commands/contexts/login.ts"),

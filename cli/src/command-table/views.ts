@@ -161,6 +161,19 @@ existing claim with the same request is unchanged; queues and tenants are change
     },
     group: "Run programs",
   },
+  explain: {
+    summary: "Explain the members of a claim, queue or tenant in a file",
+    examples: [
+      { command: "millpond explain claim", what: "all members, with their defaults" },
+      { command: "millpond explain claim placement", what: "one, with its option and variable" },
+    ],
+    arguments: [
+      { name: "kind", description: "Kind of the document", choices: ["claim", "queue", "tenant"] },
+      { name: "member", description: "A member of it", isOptional: true },
+    ],
+    options: {},
+    group: "See the pool",
+  },
   why: {
     summary: "Explain why a claim waits: for what, behind which claims, and until when",
     examples: [{ command: "millpond why train", what: "with current numbers" }],
