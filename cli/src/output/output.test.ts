@@ -48,9 +48,9 @@ test("tables line up", () => {
   `);
   expect(tableOf(claimKind, [pendingClaim, boundClaim], true)).toMatchInlineSnapshot(`
     "
-    NAME         STATE     GPUS    MEMORY   COMPUTE   QUEUE   NODE     SESSIONS   AGE    OWNER                       POSITION   LEFT   LEASE   DEVICES    TENANT   PRIORITY   GANG   REASON
-    train-a      Pending      2       50%      auto   -       -               0   1m5s   ann@host-1:17 python               3   -      20s     -          -               0   -      no node has two devices free
-    claim-7f3a   Bound        1   512 MiB       50%   -       node-a          1   12s    bob@host-2:4711 vectoradd          -   -      30s     GPU-0123   -               0   -      -
+    NAME         STATE     GPUS    MEMORY   COMPUTE   QUEUE   NODE     SESSIONS   AGE    OWNER                       POSITION   LEFT   LEASE   DEVICES    TENANT   USER   PRIORITY   GANG   REASON
+    train-a      Pending      2       50%      auto   -       -               0   1m5s   ann@host-1:17 python               3   -      20s     -          -        -             0   -      no node has two devices free
+    claim-7f3a   Bound        1   512 MiB       50%   -       node-a          1   12s    bob@host-2:4711 vectoradd          -   -      30s     GPU-0123   -        -             0   -      -
     "
   `);
   expect(tableOf(sessionKind, [session], false)).toMatchInlineSnapshot(`
