@@ -231,6 +231,37 @@ struct ConvertModes {
 
 enum class AtomicOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange, kCas, kIncrement, kDecrement };
 
+/// Barriers in memory: mbarrier.
+enum class MemoryBarrierOp : uint8_t {
+  kInitialise,
+  kInvalidate,
+  kArrive,
+  kArriveAndDrop,
+  kExpect,
+  kComplete,
+  kTestState,
+  kTestParity,
+  kPending,
+};
+/// Operand with the address that a copy writes to; the one that it reads from is where loads have theirs.
+inline constexpr uint32_t kCopyTarget = 5;
+/// State spaces and widths of a copy's addresses; in Instruction::immediate.
+struct CopyForm {
+  Space from = Space::kGlobal;
+  Space to = Space::kShared;
+  bool isFromWide = true;
+  bool isToWide = true;
+
+  constexpr int64_t pack() const {
+    return static_cast<int64_t>(from) | static_cast<int64_t>(to) << 8 | int64_t{isFromWide} << 16 |
+           int64_t{isToWide} << 17;
+  }
+  static constexpr CopyForm unpack(int64_t bits) {
+    return {static_cast<Space>(bits & 0xff), static_cast<Space>(bits >> 8 & 0xff), (bits >> 16 & 1) != 0,
+            (bits >> 17 & 1) != 0};
+  }
+};
+
 enum class ShuffleOp : uint8_t { kUp, kDown, kButterfly, kIndex };
 enum class VoteOp : uint8_t { kAll, kAny, kUniform, kBallot };
 enum class ReduceOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
@@ -312,6 +343,7 @@ enum class Special : uint8_t {
   kDynamicSharedStart,
   kParameterStart,
   kZero,
+  kOne,
   kEnvironment,  // kEnvironment + n: %envreg<n>, n < 32
 };
 

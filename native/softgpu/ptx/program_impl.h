@@ -11,6 +11,7 @@
 #include "softgpu/ptx/call_site.h"
 #include "softgpu/ptx/engine.h"
 #include "softgpu/ptx/instruction.h"
+#include "softgpu/ptx/matrix.h"
 
 namespace millpond::softgpu::ptx {
 
@@ -28,6 +29,7 @@ struct FunctionCode {
   std::vector<std::unique_ptr<CallSite>> callSites;
   std::vector<std::vector<const Instruction*>> tableTargets;
   std::vector<std::unique_ptr<BranchTable>> tables;
+  std::vector<std::unique_ptr<MatrixSite>> matrices;
 };
 
 /// An initial value that is an address: written when the variables have their places.

@@ -10,6 +10,7 @@
 
 #include "image/image.h"
 #include "softgpu/driver/host/log.h"
+#include "softgpu/driver/model/device.h"
 #include "softgpu/driver/sanitizer/sanitizer.h"
 
 namespace millpond::softgpu {
@@ -23,8 +24,23 @@ using image::PtxResult;
 
 namespace {
 
-/// Highest compute capability whose PTX the software device runs, as 10 * major + minor.
-constexpr unsigned kDeviceArch = 75;
+/// The compute capability of the software device, as 10 * major + minor.
+constexpr unsigned kDeviceArch = 10 * kComputeMajor + kComputeMinor;
+/// The latest one that a module may be for.
+constexpr unsigned kLatestArch = 129;
+
+/// The best PTX of an image for this device. Where all of it is for later ones, that of the earliest of these: what PTX of a later
+/// target has beyond this one's are instructions, and the engine refuses by name those that it does not execute.
+PtxResult findDevicePtx(Bytes image) {
+  PtxResult found = findPtx(image, kDeviceArch);
+  const auto* error = std::get_if<ImageError>(&found);
+  if (!error || error->fault != ImageFault::noPtx) return found;
+  for (unsigned arch = kDeviceArch + 1; arch <= kLatestArch; ++arch) {
+    PtxResult later = findPtx(image, arch);
+    if (std::holds_alternative<std::string>(later)) return later;
+  }
+  return found;
+}
 
 /// The outputs among the options.
 class JitOutputs {
@@ -86,19 +102,12 @@ CUresult codeOf(ptx::CompileError::Kind kind) {
 Outcome compileText(const std::string& text) {
   const Sanitizer* sanitizer = Sanitizer::instance();
   ptx::Compiled compiled = ptx::compile(text, sanitizer ? sanitizer->checks() : ptx::Checks{});
-  if (compiled) {
-    if (compiled.program->target() <= kDeviceArch) return {CUDA_SUCCESS, "", std::move(compiled.program)};
-    return {CUDA_ERROR_NO_BINARY_FOR_GPU,
-            "the PTX is for compute capability " + std::to_string(compiled.program->target()) +
-                ", above this device's " + std::to_string(kDeviceArch) + "; compile for compute_" +
-                std::to_string(kDeviceArch),
-            nullptr};
-  }
+  if (compiled) return {CUDA_SUCCESS, "", std::move(compiled.program)};
   return {codeOf(compiled.error.kind), compiled.error.message, nullptr};
 }
 
 Outcome compile(Bytes image) {
-  PtxResult text = findPtx(image, kDeviceArch);
+  PtxResult text = findDevicePtx(image);
   if (const auto* error = std::get_if<ImageError>(&text)) return unreadable(*error);
   return compileText(*std::get_if<std::string>(&text));
 }
@@ -116,7 +125,7 @@ Outcome compileAny(const std::vector<Bytes>& images) {
   if (images.size() == 1) return compile(images.front());
   std::vector<std::string> texts;
   for (const Bytes image : images) {
-    PtxResult text = findPtx(image, kDeviceArch);
+    PtxResult text = findDevicePtx(image);
     if (!std::holds_alternative<std::string>(text)) continue;
     texts.push_back(std::move(*std::get_if<std::string>(&text)));
     // The linked code holds all the others.
@@ -157,7 +166,7 @@ CUresult readLinkInput(CUjitInputType type, Bytes data, const JitOptions& option
   if (type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY || type == CU_JIT_INPUT_NVVM) {
     outcome = {CUDA_ERROR_NOT_SUPPORTED, "only PTX, fatbins and what was linked from them can be linked", nullptr};
   } else {
-    PtxResult found = findPtx(data, kDeviceArch);
+    PtxResult found = findDevicePtx(data);
     if (auto* error = std::get_if<ImageError>(&found))
       outcome = unreadable(*error);
     else

@@ -124,8 +124,18 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadData)(&module, damaged.data()));
   const std::string cubin = testData("../../../../image/testdata/scale.cubin");
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, cubin.data()));
+  // A device of capability 7.5, which runs what it can of later ones.
   const char* newer = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n";
-  FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, newer));
+  OK(CU(cuModuleLoadData)(&module, newer));
+  CUfunction function = nullptr;
+  OK(CU(cuModuleGetFunction)(&function, module, "k"));
+  int version = 0;
+  OK(CU(cuFuncGetAttribute)(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION, function));
+  CHECK_EQ(version, 90);
+  OK(CU(cuModuleUnload)(module));
+  const char* tooNew =
+      ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() { wgmma.fence.sync.aligned; ret; }\n";
+  FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuModuleLoadData)(&module, tooNew));
   const char* unknown = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32; ret; }\n";
   FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, unknown));
   const char* unsupported =

@@ -92,6 +92,7 @@ class Compiler {
     code.registers = layout.registers;
     code.code.reserve(draft.code.size());
     for (const Draft& item : draft.code) code.code.push_back(item.instruction);
+    code.matrices = std::move(draft.matrices);
     const Instruction* first = code.code.data();
     for (size_t i = 0; i < draft.code.size(); ++i) {
       const Draft& item = draft.code[i];

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffles, votes, matches and barriers. Guarded ones become a branch around an unguarded one.
+// Shuffles, votes, matches and barriers, also those in shared memory. Guarded ones become a branch around an unguarded one.
+#include <algorithm>
+
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {
+namespace {
+
+constexpr uint32_t kBarrierAddress = 4;
+
+}  // namespace
 
 /// The member mask at `index`; for the forms without one, from before Volta: the lanes that are active.
 uint32_t FunctionDecoder::memberOperand(Node node, size_t index) {
@@ -143,6 +150,26 @@ void FunctionDecoder::elect(Node node) {
   });
 }
 
+/// barrier.cluster, of blocks that are clusters of their own: threads arrive, and those that wait do so at a barrier of the block
+/// that programs cannot name.
+void FunctionDecoder::clusterBarrier(Node node, Modifiers& modifiers) {
+  const bool isWait = modifiers.take(".wait");
+  if (!isWait && !modifiers.take(".arrive")) modifiers.refuse();
+  for (const std::string_view order : {".release", ".relaxed", ".acquire"}) modifiers.take(order);
+  modifiers.take(".aligned");
+  modifiers.finish();
+  expectOperands(node, 0);
+  if (!isWait) {
+    emit(node, select_.control(ControlOp::kFence));
+    return;
+  }
+  branchAround(node, [&] {
+    Draft& draft = emitUnguarded(node, select_.barrier(BarrierKind::kSync));
+    draft.instruction.op[1] = module_.constants.number(kClusterBarrier, 32);
+    draft.instruction.immediate = kIsClusterBarrier;
+  });
+}
+
 void FunctionDecoder::barrier(Node node) {
   Modifiers modifiers(node);
   if (modifiers.take(".warp")) {
@@ -154,6 +181,7 @@ void FunctionDecoder::barrier(Node node) {
       emitCollective(node, select_.control(ControlOp::kWarpBarrier), members);
     });
   }
+  if (modifiers.take(".cluster")) return clusterBarrier(node, modifiers);
   modifiers.take(".cta");
   // `bar` is short for `barrier.aligned`.
   const bool isAligned = modifiers.take(".aligned") || node.opcode == "bar";
@@ -190,6 +218,125 @@ void FunctionDecoder::barrier(Node node) {
     draft.instruction.op[2] = threads;
     draft.instruction.op[3] = predicate;
   });
+}
+
+/// cp.async.mbarrier.arrive: this thread's copies are done, so it arrives, or adds an arrival and takes it away.
+void FunctionDecoder::arriveOfCopies(Node node, Modifiers& modifiers) {
+  modifiers.take(".arrive");
+  const bool isExpected = modifiers.take(".noinc");
+  const Space space = modifiers.takeSpace().value_or(Space::kGeneric);
+  if (!modifiers.take(".b64")) modifiers.refuse();
+  modifiers.finish();
+  expectOperands(node, 1);
+  if (isExpected)
+    emitMemoryBarrier(node, MemoryBarrierOp::kArrive, address(node, node.operands[0], space, 8),
+                      module_.constants.number(1, 32), kNoOperand);
+  else
+    emit(node, select_.control(ControlOp::kNothing));
+}
+
+Draft& FunctionDecoder::emitMemoryBarrier(Node node, MemoryBarrierOp op, const Address& at, uint32_t argument,
+                                          uint32_t bytes) {
+  if (at.operand == kNoOperand) unsupported(node.line, "this form of address in " + quoted(node.fullName()));
+  const bool isTest = op == MemoryBarrierOp::kTestState || op == MemoryBarrierOp::kTestParity;
+  const CheckForm form{.isRead = true, .isWrite = !isTest, .isAtomic = true, .acquires = true, .releases = !isTest};
+  checkMemory(node, at, form, 8, 1);
+  Draft& draft = emit(node, select_.memoryBarrier(op));
+  draft.instruction.op[1] = argument;
+  draft.instruction.op[2] = bytes;
+  draft.instruction.op[kBarrierAddress] = at.operand;
+  draft.instruction.immediate = at.offset;
+  draft.instruction.access = {8, 1, 0};
+  draft.instruction.locate = select_.locator(at.space, at.width);
+  return draft;
+}
+
+/// mbarrier
+void FunctionDecoder::memoryBarrier(Node node) {
+  Modifiers modifiers(node);
+  using Op = MemoryBarrierOp;
+  if (modifiers.take(".pending_count")) {
+    if (!modifiers.take(".b64")) modifiers.refuse();
+    modifiers.finish();
+    elementwise(node, select_.memoryBarrier(Op::kPending), Type::kU32, {Type::kB64});
+    return;
+  }
+  const bool isInit = modifiers.take(".init");
+  const bool isInvalidation = modifiers.take(".inval");
+  const bool isDrop = modifiers.take(".arrive_drop");
+  const bool isArrival = isDrop || modifiers.take(".arrive");
+  const bool expects = modifiers.take(".expect_tx");
+  const bool completes = modifiers.take(".complete_tx");
+  const bool isTest = modifiers.take(".test_wait") || modifiers.take(".try_wait");
+  const bool isByParity = isTest && modifiers.take(".parity");
+  if (isArrival) modifiers.take(".noComplete");
+  for (const std::string_view order : {".relaxed", ".acquire", ".release", ".acq_rel"}) modifiers.take(order);
+  modifiers.takeScope();
+  const bool isInCluster = modifiers.take(".shared::cluster");
+  const Space space = isInCluster ? Space::kShared : modifiers.takeSpace().value_or(Space::kGeneric);
+  if (!modifiers.take(".b64") || (space != Space::kShared && space != Space::kGeneric)) modifiers.refuse();
+  modifiers.finish();
+  if (!isInit && !isInvalidation && !isArrival && !expects && !completes && !isTest) modifiers.refuse();
+  const bool hasResult =
+      isTest || (isArrival && node.operands.size() > 1 && node.operands[0].kind != Operand::Kind::kAddress);
+  const size_t first = hasResult ? 1 : 0;
+  const size_t further = node.operands.size() - std::min(node.operands.size(), first + 1);
+  const bool needsArgument = isInit || isTest || expects || completes;
+  expectOperands(node, first + (needsArgument ? 2 : 1), first + (isInvalidation ? 1 : isTest ? 3 : 2));
+  const Address at = address(node, node.operands[first], space, 8);
+  uint32_t argument = kNoOperand;
+  uint32_t bytes = kNoOperand;
+  if (isTest)
+    argument = source(node.operands[2], isByParity ? Type::kU32 : Type::kB64);
+  else if (expects || completes)
+    bytes = source(node.operands[first + 1], Type::kU32);
+  else if (further > 0)
+    argument = source(node.operands[first + 1], Type::kU32);
+  if (isArrival && argument == kNoOperand) argument = module_.constants.number(1, 32);
+  const Op op = isInit           ? Op::kInitialise
+                : isInvalidation ? Op::kInvalidate
+                : isDrop         ? Op::kArriveAndDrop
+                : isArrival      ? Op::kArrive
+                : completes      ? Op::kComplete
+                : expects        ? Op::kExpect
+                : isByParity     ? Op::kTestParity
+                                 : Op::kTestState;
+  Draft& draft = emitMemoryBarrier(node, op, at, argument, bytes);
+  if (!hasResult || node.operands[0].kind == Operand::Kind::kSink) return;
+  draft.instruction.op[0] = destination(node.operands[0], isTest ? 1 : 64);
+  draft.writes = 1;
+}
+
+/// Instructions of clusters, for a block that is a cluster of its own: its rank is 0, and its addresses are its own.
+void FunctionDecoder::clusterAddress(Node node) {
+  Modifiers modifiers(node);
+  modifiers.take(".shared::cluster");
+  const Type type = modifiers.expectType();
+  modifiers.finish();
+  if (type != Type::kU32 && type != Type::kU64) modifiers.refuse();
+  if (node.opcode == "mapa") {
+    expectOperands(node, 3);
+    const uint32_t from = source(node.operands[1], type);
+    Draft& draft = emit(node, select_.bit(BitOp::kMove, type));
+    draft.instruction.op[0] = destination(node.operands[0], bitsOf(type));
+    draft.instruction.op[1] = from;
+    draft.writes = 1;
+    return;
+  }
+  expectOperands(node, 2);
+  Draft& draft = emit(node, select_.bit(BitOp::kMove, Type::kU32));
+  draft.instruction.op[0] = destination(node.operands[0], 32);
+  draft.instruction.op[1] = module_.constants.number(0, 32);
+  draft.writes = 1;
+}
+
+/// A policy of caches, which change nothing.
+void FunctionDecoder::cachePolicy(Node node) {
+  if (node.operands.empty()) syntaxError(node.line, quoted(node.fullName()) + " needs a destination");
+  Draft& draft = emit(node, select_.bit(BitOp::kMove, Type::kU64));
+  draft.instruction.op[0] = destination(node.operands[0], 64);
+  draft.instruction.op[1] = module_.constants.number(0, 64);
+  draft.writes = 1;
 }
 
 }  // namespace millpond::softgpu::ptx

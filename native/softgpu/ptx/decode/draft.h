@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "softgpu/ptx/call_site.h"
 #include "softgpu/ptx/instruction.h"
+#include "softgpu/ptx/matrix.h"
 #include "softgpu/ptx/operations.h"
 #include "softgpu/ptx/program_impl.h"
 
@@ -38,6 +40,7 @@ struct Draft {
   uint32_t label = kNoLabel;
   uint32_t table = 0;  // kTable: index into FunctionDraft::tables; kCall: into FunctionDraft::calls
   bool isCall = false;
+  MatrixSite* matrix = nullptr;  // further operands, one of FunctionDraft::matrices
 
   bool isGuarded() const { return instruction.guard != kNoOperand; }
 };
@@ -53,6 +56,7 @@ struct FunctionDraft {
   std::vector<uint32_t> labels;               // position in `code` of each label; code.size() at the end
   std::vector<std::vector<uint32_t>> tables;  // labels of indexed branches
   std::vector<CallDraft> calls;
+  std::vector<std::unique_ptr<MatrixSite>> matrices;
   std::vector<RegisterWidth> registers;
 };
 

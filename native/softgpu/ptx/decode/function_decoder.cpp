@@ -12,19 +12,8 @@ constexpr uint64_t kMaxFrameBytes = 512 * 1024;
 /// Instructions of PTX that this engine does not execute.
 bool isKnownElsewhere(std::string_view opcode) {
   static const std::unordered_set<std::string_view> kOpcodes = {"clusterlaunchcontrol",
-                                                                "cp",
-                                                                "createpolicy",
-                                                                "getctarank",
-                                                                "griddepcontrol",
                                                                 "istypep",
-                                                                "ldmatrix",
-                                                                "mapa",
-                                                                "mbarrier",
-                                                                "mma",
-                                                                "movmatrix",
                                                                 "multimem",
-                                                                "setmaxnreg",
-                                                                "stmatrix",
                                                                 "suq",
                                                                 "sured",
                                                                 "tcgen05",
@@ -37,8 +26,7 @@ bool isKnownElsewhere(std::string_view opcode) {
                                                                 "vset4",
                                                                 "vshl",
                                                                 "vshr",
-                                                                "wgmma",
-                                                                "wmma"};
+                                                                "wgmma"};
   return kOpcodes.contains(opcode);
 }
 
@@ -398,6 +386,18 @@ FunctionDecoder::Member FunctionDecoder::memberFor(std::string_view opcode) {
       {"vote", &D::vote},
       {"match", &D::match},
       {"redux", &D::reduceAcross},
+      {"cp", &D::copyAsync},
+      {"mbarrier", &D::memoryBarrier},
+      {"createpolicy", &D::cachePolicy},
+      {"mapa", &D::clusterAddress},
+      {"getctarank", &D::clusterAddress},
+      {"griddepcontrol", &D::nothing},
+      {"setmaxnreg", &D::nothing},
+      {"wmma", &D::warpMatrix},
+      {"mma", &D::matrixMultiply},
+      {"ldmatrix", &D::matrixRows},
+      {"stmatrix", &D::matrixRows},
+      {"movmatrix", &D::transposeMatrix},
       {"activemask", &D::activeMask},
       {"elect", &D::elect},
       {"tex", &D::texture},

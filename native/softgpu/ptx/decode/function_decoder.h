@@ -132,6 +132,15 @@ class FunctionDecoder {
   };
   Address address(Node node, const Operand& operand, Space space, uint64_t bytes);
 
+  void copyAsync(Node node);
+  void copyBulk(Node node, Modifiers& modifiers);
+  uint32_t plainAddress(Node node, const Address& address);
+  /// Copies `written` bytes, of which `read` come from memory and the rest are zero, in pieces of as many bytes.
+  void emitCopy(Node node, const Address& from, const Address& to, uint32_t read, uint32_t written, uint8_t piece);
+  bool isRegisterOf(const Operand& operand, uint32_t width);
+  bool isPredicate(const Operand& operand);
+  bool isPolicy(const Operand& operand);
+
   // Checks around instructions, where they are asked for: checks.cpp
   /// Before an access; `access` is as it will be in its instruction.
   void checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes, uint32_t count,
@@ -160,6 +169,21 @@ class FunctionDecoder {
   void activeMask(Node node);
   void elect(Node node);
   void barrier(Node node);
+  void clusterBarrier(Node node, Modifiers& modifiers);
+  void arriveOfCopies(Node node, Modifiers& modifiers);
+  void memoryBarrier(Node node);
+  void clusterAddress(Node node);
+  void cachePolicy(Node node);
+  Draft& emitMemoryBarrier(Node node, MemoryBarrierOp op, const Address& at, uint32_t argument, uint32_t bytes);
+  void warpMatrix(Node node);  // matrix.cpp
+  void matrixMultiply(Node node);
+  void matrixRows(Node node);
+  void transposeMatrix(Node node);
+  void multiplyMatrices(Node node, const MatrixSite& form);
+  void warpMatrixAccess(Node node, Modifiers& modifiers);
+  void moveMatrixPart(Node node, const Address& base, const MatrixStep& step, uint32_t stride, Type type, uint32_t reg,
+                      bool isLoad);
+  void checkMatrixRows(Node node, const Address& at, uint32_t count, bool isLoad);
   void texture(Node node);  // texture.cpp
   void surface(Node node);
   uint32_t packed(Node node, const std::vector<uint32_t>& parts);

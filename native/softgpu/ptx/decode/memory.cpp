@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads, stores, atomics and fences.
+// Loads, stores, atomics, fences, and asynchronous copies, which are made when they are asked for: what waits for them finds them
+// done.
 #include <algorithm>
 
 #include "softgpu/ptx/decode/function_decoder.h"
@@ -8,6 +9,9 @@ namespace millpond::softgpu::ptx {
 namespace {
 
 constexpr uint32_t kAddressOperand = 4;
+/// State spaces of a copy, the target first.
+constexpr std::string_view kCopySpaces[] = {".shared", ".shared::cta", ".shared::cluster", ".global"};
+bool isGlobal(std::optional<size_t> space) { return space == 3u; }
 
 }  // namespace
 
@@ -236,8 +240,13 @@ void FunctionDecoder::atomic(Node node) {
 
 void FunctionDecoder::fence(Node node) {
   Modifiers modifiers(node);
-  // Fences for the asynchronous copies of later architectures need those copies.
-  bool hasScope = false;
+  // Asynchronous copies are made in the order of the program, and are ordered by the same fence.
+  bool hasScope = modifiers.take(".proxy");
+  hasScope |= modifiers.take(".mbarrier_init");
+  if (hasScope && node.modifiers.front() == ".proxy" && !modifiers.take(".async") && !modifiers.take(".alias"))
+    modifiers.refuse();
+  modifiers.takeSpace();
+  modifiers.take(".shared::cluster");
   for (std::string_view scope : {".cta", ".cluster", ".gpu", ".sys", ".gl"}) hasScope |= modifiers.take(scope);
   for (std::string_view order : {".sc", ".acq_rel", ".acquire", ".release"}) modifiers.take(order);
   modifiers.finish();
@@ -255,6 +264,116 @@ void FunctionDecoder::prefetch(Node node) {
     if (modifier == ".tensormap") unsupported(node.line, "the instruction " + quoted(node.fullName()));
   }
   emit(node, select_.control(ControlOp::kNothing));
+}
+
+/// An address in a register, its offset added.
+uint32_t FunctionDecoder::plainAddress(Node node, const Address& address) {
+  if (address.operand == kNoOperand) unsupported(node.line, "this form of address in " + quoted(node.fullName()));
+  if (address.offset == 0) return address.operand;
+  Draft& sum = emitUnguarded(node, select_.integer(IntegerOp::kAdd, unsignedOf(address.width)));
+  const uint32_t out = temporary(address.width);
+  sum.instruction.op[0] = out;
+  sum.instruction.op[1] = address.operand;
+  sum.instruction.op[2] = module_.constants.number(static_cast<uint64_t>(address.offset), address.width);
+  sum.writes = 1;
+  return out;
+}
+
+void FunctionDecoder::emitCopy(Node node, const Address& from, const Address& to, uint32_t read, uint32_t written,
+                               uint8_t piece) {
+  const uint32_t source = plainAddress(node, from);
+  const uint32_t target = plainAddress(node, to);
+  Draft& draft = emit(node, select_.copy());
+  draft.instruction.op[0] = read;
+  draft.instruction.op[1] = written;
+  draft.instruction.op[kAddressOperand] = source;
+  draft.instruction.op[kCopyTarget] = target;
+  draft.instruction.access = {piece, 1, 0};
+  draft.instruction.immediate = CopyForm{from.space, to.space, from.width == 64, to.width == 64}.pack();
+}
+
+/// cp.async
+void FunctionDecoder::copyAsync(Node node) {
+  Modifiers modifiers(node);
+  if (!modifiers.take(".async")) modifiers.refuse();
+  if (modifiers.take(".bulk")) return copyBulk(node, modifiers);
+  const bool isCommit = modifiers.take(".commit_group");
+  if (isCommit || modifiers.take(".wait_group") || modifiers.take(".wait_all")) {
+    modifiers.finish();
+    emit(node, select_.control(ControlOp::kNothing));
+    return;
+  }
+  if (modifiers.take(".mbarrier")) return arriveOfCopies(node, modifiers);
+  const bool isFour = modifiers.take(".ca");
+  if (!isFour && !modifiers.take(".cg")) modifiers.refuse();
+  const std::optional<size_t> target = modifiers.takeFirst(kCopySpaces);
+  if (!target || isGlobal(target) || !isGlobal(modifiers.takeFirst(kCopySpaces))) modifiers.refuse();
+  modifiers.takeCacheHints();
+  modifiers.finish();
+  expectOperands(node, 3, 5);
+  const uint64_t bytes = node.operands[2].bits;
+  if (node.operands[2].kind != Operand::Kind::kInteger || (bytes != 16 && (!isFour || (bytes != 4 && bytes != 8))))
+    syntaxError(node.line, quoted(node.fullName()) + " copies 4, 8 or 16 bytes");
+  const Address to = address(node, node.operands[0], Space::kShared, bytes);
+  const Address from = address(node, node.operands[1], Space::kGlobal, bytes);
+  const uint32_t all = module_.constants.number(bytes, 32);
+  uint32_t read = all;
+  // A size, a predicate by which the source is not looked at, or a cache policy of 64 bits.
+  if (node.operands.size() > 3 && !isPolicy(node.operands[3])) {
+    if (isPredicate(node.operands[3])) {
+      Draft& draft = emitUnguarded(node, select_.bit(BitOp::kSelect, Type::kU32));
+      read = temporary(32);
+      draft.instruction.op[0] = read;
+      draft.instruction.op[1] = module_.constants.number(0, 32);
+      draft.instruction.op[2] = all;
+      draft.instruction.op[3] = predicateSource(node.operands[3]);
+      draft.writes = 1;
+    } else {
+      read = source(node.operands[3], Type::kU32);
+    }
+  }
+  // Which bytes are read is not known to the checks where they may be fewer.
+  if (read == all) checkMemory(node, from, {.isRead = true}, static_cast<uint32_t>(bytes), 1);
+  checkMemory(node, to, {.isWrite = true}, static_cast<uint32_t>(bytes), 1);
+  emitCopy(node, from, to, read, all, static_cast<uint8_t>(bytes));
+}
+
+bool FunctionDecoder::isRegisterOf(const Operand& operand, uint32_t width) {
+  if (operand.kind != Operand::Kind::kName) return false;
+  const Binding* binding = scopes_.find(scope_, operand.name);
+  return binding && binding->kind == Binding::Kind::kRegister && registerWidth(binding->type) == width;
+}
+bool FunctionDecoder::isPredicate(const Operand& operand) { return isRegisterOf(operand, 1); }
+bool FunctionDecoder::isPolicy(const Operand& operand) { return isRegisterOf(operand, 64); }
+
+/// cp.async.bulk, not of tensors.
+void FunctionDecoder::copyBulk(Node node, Modifiers& modifiers) {
+  const bool isCommit = modifiers.take(".commit_group");
+  if (isCommit || modifiers.take(".wait_group")) {
+    modifiers.take(".read");
+    modifiers.finish();
+    emit(node, select_.control(ControlOp::kNothing));
+    return;
+  }
+  const std::optional<size_t> target = modifiers.takeFirst(kCopySpaces);
+  const std::optional<size_t> origin = modifiers.takeFirst(kCopySpaces);
+  const bool toShared = isGlobal(origin);
+  if (!target || !origin || toShared == isGlobal(target)) modifiers.refuse();
+  const bool isCounted = modifiers.take(".mbarrier::complete_tx::bytes");
+  if (!toShared && !modifiers.take(".bulk_group")) modifiers.refuse();
+  modifiers.takeCacheHints();
+  modifiers.finish();
+  if (isCounted != toShared) modifiers.refuse();
+  // The checks know no copies of a size that only the kernel knows.
+  if (module_.checks.accesses()) unsupported(node.line, "the instruction " + quoted(node.fullName()) + " under checks");
+  expectOperands(node, toShared ? 4 : 3, toShared ? 5 : 4);
+  const Address to = address(node, node.operands[0], toShared ? Space::kShared : Space::kGlobal, 16);
+  const Address from = address(node, node.operands[1], toShared ? Space::kGlobal : Space::kShared, 16);
+  const uint32_t bytes = source(node.operands[2], Type::kU32);
+  emitCopy(node, from, to, bytes, bytes, 16);
+  if (!toShared) return;
+  emitMemoryBarrier(node, MemoryBarrierOp::kComplete, address(node, node.operands[3], Space::kShared, 8), kNoOperand,
+                    bytes);
 }
 
 }  // namespace millpond::softgpu::ptx

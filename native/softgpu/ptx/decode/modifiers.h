@@ -44,6 +44,18 @@ class Modifiers {
     }
     return std::nullopt;
   }
+  /// Takes the first one that is left and one of the names; returns which.
+  template <size_t kCount>
+  std::optional<size_t> takeFirst(const std::string_view (&names)[kCount]) {
+    for (size_t i = 0; i < node_.modifiers.size(); ++i) {
+      for (size_t which = 0; which < kCount && !isTaken(i); ++which) {
+        if (node_.modifiers[i] != names[which]) continue;
+        taken_ |= uint64_t{1} << i;
+        return which;
+      }
+    }
+    return std::nullopt;
+  }
   Type expectType() {
     std::optional<Type> type = takeType();
     if (!type) refuse();

@@ -51,6 +51,21 @@ constexpr SpecialName kSpecials[] = {
     {"%total_smem_size", Special::kTotalSharedBytes, 32},
     {"%aggr_smem_size", Special::kTotalSharedBytes, 32},
     {"%current_graph_exec", Special::kZero, 64},
+    // Each block is a cluster of its own.
+    {"%clusterid.x", Special::kCtaidX, 32},
+    {"%clusterid.y", Special::kCtaidY, 32},
+    {"%clusterid.z", Special::kCtaidZ, 32},
+    {"%nclusterid.x", Special::kNctaidX, 32},
+    {"%nclusterid.y", Special::kNctaidY, 32},
+    {"%nclusterid.z", Special::kNctaidZ, 32},
+    {"%cluster_ctaid.x", Special::kZero, 32},
+    {"%cluster_ctaid.y", Special::kZero, 32},
+    {"%cluster_ctaid.z", Special::kZero, 32},
+    {"%cluster_nctaid.x", Special::kOne, 32},
+    {"%cluster_nctaid.y", Special::kOne, 32},
+    {"%cluster_nctaid.z", Special::kOne, 32},
+    {"%cluster_ctarank", Special::kZero, 32},
+    {"%cluster_nctarank", Special::kOne, 32},
 };
 
 std::optional<SpecialName> findSpecial(std::string_view name) {
@@ -115,6 +130,7 @@ uint32_t FunctionDecoder::immediate(const Operand& operand, Type type) {
 
 std::optional<uint32_t> FunctionDecoder::specialSource(std::string_view name, uint32_t width, uint32_t line) {
   if (name == "WARP_SZ") return module_.constants.number(kWarpSize, width);
+  if (name == "%is_explicit_cluster" && width == 1) return module_.constants.predicate(false);
   if (name[0] != '%') return std::nullopt;
   std::optional<SpecialName> special = findSpecial(name);
   if (!special) return std::nullopt;

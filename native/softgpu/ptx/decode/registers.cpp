@@ -65,12 +65,20 @@ void forReads(const Draft& draft, F body) {
     // A guarded instruction leaves its destination as it is in some lanes: that is a read.
     if (isRegister(i.op[k]) && (!isWrite || i.guard != kNoOperand)) body(i.op[k]);
   }
+  if (!draft.matrix) return;
+  draft.matrix->forOperands([&](uint32_t operand, bool isWrite) {
+    if (!isWrite && isRegister(operand)) body(operand);
+  });
 }
 template <typename F>
 void forWrites(const Draft& draft, F body) {
   for (uint32_t k = 0; k < kOperands; ++k) {
     if ((draft.writes >> k & 1) && isRegister(draft.instruction.op[k])) body(draft.instruction.op[k]);
   }
+  if (!draft.matrix) return;
+  draft.matrix->forOperands([&](uint32_t operand, bool isWrite) {
+    if (isWrite) body(operand);
+  });
 }
 
 /// Registers that live across the borders of blocks, numbered densely: only these need the data flow
@@ -200,6 +208,10 @@ RegisterLayout assignRegisters(FunctionDraft& draft) {
     for (uint32_t& operand : i.op) {
       if (isRegister(operand)) operand = offset(operand);
     }
+    if (!item.matrix) continue;
+    item.matrix->forOperands([&](uint32_t& operand, bool) {
+      if (isRegister(operand)) operand = offset(operand);
+    });
   }
   uint32_t counted = 2 * pools[0].count + pools[1].count + (pools[2].count + 1) / 2;
   return {static_cast<uint32_t>((base[4] + 63) / 64 * 64), std::min(std::max(counted, 1u), 255u)};

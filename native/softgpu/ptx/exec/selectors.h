@@ -3,6 +3,7 @@
 // does not have.
 #pragma once
 
+#include "softgpu/ptx/matrix.h"
 #include "softgpu/ptx/operations.h"
 #include "softgpu/ptx/run/context.h"
 
@@ -42,6 +43,10 @@ struct Selectors {
   /// Moves between one register of `bits` and `count` registers that make it up.
   Handler (*pack)(uint32_t bits, uint32_t count);
   Handler (*unpack)(uint32_t bits, uint32_t count);
+  /// `type`: of the factors of a product.
+  Handler (*matrix)(MatrixOp, MatrixType type);
+  Handler (*copy)();
+  Handler (*memoryBarrier)(MemoryBarrierOp);
 };
 
 /// The best that this host can execute. The environment variable MILLPOND_SOFTGPU_ISA=baseline asks for the
@@ -83,5 +88,8 @@ Handler selectCollective(ControlOp);
 Handler selectControl(ControlOp);
 Handler selectPack(uint32_t bits, uint32_t count);
 Handler selectUnpack(uint32_t bits, uint32_t count);
+Handler selectMatrix(MatrixOp, MatrixType);
+Handler selectCopy();
+Handler selectMemoryBarrier(MemoryBarrierOp);
 }  // namespace millpond::softgpu::ptx::MILLPOND_EXEC
 #endif

@@ -9,7 +9,7 @@ const Selectors kSelectors = {
     &selectFloating, &selectTest,    &selectCompare, &selectBySign,    &selectConvert,    &selectPackConvert,
     &selectExtend,   &selectLoad,    &selectStore,   &selectLoadMover, &selectStoreMover, &selectLocator,
     &selectAtomic,   &selectShuffle, &selectVote,    &selectReduce,    &selectMatch,      &selectBarrier,
-    &selectControl,  &selectPack,    &selectUnpack,
+    &selectControl,  &selectPack,    &selectUnpack,  &selectMatrix,    &selectCopy,       &selectMemoryBarrier,
 };
 
 }  // namespace millpond::softgpu::ptx::MILLPOND_EXEC

@@ -94,7 +94,7 @@ class Block {
     bool areAllTrue = true;
     std::vector<uint32_t> lanes;  // that have come, per warp
   };
-  static constexpr uint32_t kBarriers = 16;
+  static constexpr uint32_t kBarriers = kNamedBarriers + 1;
 
   AccessRange parameterRange() const;
   bool isComplete(const Barrier& barrier) const;

@@ -100,10 +100,19 @@ const Instruction* returnLanes(const Instruction* at, Context& context);
 /// the other active lanes execute `at` again at once. `values`: what each lane brings.
 const Instruction* waitForLanes(const Instruction* at, Context& context, uint32_t lanes, uint32_t members,
                                 const uint64_t* values);
+/// At an instruction that the lanes of a warp execute together, with Context::exchange set: lets the active ones execute it for all
+/// that have come, and the others go on behind it. Returns all of these lanes; 0 where some are in another call of the function.
+uint32_t actForAll(const Instruction* at, Context& context);
 /// Where the current frame ends in each lane's local memory.
 uint32_t frameEnd(const Context& context);
 /// Lanes of this warp that have not ended.
 uint32_t aliveLanes(const Context& context);
+
+/// Barriers of a block that programs number, and the one behind them.
+inline constexpr uint32_t kNamedBarriers = 16;
+inline constexpr uint32_t kClusterBarrier = kNamedBarriers;
+/// Instruction::immediate of barriers that may name it.
+inline constexpr int64_t kIsClusterBarrier = 1;
 
 enum class BarrierKind : uint8_t { kSync, kArrive, kReduceAnd, kReduceOr, kReduceCount };
 /// The active lanes arrive at barrier `id` with `threads` expected (0: all of the block); `predicate` is their input to a

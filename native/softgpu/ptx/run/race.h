@@ -20,6 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/ptx/run/context.h"
+
 namespace millpond::softgpu::ptx {
 
 struct Instruction;
@@ -28,7 +30,7 @@ struct FunctionCode;
 class RaceDetector {
  public:
   static constexpr uint32_t kLanes = 32;
-  static constexpr uint32_t kBarriers = 16;
+  static constexpr uint32_t kBarriers = kNamedBarriers + 1;
 
   struct Access {
     uint32_t thread = 0;

@@ -8,8 +8,6 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-constexpr uint32_t kBarriers = 16;
-
 uint64_t nanoseconds(std::chrono::nanoseconds time) { return static_cast<uint64_t>(time.count()); }
 
 }  // namespace
@@ -57,12 +55,14 @@ const Instruction* waitForLanes(const Instruction* at, Context& context, uint32_
                                 const uint64_t* values) {
   return context.warp->waitFor(at, lanes, members, values);
 }
+
+uint32_t actForAll(const Instruction* at, Context& context) { return context.warp->actForAll(at); }
 uint32_t frameEnd(const Context& context) { return context.warp->localTop(); }
 uint32_t aliveLanes(const Context& context) { return context.warp->alive(); }
 
 const Instruction* reachBarrier(const Instruction* at, Context& context, BarrierKind kind, uint32_t id,
                                 uint32_t threads, uint32_t predicate) {
-  if (id >= kBarriers) {
+  if (id >= kNamedBarriers && at->immediate != kIsClusterBarrier) {
     return raiseFault(at, context, FaultKind::kIllegalInstruction,
                       {static_cast<uint32_t>(__builtin_ctz(context.mask)), 0, 0, false});
   }
@@ -141,6 +141,7 @@ uint64_t specialRegister(const Context& context, uint32_t which, uint32_t lane) 
     case Special::kDynamicSharedStart: return grid.kernel->dynamicSharedStart;
     case Special::kParameterStart: return reinterpret_cast<uint64_t>(context.parameters);
     case Special::kZero: return 0;
+    case Special::kOne: return 1;
     default: return launch.environment[(which - static_cast<uint32_t>(Special::kEnvironment)) % 32];
   }
 }

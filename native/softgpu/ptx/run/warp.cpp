@@ -406,6 +406,20 @@ void Warp::completeCollectives() {
   }
 }
 
+uint32_t Warp::actForAll(const Instruction* at) {
+  uint32_t lanes = context.mask;
+  for (const int32_t s : order_) {
+    Split& split = splits_[static_cast<size_t>(s)];
+    if (s == current_ || !split.hasExchange || split.next != at) continue;
+    // Their registers are not in this frame.
+    if (split.frame != current().frame) return 0;
+    lanes |= split.mask;
+    split.next = at + 1;
+    split.hasExchange = false;
+  }
+  return lanes;
+}
+
 const Instruction* Warp::barrier(const Instruction* at, BarrierKind kind, uint32_t id, uint32_t threads,
                                  uint32_t predicate) {
   Split& split = current();

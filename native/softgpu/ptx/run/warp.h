@@ -82,6 +82,7 @@ class Warp {
   const Instruction* callEach(const Instruction* at, const uint64_t* address);
   const Instruction* returnToCaller();
   const Instruction* waitFor(const Instruction* at, uint32_t lanes, uint32_t members, const uint64_t* values);
+  uint32_t actForAll(const Instruction* at);
   const Instruction* barrier(const Instruction* at, BarrierKind kind, uint32_t id, uint32_t threads,
                              uint32_t predicate);
   const Instruction* fault(const Instruction* at, FaultKind kind, const FaultSite& site, std::string detail = {});

@@ -39,18 +39,14 @@ const char* kHead = ".version 9.0\n.target sm_75\n.address_size 64\n";
 
 TEST("instructions of other architectures are refused by name") {
   const std::pair<const char*, const char*> kCases[] = {
-      {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r3}, "
+      {"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, "
        "{%f1,%f2,%f3,%f4};",
-       "mma.sync.aligned.m16n8k8"},
-      {"wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [%rd1], 16;", "wmma.load.a.sync"},
-      {"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%rd1];", "ldmatrix.sync.aligned"},
+       "mma.sync.aligned.m16n8k32"},
       {"cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd1, "
        "{%r2}], [%r3];",
        "cp.async.bulk.tensor"},
-      {"cp.async.ca.shared.global [%r1], [%rd1], 16;", "cp.async.ca"},
-      {"mbarrier.init.shared.b64 [%r1], 1;", "mbarrier.init"},
-      {"barrier.cluster.arrive;", "barrier.cluster.arrive"},
-      {"mapa.u64 %rd1, %rd2, 0;", "mapa.u64"},
+      {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 16;", "cp.reduce.async.bulk"},
+      {"fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", "fence.proxy.tensormap"},
       {"tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r2,%r3,%r3}];", "tex.2dms.v4"},
       {"wgmma.fence.sync.aligned;", "wgmma.fence"},
       {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", "tcgen05.alloc"},
@@ -61,7 +57,6 @@ TEST("instructions of other architectures are refused by name") {
       {"add.wide.s32 %r1, %r2, %r3;", "add.wide.s32"},
       {"cvt.rna.tf32.f32 %r1, %f1;", "cvt.rna.tf32.f32"},
       {"atom.global.add.v2.f32 {%f1,%f2}, [%rd1], {%f3,%f4};", "atom.global.add.v2.f32"},
-      {"fence.proxy.async;", "fence.proxy.async"},
       {"redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.add.f32"},
   };
   for (const auto& [text, part] : kCases) expectBodyError(text, Kind::kUnsupported, part);
