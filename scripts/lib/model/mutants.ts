@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bugs that were mended, each as the edit of today's source that brings it back: whether the model test finds them says what it is
+// worth. docs/model-test.md has the outcome.
+import { readFile, writeFile } from "node:fs/promises";
+import { ScriptError } from "../command.ts";
+import { inRoot } from "../paths.ts";
+import type { Way } from "./model-place.ts";
+import { runAll, titleOf, type Settings } from "./model-runs.ts";
+
+export interface Mutant {
+  /** Name of the bug, as in docs/model-test.md. */
+  readonly bug: string;
+  readonly file: string;
+  /** Occurs once in the file. */
+  readonly from: string;
+  readonly to: string;
+  /** Where it shows. */
+  readonly ways: readonly Way[];
+  /** Features that would only hide it: fewer programs find it without them. */
+  readonly without?: readonly string[];
+}
+
+const way = (transport: Way["transport"], isGated = false): Way => ({ transport, isGated, hasCuts: false });
+/** What few bugs need. */
+const rare: readonly string[] = ["burst", "large", "managed", "peer", "pool", "touch-held"];
+const shm = way("shm");
+const tcp = way("tcp");
+
+export const mutants: readonly Mutant[] = [
+  {
+    bug: "stale-bounce",
+    file: "native/client/calls/memory/copies.cpp",
+    from: "  if (call.remote().landings.any()) [[unlikely]]\n    return fromLandings(",
+    to: "  if (call.remote().landings.any() && bytes == SIZE_MAX) [[unlikely]]\n    return fromLandings(",
+    ways: [tcp],
+    without: [...rare, "mapped", "sleep", "promise", "value", "graph", "fill-host", "temporary"],
+  },
+  {
+    bug: "full-queue",
+    file: "native/client/call/queue_bound.cpp",
+    from: "      if (take(key, inQueue)) return CUDA_SUCCESS;\n",
+    to: "      if (take(key, inQueue) || inQueue != SIZE_MAX) return CUDA_SUCCESS;\n",
+    ways: [shm, tcp],
+  },
+  {
+    bug: "full-ring",
+    file: "native/worker/commands/copies.cpp",
+    from: "  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;\n",
+    to: "  const auto aside = (isLong || isHeldUp) && data.empty() ? buffers_.take(data.size()) : nullptr;\n",
+    ways: [shm, tcp],
+    without: ["burst", "managed", "peer", "pool", "touch-held", "graph", "value"],
+  },
+  {
+    bug: "held-calls",
+    file: "native/worker/session/executor.cpp",
+    from: "session_.current().request != 0 && mayWaitInside(op, frame.head())) {\n",
+    to: "session_.current().request != 0 &&\n      (mayWaitInside(op, frame.head()) || op == cmd::Op::kMemAlloc || op == cmd::Op::kStreamQuery)) {\n",
+    ways: [shm, tcp],
+    without: [...rare, "graph", "value"],
+  },
+  {
+    bug: "waiting-landing",
+    file: "native/client/calls/memory/copies.cpp",
+    from: "  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;\n",
+    to: "  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().graceSeconds() != 0;\n",
+    ways: [shm],
+    without: [...rare, "graph", "mapped"],
+  },
+  {
+    bug: "unreached-pointers",
+    file: "native/client/memory/mapped_memory.cpp",
+    from: "uint64_t address, std::span<const std::byte> bytes) {\n  if (!call.remote().memory.hasLocal()) [[likely]]\n",
+    to: "uint64_t address, std::span<const std::byte> bytes) {\n  if (!call.remote().memory.hasLocal() || !bytes.empty()) [[likely]]\n",
+    ways: [tcp],
+    without: [...rare, "sleep", "promise", "value", "graph"],
+  },
+  {
+    bug: "unreached-parameters",
+    file: "native/client/call/named_places.cpp",
+    from: "    if (layout.tailUses[i] == cmd::TailUse::kWords) found.words(tails[i]);\n",
+    to: "",
+    ways: [tcp],
+    without: [...rare, "sleep", "promise", "value", "graph"],
+  },
+  {
+    bug: "graph-stages",
+    file: "native/worker/commands/graphs/graph_contents.cpp",
+    from: "  if (CUresult rc = buffers_.view(stage->address, stage->bytes, view)) return rc;\n  stage->memory = view.at(stage->address);\n",
+    to: "  const uint64_t apart = stage->address + (toDevice ? uint64_t{1} << 50 : 0);\n  if (CUresult rc = buffers_.view(apart, stage->bytes, view)) return rc;\n  stage->memory = view.at(apart);\n",
+    ways: [tcp],
+    without: [...rare, "sleep", "promise", "value", "mapped"],
+  },
+  {
+    bug: "held-callbacks",
+    file: "native/worker/session/executor.cpp",
+    from: "        if (held_.empty() ? !take(frame) : !overtakes(frame)) held_.push_back(frame);\n",
+    to: "        if (!held_.empty() || !take(frame)) held_.push_back(frame);\n",
+    ways: [way("shm", true), way("tcp", true)],
+  },
+];
+
+/** The source with the bug in it. */
+export function mutated(source: string, { bug, file, from, to }: Mutant): string {
+  const parts = source.split(from);
+  if (parts.length !== 2)
+    throw new ScriptError(`mutant ${bug}: its text occurs ${parts.length - 1} times in ${file}, not once`);
+  return parts.join(to);
+}
+
+export interface MutantTrial extends Omit<Settings, "endMs"> {
+  readonly secondsOfWay: number;
+  /** Builds what runs the programs. */
+  readonly build: (title: string) => Promise<void>;
+}
+
+async function tryMutant(mutant: Mutant, trial: MutantTrial): Promise<string> {
+  const path = inRoot(mutant.file);
+  const source = await readFile(path, "utf8");
+  const bugged = mutated(source, mutant);
+  try {
+    await writeFile(path, bugged);
+    await trial.build(`mutant ${mutant.bug}`);
+    const without = [...trial.without, ...(mutant.without ?? [])];
+    const outcomes: string[] = [];
+    for (const each of mutant.ways) {
+      const endMs = performance.now() + trial.secondsOfWay * 1000;
+      const { ran, failures } = await runAll(each, { ...trial, without, failures: 1, endMs });
+      const first = failures[0];
+      outcomes.push(
+        first === undefined
+          ? `${titleOf(each)}: not found by ${ran} programs`
+          : `${titleOf(each)}: found by program ${first.program}, ${first.status === 3 ? "which hangs" : "which differs"}`,
+      );
+    }
+    return `| ${mutant.bug} | ${outcomes.join("; ")} |`;
+  } finally {
+    await writeFile(path, source);
+  }
+}
+
+/** Tries those bugs, or all, `secondsOfWay` on each of their ways; returns a table. It restores the source, and leaves the last mutant built. */
+export async function tryMutants(trial: MutantTrial, bugs: readonly string[]): Promise<string> {
+  const strange = bugs.find((bug) => mutants.every((each) => each.bug !== bug));
+  if (strange !== undefined)
+    throw new ScriptError(
+      `there is no mutant ${strange}: there are ${mutants.map(({ bug }) => bug).join(", ")}`,
+    );
+  const rows: string[] = [];
+  for (const mutant of mutants) {
+    if (bugs.length > 0 && !bugs.includes(mutant.bug)) continue;
+    rows.push(await tryMutant(mutant, trial));
+    console.log(rows.at(-1));
+  }
+  return ["| bug | outcome |", "|---|---|", ...rows].join("\n");
+}
