@@ -3,7 +3,7 @@
 import {
   anyModel,
   Placer,
-  roomOf,
+  freeCapacityOf,
   type Shape,
   scan,
   scorerFor,
@@ -246,7 +246,7 @@ test.skipIf(data === undefined)(
     expect(large.decisions / large.seconds).toBeGreaterThanOrEqual(20_000);
 
     const rooms = trace.nodes.map((node) =>
-      roomOf(
+      freeCapacityOf(
         node.cpuMilli,
         node.memoryMiB,
         node.model,

@@ -11,8 +11,8 @@ import {
   type LargestNode,
   Placer,
   Random,
-  type Room,
-  roomOf,
+  type FreeCapacity,
+  freeCapacityOf,
   type ScoredPolicy,
   type Scorer,
   type Shape,
@@ -82,7 +82,7 @@ export function run(trace: Trace, options: RunOptions): RunResult {
     decisions++;
     if (where >= 0) {
       allocatedMilli += askedMilli;
-      const after = measure.of(pool.gpuRooms[where] as Room);
+      const after = measure.of(pool.gpuRooms[where] as FreeCapacity);
       fragmentMilli += after - (fragments[where] as number);
       fragments[where] = after;
     } else if (where === placed) {
@@ -107,7 +107,7 @@ const refused = -2;
 
 interface Pool {
   /** Rooms with GPUs. */
-  readonly gpuRooms: readonly Room[];
+  readonly gpuRooms: readonly FreeCapacity[];
   /** The room with GPUs where it was placed; otherwise `placed` or `refused`. */
   place(shape: Shape): number;
 }
@@ -118,7 +118,7 @@ interface Chooser {
 }
 
 function chooserFor(
-  rooms: readonly Room[],
+  rooms: readonly FreeCapacity[],
   policy: Policy,
   workload: Workload,
   largest: LargestNode,
@@ -142,7 +142,7 @@ function chooserFor(
 }
 
 class LocalPool implements Pool {
-  readonly gpuRooms: readonly Room[];
+  readonly gpuRooms: readonly FreeCapacity[];
   readonly #chooser: Chooser;
 
   constructor(nodes: readonly TraceNode[], policy: Policy, workload: Workload, random: Random) {
@@ -157,7 +157,7 @@ class LocalPool implements Pool {
 
 /** CPU and GPUs scheduled apart: CPU by best fit, GPUs by the policy. */
 class PooledPool implements Pool {
-  readonly gpuRooms: readonly Room[];
+  readonly gpuRooms: readonly FreeCapacity[];
   readonly #gpus: Chooser;
   readonly #cpus: Placer;
   readonly #parts = new Map<Shape, { readonly cpu: Shape; readonly gpu: Shape }>();
@@ -173,7 +173,9 @@ class PooledPool implements Pool {
     this.gpuRooms = nodes.map((node) => emptyRoom(node, unlimited, unlimited));
     const largest = { ...largestOf(nodes), cpuMilli: 0 };
     this.#gpus = chooserFor(this.gpuRooms, policy, workload, largest, random);
-    const cpuRooms = [...nodes, ...cpuNodes].map((node) => roomOf(node.cpuMilli, node.memoryMiB, -1, []));
+    const cpuRooms = [...nodes, ...cpuNodes].map((node) =>
+      freeCapacityOf(node.cpuMilli, node.memoryMiB, -1, []),
+    );
     this.#cpus = new Placer(cpuRooms, tightestCpu);
   }
 
@@ -207,8 +209,8 @@ const tightestCpu: Scorer = {
   score: (room) => -room.cpuMilli,
 };
 
-function emptyRoom(node: TraceNode, cpuMilli: number, memoryMiB: number): Room {
-  return roomOf(
+function emptyRoom(node: TraceNode, cpuMilli: number, memoryMiB: number): FreeCapacity {
+  return freeCapacityOf(
     cpuMilli,
     memoryMiB,
     node.model,

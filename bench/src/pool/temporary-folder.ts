@@ -6,7 +6,7 @@ import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const undertaker = join(import.meta.dirname, "..", "..", "tools", "undertaker.ts");
+const watchdog = join(import.meta.dirname, "..", "..", "tools", "cleanup-watchdog.ts");
 
 /**
  * Gives this process, and all processes that it starts, a folder of their own for temporary files. When this process ends,
@@ -17,7 +17,7 @@ export function takeTemporaryFolder(name: string): string {
   // A database runs as a user of its own, which has to enter the folder.
   chmodSync(folder, 0o711);
   // Detached, because Ctrl-C must not end it before the processes that it cleans up after.
-  const child = spawn(process.execPath, [undertaker, folder], {
+  const child = spawn(process.execPath, [watchdog, folder], {
     stdio: ["pipe", "ignore", "inherit"],
     detached: true,
   });

@@ -11,13 +11,13 @@ import { closest, spanOf } from "../topology.ts";
 import { BinpackScorer, SpreadScorer } from "./classic-scorers.ts";
 import { LeastFragmentationScorer } from "./least-fragmentation.ts";
 import { type BestOffer, isBetter, type Offer, Ranking } from "./ranking.ts";
-import { type Room, roomOf, wholeMilli } from "./room.ts";
+import { type FreeCapacity, freeCapacityOf, wholeMilli } from "./free-capacity.ts";
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
 /** Cached results for one node. A node that changes is another object, so nothing here goes stale. */
 interface Memory {
-  readonly room: Room;
+  readonly room: FreeCapacity;
   /** By policy, workload and request; null: the node has no place. */
   readonly offers: Map<string, Offer | null>;
 }
@@ -114,7 +114,7 @@ function askedKey(request: ClaimRequest, workload: Workload): string {
 function makeOffer(
   node: NodeState,
   request: ClaimRequest,
-  room: Room,
+  room: FreeCapacity,
   scorer: ChoiceScorer,
   policy: PlacementPolicy,
 ): Offer | undefined {
@@ -166,9 +166,9 @@ function makeOffer(
   return { taken: candidates, ranks: [largest, spanOf(taken), rounded(-score)] };
 }
 
-function roomOfNode(node: NodeState): Room {
+function roomOfNode(node: NodeState): FreeCapacity {
   const free = node.devices.map((device) => (takesClaims(device) ? freeMilliOf(device) : 0));
-  return roomOf(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, -1, free);
+  return freeCapacityOf(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, -1, free);
 }
 
 function freeMilliOf(device: DeviceState): number {

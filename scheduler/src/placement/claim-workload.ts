@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { Snapshot } from "../snapshot.ts";
-import { anyModel, wholeMilli } from "./room.ts";
+import { anyModel, wholeMilli } from "./free-capacity.ts";
 import { type WeightedShape, type Workload, workloadOf } from "./workload.ts";
 
 /**

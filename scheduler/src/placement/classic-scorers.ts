@@ -3,7 +3,7 @@
 // Published and common policies, for comparison.
 
 import { FragmentMeasure } from "./fragmentation.ts";
-import { fitsRoom, gpusFor, type Room, type Shape, wholeMilli } from "./room.ts";
+import { fitsCapacity, gpusFor, type FreeCapacity, type Shape, wholeMilli } from "./free-capacity.ts";
 import { type ChoiceScorer, type Scorer, tightestGpu } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
@@ -17,7 +17,7 @@ export interface LargestNode {
 
 /** Free CPU and GPUs relative to the largest node, averaged: 0 (nothing) to 1. */
 export function leftOver(
-  room: Room,
+  room: FreeCapacity,
   shape: Pick<Shape, "cpuMilli" | "gpus" | "gpuMilli">,
   { cpuMilli, gpus }: LargestNode,
 ): number {
@@ -35,7 +35,7 @@ abstract class StatelessScorer implements Scorer {
     return 0;
   }
 
-  abstract score(room: Room, shape: Shape): number;
+  abstract score(room: FreeCapacity, shape: Shape): number;
 }
 
 /** Best fit: prefers the room with the least CPU and GPU left over, in steps of a hundredth. */
@@ -47,7 +47,7 @@ export class BestFitScorer extends StatelessScorer {
     this.#largest = largest;
   }
 
-  score(room: Room, shape: Shape): number {
+  score(room: FreeCapacity, shape: Shape): number {
     this.gpu = tightestGpu(room, shape.gpuMilli);
     return Math.trunc((1 - leftOver(room, shape, this.#largest)) * 100);
   }
@@ -62,19 +62,19 @@ export class BinpackScorer extends StatelessScorer implements ChoiceScorer {
     this.#largest = largest;
   }
 
-  score(room: Room, shape: Shape): number {
+  score(room: FreeCapacity, shape: Shape): number {
     this.gpu = tightestGpu(room, shape.gpuMilli);
     return -room.idleMilli - leftOver(room, shape, this.#largest);
   }
 
-  scoreChoice(room: Room): number {
+  scoreChoice(room: FreeCapacity): number {
     return -room.idleMilli;
   }
 }
 
 /** Prefers the room with the most free GPU: claims disturb each other least, and a lost node costs the fewest of them. */
 export class SpreadScorer extends StatelessScorer implements ChoiceScorer {
-  score(room: Room, shape: Shape): number {
+  score(room: FreeCapacity, shape: Shape): number {
     const { freeMilli } = room;
     if (shape.gpus === 0) {
       return room.cpuMilli;
@@ -89,14 +89,14 @@ export class SpreadScorer extends StatelessScorer implements ChoiceScorer {
     return room.idleMilli / freeMilli.length;
   }
 
-  scoreChoice(room: Room): number {
+  scoreChoice(room: FreeCapacity): number {
     return room.idleMilli / room.freeMilli.length;
   }
 }
 
 /** Prefers GPUs in use, then free GPUs of nodes in use, then nodes that are wholly free. */
 export class PackingScorer extends StatelessScorer {
-  score(room: Room, shape: Shape): number {
+  score(room: FreeCapacity, shape: Shape): number {
     if (shape.gpus === 0) {
       return 0;
     }
@@ -128,11 +128,11 @@ export class FgdScorer implements Scorer {
     this.#measure = new FragmentMeasure(workload.target);
   }
 
-  valueOf(room: Room): number {
+  valueOf(room: FreeCapacity): number {
     return this.#measure.of(room);
   }
 
-  score(room: Room, shape: Shape, value: number): number {
+  score(room: FreeCapacity, shape: Shape, value: number): number {
     const cpuMilli = room.cpuMilli - shape.cpuMilli;
     if (shape.gpus === 0 || shape.gpuMilli === wholeMilli) {
       return steps(value - this.#measure.ofWhole(room, cpuMilli, shape.gpus));
@@ -162,13 +162,13 @@ function steps(gainMilli: number): number {
 
 /** A uniformly random room among those that fit the shape, and random GPUs of it; undefined: it fits nowhere. */
 export function chooseRandomly(
-  rooms: readonly Room[],
+  rooms: readonly FreeCapacity[],
   shape: Shape,
   below: (count: number) => number,
 ): { readonly node: number; readonly gpu: number } | undefined {
   const fitting: number[] = [];
   rooms.forEach((room, node) => {
-    if (fitsRoom(room, shape)) {
+    if (fitsCapacity(room, shape)) {
       fitting.push(node);
     }
   });

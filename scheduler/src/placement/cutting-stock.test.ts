@@ -3,7 +3,7 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { sharePrices } from "./cutting-stock.ts";
-import { anyModel } from "./room.ts";
+import { anyModel } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
 function asked(sizes: Readonly<Record<number, number>>): WeightedShape[] {

@@ -5,7 +5,7 @@
 // solved by column generation (Gilmore and Gomory, 1961): the dual prices of the optimum are the effective sizes. A share of
 // 0.81 that no other share fits beside costs a whole GPU; one of 0.16 that fills such a gap costs nothing.
 
-import { wholeMilli } from "./room.ts";
+import { wholeMilli } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
 export interface SharePrices {

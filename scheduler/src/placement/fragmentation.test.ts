@@ -3,7 +3,7 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { FragmentMeasure } from "./fragmentation.ts";
-import { anyModel, matchesModel, type Room, roomOf, wholeMilli } from "./room.ts";
+import { anyModel, matchesModel, type FreeCapacity, freeCapacityOf, wholeMilli } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
 const milli = fc.constantFrom(0, 30, 160, 190, 470, 530, 810, 999, 1000);
@@ -23,7 +23,7 @@ const targets = fc.array(
 );
 
 /** The definition of the paper, implemented literally. */
-function fragments(room: Room, target: readonly WeightedShape[]): number {
+function fragments(room: FreeCapacity, target: readonly WeightedShape[]): number {
   const idle = room.freeMilli.reduce((sum, free) => sum + free, 0);
   return target.reduce((sum, { shape, weight }) => {
     const enough = room.freeMilli.filter((free) => free >= shape.gpuMilli);
@@ -46,20 +46,20 @@ test("the measure is that of the definition, for the room as it is and after a p
       fc.integer({ min: 0, max: 8000 }),
       (target, cpuMilli, model, free, cpuTaken) => {
         const measure = new FragmentMeasure(target);
-        const room = roomOf(cpuMilli, 0, model, free);
+        const room = freeCapacityOf(cpuMilli, 0, model, free);
         expect(measure.of(room)).toBeCloseTo(fragments(room, target), 6);
 
         const cpuLeft = Math.max(0, cpuMilli - cpuTaken);
         free.forEach((each, gpu) => {
           const rest = Array.from(free, (same, other) => (other === gpu ? each - Math.min(each, 160) : same));
-          const after = roomOf(cpuLeft, 0, model, rest);
+          const after = freeCapacityOf(cpuLeft, 0, model, rest);
           expect(measure.ofShare(room, cpuLeft, gpu, Math.min(each, 160))).toBeCloseTo(
             fragments(after, target),
             6,
           );
         });
         const taken = free.map((each, gpu) => (gpu % 2 === 0 ? Math.min(each, 160) : 0));
-        const everySecond = roomOf(
+        const everySecond = freeCapacityOf(
           cpuLeft,
           0,
           model,
@@ -72,10 +72,10 @@ test("the measure is that of the definition, for the room as it is and after a p
         for (let whole = 0; whole <= room.wholeGpus; whole++) {
           let left = whole;
           const rest = free.map((each) => (each === wholeMilli && left-- > 0 ? 0 : each));
-          const after = roomOf(cpuLeft, 0, model, rest);
+          const after = freeCapacityOf(cpuLeft, 0, model, rest);
           expect(measure.ofWhole(room, cpuLeft, whole)).toBeCloseTo(fragments(after, target), 6);
         }
-        expect(room).toEqual(roomOf(cpuMilli, 0, model, free));
+        expect(room).toEqual(freeCapacityOf(cpuMilli, 0, model, free));
       },
     ),
   );

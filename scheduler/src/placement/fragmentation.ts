@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { matchesModel, type Room, wholeMilli } from "./room.ts";
+import { matchesModel, type FreeCapacity, wholeMilli } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
 /** Sums over the target workload for rooms with the same model and CPU for the same shapes. */
@@ -36,7 +36,7 @@ export class FragmentMeasure {
   }
 
   /** The measure of the room as it is, in thousandths of a GPU. */
-  of(room: Room): number {
+  of(room: FreeCapacity): number {
     const { freeMilli, idleMilli } = room;
     const sums = this.#sumsFor(room.model, room.cpuMilli);
     const { stranded } = sums;
@@ -51,7 +51,7 @@ export class FragmentMeasure {
    * The measure of the room with `takenMilli` less on GPU `gpu` and `cpuMilli` of CPU left; equals `of` on that room.
    * @param takenMilli at most the free amount of the GPU
    */
-  ofShare(room: Room, cpuMilli: number, gpu: number, takenMilli: number): number {
+  ofShare(room: FreeCapacity, cpuMilli: number, gpu: number, takenMilli: number): number {
     const { freeMilli } = room;
     const sums = this.#sumsFor(room.model, cpuMilli);
     const { stranded } = sums;
@@ -70,7 +70,12 @@ export class FragmentMeasure {
   /**
    * The measure of the room with `takenMilli` less on each of `gpus` and `cpuMilli` of CPU left; equals `of` on that room.
    */
-  ofShares(room: Room, cpuMilli: number, gpus: readonly number[], takenMilli: readonly number[]): number {
+  ofShares(
+    room: FreeCapacity,
+    cpuMilli: number,
+    gpus: readonly number[],
+    takenMilli: readonly number[],
+  ): number {
     const free = room.freeMilli.slice();
     let { wholeGpus, idleMilli } = room;
     gpus.forEach((gpu, position) => {
@@ -84,7 +89,7 @@ export class FragmentMeasure {
   }
 
   /** The measure of the room with `gpus` fewer wholly free GPUs and `cpuMilli` of CPU left; equals `of` on that room. */
-  ofWhole(room: Room, cpuMilli: number, gpus: number): number {
+  ofWhole(room: FreeCapacity, cpuMilli: number, gpus: number): number {
     const { freeMilli } = room;
     const sums = this.#sumsFor(room.model, cpuMilli);
     const { stranded } = sums;

@@ -7,14 +7,14 @@ export { type ScoredPolicy, scoredPolicies, scorerFor } from "./policies.ts";
 export { Random } from "./random.ts";
 export {
   anyModel,
-  fitsRoom,
+  fitsCapacity,
   gpusFor,
   maxModels,
-  type Room,
-  roomOf,
+  type FreeCapacity,
+  freeCapacityOf,
   type Shape,
   take,
   wholeMilli,
-} from "./room.ts";
+} from "./free-capacity.ts";
 export type { Scorer } from "./scorer.ts";
 export { differenceOf, type Workload, workloadOf } from "./workload.ts";

@@ -3,7 +3,7 @@
 import { type LargestNode, leftOver } from "./classic-scorers.ts";
 import { type SharePrices, sharePrices } from "./cutting-stock.ts";
 import { FragmentMeasure } from "./fragmentation.ts";
-import { gpusFor, type Room, type Shape, wholeMilli } from "./room.ts";
+import { gpusFor, type FreeCapacity, type Shape, wholeMilli } from "./free-capacity.ts";
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
@@ -36,11 +36,11 @@ export class LeastFragmentationScorer implements ChoiceScorer {
     this.#largest = largest;
   }
 
-  valueOf(room: Room): number {
+  valueOf(room: FreeCapacity): number {
     return this.#measure.of(room) / wholeMilli + this.#stranded(room.idleMilli, room.cpuMilli);
   }
 
-  score(room: Room, shape: Shape, value: number): number {
+  score(room: FreeCapacity, shape: Shape, value: number): number {
     const { gpus, gpuMilli } = shape;
     const cpuMilli = room.cpuMilli - shape.cpuMilli;
     const stranded = this.#stranded(room.idleMilli - gpus * gpuMilli, cpuMilli);
@@ -80,7 +80,12 @@ export class LeastFragmentationScorer implements ChoiceScorer {
     return fixed + best;
   }
 
-  scoreChoice(room: Room, gpus: readonly number[], takenMilli: readonly number[], value: number): number {
+  scoreChoice(
+    room: FreeCapacity,
+    gpus: readonly number[],
+    takenMilli: readonly number[],
+    value: number,
+  ): number {
     const taken = takenMilli.reduce((sum, each) => sum + each, 0);
     const stranded = this.#stranded(room.idleMilli - taken, room.cpuMilli);
     const shape = { cpuMilli: 0, gpus: 1, gpuMilli: taken };
@@ -90,7 +95,7 @@ export class LeastFragmentationScorer implements ChoiceScorer {
 
   /** Fragmentation after the placement, and the gaps that it adds. */
   #lossOfShares(
-    room: Room,
+    room: FreeCapacity,
     cpuMilli: number,
     gpus: readonly number[],
     takenMilli: readonly number[],

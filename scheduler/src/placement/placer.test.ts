@@ -4,7 +4,14 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Decision, Placer, scan } from "./placer.ts";
 import { scoredPolicies, scorerFor } from "./policies.ts";
-import { anyModel, fitsRoom, type Room, roomOf, type Shape, wholeMilli } from "./room.ts";
+import {
+  anyModel,
+  fitsCapacity,
+  type FreeCapacity,
+  freeCapacityOf,
+  type Shape,
+  wholeMilli,
+} from "./free-capacity.ts";
 import { workloadOf } from "./workload.ts";
 
 const shapes = fc.record({
@@ -55,9 +62,9 @@ function toShape({ kind: [gpus = 0, gpuMilli = 0], models, cpuMilli, memoryMiB }
   return { cpuMilli, memoryMiB, gpus, gpuMilli, models: gpus === 0 ? anyModel : models };
 }
 
-function toRooms(list: readonly Node[]): Room[] {
+function toRooms(list: readonly Node[]): FreeCapacity[] {
   return list.map(({ cpuMilli, memoryMiB, model, gpus }) =>
-    roomOf(
+    freeCapacityOf(
       cpuMilli,
       memoryMiB,
       model,
@@ -178,5 +185,5 @@ test("a decision that does not fit is refused and changes nothing", () => {
     expect(() => placer.carryOut(decision)).toThrow(RangeError);
   }
   expect(rooms).toEqual(before);
-  expect(fitsRoom(rooms[0] as Room, shape)).toBe(true);
+  expect(fitsCapacity(rooms[0] as FreeCapacity, shape)).toBe(true);
 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { BestIndex } from "./best-index.ts";
-import { fitsRoom, give, gpusFor, type Room, type Shape, take } from "./room.ts";
+import { fitsCapacity, give, gpusFor, type FreeCapacity, type Shape, take } from "./free-capacity.ts";
 import type { Scorer } from "./scorer.ts";
 import { shapeKey } from "./workload.ts";
 
@@ -36,7 +36,7 @@ const scoreBytesPerRoom = 24;
  * one with the best score.
  */
 export class Placer {
-  readonly #rooms: readonly Room[];
+  readonly #rooms: readonly FreeCapacity[];
   readonly #scorer: Scorer;
   readonly #versions: Int32Array;
   readonly #values: Float64Array;
@@ -53,7 +53,7 @@ export class Placer {
    * @param rooms owned by the placer, which alone changes them from now on
    * @param mostShapes upper bound of shapes whose scores are cached. Default: as many as half a gigabyte holds
    */
-  constructor(rooms: readonly Room[], scorer: Scorer, mostShapes?: number) {
+  constructor(rooms: readonly FreeCapacity[], scorer: Scorer, mostShapes?: number) {
     this.#rooms = rooms;
     this.#scorer = scorer;
     this.#mostCaches =
@@ -86,7 +86,7 @@ export class Placer {
     const room = this.#rooms[decision.room];
     const distinct = new Set(gpus).size === shape.gpus && gpus.length === shape.gpus;
     const free = gpus.every((gpu) => (room?.freeMilli[gpu] ?? -1) >= shape.gpuMilli);
-    if (room === undefined || !distinct || !free || !fitsRoom(room, shape)) {
+    if (room === undefined || !distinct || !free || !fitsCapacity(room, shape)) {
       throw new RangeError(`room ${decision.room} has no place for what was decided`);
     }
     take(room, shape, gpus);
@@ -131,7 +131,7 @@ export class Placer {
     this.#touch(decision.room, room);
   }
 
-  #touch(index: number, room: Room): void {
+  #touch(index: number, room: FreeCapacity): void {
     (this.#versions[index] as number) += 1;
     this.#values[index] = this.#scorer.valueOf(room);
     if (this.#changeCount === this.#changes.length) {
@@ -218,19 +218,19 @@ export class Placer {
   }
 
   #scoreOf(index: number, shape: Shape): number {
-    const room = this.#rooms[index] as Room;
-    return fitsRoom(room, shape)
+    const room = this.#rooms[index] as FreeCapacity;
+    return fitsCapacity(room, shape)
       ? this.#scorer.score(room, shape, this.#values[index] as number)
       : Number.NEGATIVE_INFINITY;
   }
 }
 
 /** The best room by a full scan, and its GPUs: the reference for `Placer.place`. */
-export function scan(rooms: readonly Room[], scorer: Scorer, shape: Shape): Decision | undefined {
+export function scan(rooms: readonly FreeCapacity[], scorer: Scorer, shape: Shape): Decision | undefined {
   let best: Decision | undefined;
   let bestScore = Number.NEGATIVE_INFINITY;
   rooms.forEach((room, index) => {
-    if (fitsRoom(room, shape)) {
+    if (fitsCapacity(room, shape)) {
       const score = scorer.score(room, shape, scorer.valueOf(room));
       if (score > bestScore) {
         bestScore = score;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { expect, test } from "vitest";
-import { anyModel } from "./room.ts";
+import { anyModel } from "./free-capacity.ts";
 import { differenceOf, workloadOf } from "./workload.ts";
 
 const workload = (shapes: readonly (readonly [gpuMilli: number, weight: number])[]) =>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type Shape, wholeMilli } from "./room.ts";
+import { type Shape, wholeMilli } from "./free-capacity.ts";
 
 export interface WeightedShape {
   readonly shape: Shape;

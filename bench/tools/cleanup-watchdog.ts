@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// node bench/tools/undertaker.ts FOLDER: a cleanup watchdog. Waits for the end of its standard input, which comes when its
+// node bench/tools/cleanup-watchdog.ts FOLDER: a cleanup watchdog. Waits for the end of its standard input, which comes when its
 // parent process ends; then kills the processes left behind whose temporary files or whose own files are in the folder, and
 // removes the folder.
 

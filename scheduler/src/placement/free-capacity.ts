@@ -24,7 +24,7 @@ export interface Shape {
 }
 
 /** Free capacity of a node. Changed in place, only by `take` and `give`. */
-export interface Room {
+export interface FreeCapacity {
   /** Index of its GPUs' model; -1 where it has none. */
   readonly model: number;
   /** Infinity where CPU is unknown or not requested. */
@@ -38,12 +38,12 @@ export interface Room {
   wholeGpus: number;
 }
 
-export function roomOf(
+export function freeCapacityOf(
   cpuMilli: number,
   memoryMiB: number,
   model: number,
   freeMilli: ArrayLike<number>,
-): Room {
+): FreeCapacity {
   const free = Int32Array.from(freeMilli);
   return {
     model,
@@ -59,7 +59,7 @@ export function matchesModel(models: number, model: number): boolean {
   return models === anyModel || (model >= 0 && ((models >>> model) & 1) === 1);
 }
 
-export function fitsRoom(room: Room, shape: Shape): boolean {
+export function fitsCapacity(room: FreeCapacity, shape: Shape): boolean {
   if (room.cpuMilli < shape.cpuMilli || room.memoryMiB < shape.memoryMiB) {
     return false;
   }
@@ -87,7 +87,7 @@ export function fitsRoom(room: Room, shape: Shape): boolean {
  * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with the
  * least left over. `preferred` is the GPU of a share of one.
  */
-export function gpusFor(room: Room, shape: Shape, preferred: number): readonly number[] {
+export function gpusFor(room: FreeCapacity, shape: Shape, preferred: number): readonly number[] {
   const { gpus, gpuMilli } = shape;
   if (gpus === 0) {
     return [];
@@ -106,16 +106,16 @@ export function gpusFor(room: Room, shape: Shape, preferred: number): readonly n
 }
 
 /** Takes the shape out of the room. Precondition: it fits. */
-export function take(room: Room, shape: Shape, gpus: readonly number[]): void {
+export function take(room: FreeCapacity, shape: Shape, gpus: readonly number[]): void {
   change(room, shape, gpus, 1);
 }
 
 /** Undoes `take`. */
-export function give(room: Room, shape: Shape, gpus: readonly number[]): void {
+export function give(room: FreeCapacity, shape: Shape, gpus: readonly number[]): void {
   change(room, shape, gpus, -1);
 }
 
-function change(room: Room, shape: Shape, gpus: readonly number[], sign: 1 | -1): void {
+function change(room: FreeCapacity, shape: Shape, gpus: readonly number[], sign: 1 | -1): void {
   const { freeMilli } = room;
   room.cpuMilli -= sign * shape.cpuMilli;
   room.memoryMiB -= sign * shape.memoryMiB;
