@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A real browser in front of a real controller, with agents that speak the real protocol and have what devices a test says.
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -17,28 +17,10 @@ import { FakeAgent } from "@millpond/controller/testing/fake-agent";
 import { makeTransport } from "@millpond/controller/testing/transport";
 import axe from "axe-core";
 import { pino } from "pino";
-import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import type { Browser, BrowserContext, Page } from "playwright-core";
 import { expect } from "vitest";
 
-const chromiumPath = process.env["MILLPOND_CHROMIUM"] ?? "/usr/bin/chromium";
-
-/** Added to the name of a test that is skipped; empty: there is a browser. */
-export const missingBrowser = existsSync(chromiumPath) ? "" : " (not run: no Chromium here)";
-
-export async function launchBrowser(): Promise<Browser> {
-  return await chromium.launch({
-    executablePath: chromiumPath,
-    args: [
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-    ],
-  });
-}
+export { launchBrowser, missingBrowser } from "../support/chromium.ts";
 
 export type Devices = readonly MessageInitShape<typeof DeviceReportSchema>[];
 

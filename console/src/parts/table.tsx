@@ -69,7 +69,12 @@ export function Table<T>({
     if (element === null) {
       return undefined;
     }
-    const look = (): void => setView({ top: element.scrollTop, height: element.clientHeight });
+    // Within a row nothing is drawn again: the browser scrolls by itself.
+    const look = (): void => {
+      const top = Math.floor(element.scrollTop / rowHeight) * rowHeight;
+      const height = element.clientHeight;
+      setView((before) => (before.top === top && before.height === height ? before : { top, height }));
+    };
     const sizes = new ResizeObserver(look);
     sizes.observe(element);
     element.addEventListener("scroll", look, { passive: true });
@@ -125,8 +130,8 @@ export function Table<T>({
   };
 
   const first = Math.max(0, Math.floor(view.top / rowHeight) - spareRows);
-  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + spareRows);
-  const slots = Math.ceil(view.height / rowHeight) + 2 * spareRows + 2;
+  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 1 + spareRows);
+  const slots = Math.ceil(view.height / rowHeight) + 2 * spareRows + 3;
   // All rows are as wide, so that their columns are.
   const tracks = {
     gridTemplateColumns: columns.map(({ width }) => width).join(" "),
