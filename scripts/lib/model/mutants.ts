@@ -109,7 +109,7 @@ export function mutated(source: string, { bug, file, from, to }: Mutant): string
 
 export interface MutantTrial extends Omit<Settings, "endMs"> {
   readonly secondsOfWay: number;
-  /** Builds what runs the programs. */
+  /** Builds the programs' runner. */
   readonly build: (title: string) => Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads, stores, atomics, fences, and asynchronous copies, which are made when they are asked for: what waits for them finds them
-// done.
+// Loads, stores, atomics, fences, and asynchronous copies, which are made when they are asked for: later waits find
+// them done.
 #include <algorithm>
 
 #include "softgpu/ptx/decode/function_decoder.h"
