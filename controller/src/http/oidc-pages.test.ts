@@ -204,7 +204,7 @@ describe("a login by an OpenID provider", () => {
       "a key that it brings itself": (claims) =>
         makeJwt({ alg: "RS256", jwk: other.publicKey.export({ format: "jwk" }) }, claims, signOther),
       "the public key as a secret": (claims, { kid, publicKey }) => {
-        const pem = publicKey.export({ format: "pem", type: "spki" }).toString();
+        const pem = Buffer.from(publicKey.export({ format: "pem", type: "spki" })).toString("utf8");
         return makeJwt({ alg: "HS256", kid }, claims, hmacOf(pem));
       },
       "the client's secret": (claims) => makeJwt({ alg: "HS256" }, claims, hmacOf("s3cret")),
