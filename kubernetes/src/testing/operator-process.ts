@@ -7,9 +7,22 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import type { TestCluster } from "./test-cluster.ts";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { TestPool } from "./test-pool.ts";
 
 const entry = join(import.meta.dirname, "..", "main.ts");
+
+/** The cluster and the pool of an operator, both real or played. */
+interface OperatorHome {
+  /** Is gone after the test. */
+  readonly directory: string;
+  readonly pool: TestPool;
+  /** A connection with the rights of a service account of the installation. */
+  connectAs(account: string): Promise<Cluster>;
+}
+
+const startMs = 120_000;
 
 export class OperatorProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
@@ -24,8 +37,8 @@ export class OperatorProcess implements AsyncDisposable {
     }
   }
 
-  static async start(cluster: TestCluster, name: string): Promise<OperatorProcess> {
-    const kubeconfig = join(cluster.plane.directory, `${name}.kubeconfig`);
+  static async start(cluster: OperatorHome, name: string): Promise<OperatorProcess> {
+    const kubeconfig = join(cluster.directory, `${name}.kubeconfig`);
     const { config } = await cluster.connectAs("millpond-operator");
     writeFileSync(kubeconfig, config.exportConfig());
     const port = await freePort();
@@ -41,14 +54,12 @@ export class OperatorProcess implements AsyncDisposable {
       },
     });
     const operator = new OperatorProcess(child);
-    await cluster.until(
-      `${name} answers`,
-      async () => {
-        if (child.exitCode !== null) throw new Error(`it has ended: ${operator.output}`);
-        return await Promise.resolve(operator.output.includes("serving the webhooks"));
-      },
-      30_000,
-    );
+    const deadline = performance.now() + startMs;
+    while (!operator.output.includes("serving the webhooks")) {
+      if (child.exitCode !== null || performance.now() > deadline)
+        throw new Error(`${name} does not answer: ${operator.output}`);
+      await delay(50);
+    }
     return operator;
   }
 

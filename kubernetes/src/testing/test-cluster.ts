@@ -47,6 +47,10 @@ export class TestCluster implements AsyncDisposable {
     return cluster;
   }
 
+  get directory(): string {
+    return this.plane.directory;
+  }
+
   get core() {
     return this.plane.cluster.core;
   }

@@ -24,6 +24,12 @@ interface Target {
   readonly subresource: string;
 }
 
+interface PodSpec {
+  readonly nodeName?: string;
+  readonly schedulingGates?: readonly unknown[];
+  readonly resourceClaims?: readonly { readonly resourceClaimName?: string }[];
+}
+
 interface Watcher {
   readonly response: ServerResponse;
   readonly target: Target;
@@ -98,6 +104,34 @@ export class PlayedApiServer implements AsyncDisposable {
     const spec = pod["spec"] as { schedulingGates?: readonly unknown[] };
     if ((spec.schedulingGates ?? []).length > 0) throw new Refused(409, "the pod has scheduling gates");
     this.store.replace("/pods", pod, { ...pod, spec: { ...spec, nodeName } });
+  }
+
+  /** From now on pods without a gate are put on a node as soon as their ResourceClaims are there. */
+  schedule(nodeName: string): void {
+    const bindAll = (): void => {
+      for (const pod of this.store.list("/pods")) {
+        const { metadata, spec } = pod as StoredObject & { spec: PodSpec };
+        const isPlaceable =
+          spec.nodeName === undefined &&
+          (spec.schedulingGates ?? []).length === 0 &&
+          metadata.deletionTimestamp === undefined;
+        const { namespace = "", name } = metadata;
+        const hasClaims = (spec.resourceClaims ?? []).every(
+          ({ resourceClaimName = "" }) =>
+            this.store.find("resource.k8s.io/resourceclaims", namespace, resourceClaimName) !== undefined,
+        );
+        if (isPlaceable && hasClaims) this.bind(namespace, name, nodeName);
+      }
+    };
+    let isPlanned = false;
+    this.store.onChange(({ kind }) => {
+      if (isPlanned || (kind !== "/pods" && kind !== "resource.k8s.io/resourceclaims")) return;
+      isPlanned = true;
+      setImmediate(() => {
+        isPlanned = false;
+        bindAll();
+      });
+    });
   }
 
   /** Acts as a kubelet. */

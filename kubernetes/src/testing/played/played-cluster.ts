@@ -4,7 +4,7 @@
 // the rights of the manifests. It needs no Kubernetes.
 
 import type { V1Pod } from "@kubernetes/client-node";
-import { connectCluster, unlessStatus } from "../../cluster/cluster.ts";
+import { type Cluster, connectCluster, unlessStatus } from "../../cluster/cluster.ts";
 import { Operator, type OperatorOptions } from "../../operator/operator.ts";
 import { makeResourceNames } from "../../request/resource-names.ts";
 import { readManifests } from "../manifests.ts";
@@ -28,6 +28,14 @@ export class PlayedCluster implements AsyncDisposable {
     const pool = cleanup.use(await TestPool.start(nodes));
     cleanup.move();
     return new PlayedCluster(server, pool);
+  }
+
+  get directory(): string {
+    return this.pool.directory;
+  }
+
+  connectAs(account: string): Promise<Cluster> {
+    return Promise.resolve(connectCluster(this.server.configFor(account)));
   }
 
   get core() {
