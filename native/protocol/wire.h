@@ -12,7 +12,7 @@
 namespace millpond::wire {
 
 /// The version of framing and handshake. The commands have their own hash (gen/api_hash.h).
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 /// Client → worker. The body is one of gen/commands.h.
 struct CommandHeader {

@@ -70,9 +70,10 @@ void Call::collectFailure() noexcept {
   // The driver's messages about the failure are printed before the call returns it.
   DeviceText::instance().write();
   uint16_t number = 0;
-  const int32_t failure = session_->takeFailure(&number);
-  // Failures of contexts that have ended meanwhile are dropped.
-  if (Context* failed = contextOf(number); failed && failure != 0) failed->fail(static_cast<CUresult>(failure));
+  while (const int32_t failure = session_->takeFailure(&number)) {
+    // Failures of contexts that have ended meanwhile are dropped.
+    if (Context* failed = contextOf(number)) failed->fail(static_cast<CUresult>(failure));
+  }
 }
 
 void Call::dropFailure() noexcept {

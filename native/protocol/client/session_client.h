@@ -123,12 +123,12 @@ class Session {
     return endOfStream();
   }
 
-  /// The first unreported failure of a command for which no thread waited; 0: none.
-  int32_t failure() const { return wire::failureCode(control().failure.load(std::memory_order_relaxed)); }
-  /// Takes it, so that the next failure can be reported. `context`: receives the number of the context in which it
+  /// An unreported failure of a command for which no thread waited; 0: none. The first of each context is kept.
+  int32_t failure() const { return wire::failureCode(control().failures.first()); }
+  /// Takes it, so that the next failure of its context can be reported. `context`: receives the number of the context in which it
   /// happened.
   int32_t takeFailure(uint16_t* context = nullptr) {
-    const int32_t taken = control().failure.exchange(0);
+    const int32_t taken = control().failures.take();
     if (context) *context = wire::failureContext(taken);
     return wire::failureCode(taken);
   }

@@ -35,8 +35,8 @@ TEST("both sides see the same memory, at places of their own") {
   auto mapped = SessionMemory::map(UniqueFd(::dup(made->file())));
   CHECK(bool(mapped));
   CHECK(&made->control() != &mapped->control());
-  made->control().failure.store(719);
-  CHECK_EQ(mapped->control().failure.load(), 719);
+  CHECK(made->control().failures.keep(719, 3));
+  CHECK_EQ(mapped->control().failures.first(), wire::packFailure(719, 3));
   mapped->submit()[0] = std::byte{1};
   mapped->reply()[wire::kReplyBytes - 1] = std::byte{2};
   mapped->chunk(wire::kStagingChunks - 1)[wire::kChunkBytes - 1] = std::byte{3};
@@ -68,7 +68,7 @@ TEST("a new session's words are zero") {
   const SharedControl& control = made->control();
   CHECK_EQ(control.submit.head.load() + control.submit.tail.load(), 0u);
   CHECK_EQ(control.reply.head.load() + control.reply.tail.load(), 0u);
-  CHECK_EQ(control.failure.load(), 0);
+  CHECK_EQ(control.failures.first(), 0);
   for (const auto& busy : control.chunkBusy) CHECK_EQ(busy.load(), 0u);
 }
 

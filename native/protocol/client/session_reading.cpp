@@ -196,9 +196,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       wire::FailureReport report;
       if (body.size() != sizeof(report)) return false;
       std::memcpy(&report, body.data(), sizeof(report));
-      int32_t none = 0;
-      const auto context = static_cast<uint16_t>(report.context);
-      if (remote_) control().failure.compare_exchange_strong(none, wire::packFailure(header.result, context));
+      if (remote_) control().failures.keep(header.result, static_cast<uint16_t>(report.context));
       if (onFailure_) onFailure_(header.result, header.op, report.position);
       return true;
     }

@@ -411,11 +411,9 @@ TEST("the failure of a command that nobody waited for is told once, with its nam
         if (frame.header.request) return replyWith(link, frame.header.request, 0);
         const Body body = bodyOf(frame);
         const auto result = static_cast<int32_t>(body.sequence);
-        if (!link.remote()) {
-          int32_t none = 0;
-          if (!link.memory().control().failure.compare_exchange_strong(none, result)) return true;
-        }
-        const wire::FailureReport report{body.sequence * 10, 1, 0};
+        const auto context = static_cast<uint16_t>(frame.header.context);
+        if (!link.remote() && !link.memory().control().failures.keep(result, context)) return true;
+        const wire::FailureReport report{body.sequence * 10, context, 0};
         return link.reply(wire::ReplyKind::kFailure, frame.header.op, 0, result, std::as_bytes(std::span(&report, 1)));
       });
     });
@@ -437,6 +435,19 @@ TEST("the failure of a command that nobody waited for is told once, with its nam
     sync();
     CHECK_EQ(session->takeFailure(), 719);
     CHECK_EQ(session->takeFailure(), 0);
+    // Another context's is kept beside it.
+    CHECK(session->post(kEcho, {1, 1}, sizeof(Body), filling({0, 719, 0})));
+    CHECK(session->post(kEcho, {2, 1}, sizeof(Body), filling({0, 1, 0})));
+    sync();
+    uint16_t first = 0, second = 0;
+    const int32_t codes = session->takeFailure(&first) + session->takeFailure(&second);
+    CHECK_EQ(codes, 720);
+    CHECK_EQ(first + second, 3);
+    CHECK_EQ(session->failure(), 0);
+    CHECK_EQ(session->takeFailure(), 0);
+    CHECK(session->post(kEcho, {1, 1}, sizeof(Body), filling({0, 719, 0})));
+    sync();
+    CHECK_EQ(session->takeFailure(), 719);
     CHECK(told.size() >= 2);
     CHECK(told.front() == (std::array<uint64_t, 3>{700, kPlain, 7000}));
     CHECK(told.back() == (std::array<uint64_t, 3>{719, kEcho, 7190}));

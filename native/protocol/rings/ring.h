@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/futex.h"
+#include "protocol/rings/failure_slots.h"
 #include "protocol/wire.h"
 
 namespace millpond {
@@ -36,8 +37,8 @@ struct SharedControl {
   RingControl submit;
   RingControl reply;
   alignas(64) std::atomic<uint32_t> chunkBusy[wire::kStagingChunks];  ///< 1 while the client has not copied it out
-  alignas(64) std::atomic<int32_t> failure;  ///< first unreported failure of an asynchronous command, packed; 0 = none
-  std::atomic<uint32_t> closed;              ///< 1: the other side is gone, stop waiting
+  alignas(64) FailureSlots failures;         ///< unreported ones of commands that nobody waited for
+  alignas(64) std::atomic<uint32_t> closed;  ///< 1: the other side is gone, stop waiting
 };
 static_assert(sizeof(SharedControl) <= 4096);
 

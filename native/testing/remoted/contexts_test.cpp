@@ -305,6 +305,45 @@ TEST("a failure stays in its context: another one goes on, and destroying the fa
   });
 }
 
+TEST("of two contexts whose work fails before the program looks, each tells its failure") {
+  everywhere([] {
+    init();
+    // No memory of the program: refused at the call, or in the worker.
+    constexpr CUdeviceptr kNowhere = 0x1234'5678'0000;
+    const CUcontext contexts[] = {create(), create()};
+    CUresult told[2];
+    for (const int i : {1, 0}) {
+      OK(CU(cuCtxSetCurrent)(contexts[i]));
+      told[i] = CU(cuMemsetD8Async)(kNowhere, 1, 64, nullptr);
+    }
+    for (const int i : {0, 1}) {
+      OK(CU(cuCtxSetCurrent)(contexts[i]));
+      if (told[i] == CUDA_SUCCESS) told[i] = CU(cuStreamSynchronize)(nullptr);
+      FAILS(CUDA_ERROR_INVALID_VALUE, told[i]);
+      // Once.
+      OK(CU(cuStreamSynchronize)(nullptr));
+    }
+    for (const CUcontext each : contexts) OK(CU(cuCtxDestroy_v2)(each));
+  });
+}
+
+TEST("managed memory is limited to the claim, as where host and device take turns") {
+  for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
+    const int status = runProgram(way, [] {
+      init();
+      create();
+      int takesNoTurns = 1;
+      OK(CU(cuDeviceGetAttribute)(&takesNoTurns, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0));
+      CHECK_EQ(takesNoTurns, 0);
+      CUdeviceptr memory = 0;
+      FAILS(CUDA_ERROR_OUT_OF_MEMORY, CU(cuMemAllocManaged)(&memory, size_t{128} << 20, CU_MEM_ATTACH_GLOBAL));
+      OK(CU(cuMemAllocManaged)(&memory, size_t{16} << 20, CU_MEM_ATTACH_GLOBAL));
+      OK(CU(cuMemFree_v2)(memory));
+    });
+    CHECK_EQ(status, 0);
+  }
+}
+
 TEST("a failed primary context works again after a reset") {
   everywhere([] {
     init();

@@ -155,16 +155,12 @@ void SessionCore::latch(const Request& request, CUresult result) {
   if (const ProgramCallsTable* calls = sanitizer_.isThere() ? programCallsOf(driver_) : nullptr)
     calls->failed(cmd::opName(static_cast<cmd::Op>(request.op)), static_cast<int32_t>(result));
   forward(wire::OutputStream::kError);
-  auto& failure = link_.memory().control().failure;
-  int32_t none = 0;
-  // Keeps one failure until the client has taken it: over shared memory the client reads the word itself.
-  const int32_t packed = wire::packFailure(static_cast<int32_t>(result), request.context);
-  if (!failure.compare_exchange_strong(none, packed)) return;
+  // Keeps the first failure of each context until the client has taken it: over shared memory the client reads it itself.
+  if (!link_.remote() && !link_.memory().control().failures.keep(static_cast<int32_t>(result), request.context)) return;
   const wire::FailureReport report{position_, request.context, 0};
   if (!link_.reply(wire::ReplyKind::kFailure, request.op, 0, static_cast<int32_t>(result),
                    std::as_bytes(std::span(&report, 1))))
     end({"the client takes no answers", true});
-  if (link_.remote()) failure.store(0);
 }
 
 CUresult SessionCore::violation(const std::string& what) {

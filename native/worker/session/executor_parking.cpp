@@ -97,7 +97,7 @@ std::string Executor::whyKept() {
 
 bool Executor::hasRead() {
   const SharedControl& control = link_.memory().control();
-  return control.failure.load() == 0 &&
+  return control.failures.first() == 0 &&
          (link_.remote() || std::all_of(std::begin(control.chunkBusy), std::end(control.chunkBusy),
                                         [](const auto& busy) { return busy.load() == 0; }));
 }
