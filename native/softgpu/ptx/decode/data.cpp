@@ -123,6 +123,15 @@ void FunctionDecoder::convert(Node node) {
   modes.flush = modifiers.take(".ftz");
   modes.saturate = modifiers.take(".sat");
   modes.relu = modifiers.take(".relu");
+  if (modifiers.take(".tf32")) {
+    if (modifiers.expectType() != Type::kF32 || !hasRounding || modes.toInteger || modes.flush || modes.saturate)
+      modifiers.refuse();
+    modifiers.finish();
+    Handler handler = select_.tf32Convert(modes);
+    if (!handler) modifiers.refuse();
+    elementwise(node, handler, Type::kB32, {Type::kF32});
+    return;
+  }
   Type to = modifiers.expectType();
   Type from = modifiers.expectType();
   modifiers.finish();

@@ -172,6 +172,20 @@ const Instruction* packHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
+/// The upper 19 bits of a float. A carry out of the mantissa goes into the exponent, up to infinity.
+template <Rounding kRounding, bool kRelu>
+Handler toTf32() {
+  constexpr uint32_t kCut = 0x1fff;
+  return unary<uint32_t>([](uint32_t a) -> uint32_t {
+    const uint32_t magnitude = a & 0x7fffffff;
+    if (magnitude > 0x7f800000) return 0x7fffffff;
+    if (kRelu && magnitude != a) return 0;
+    if constexpr (kRounding == Rounding::kNearestAway) return (a + (kCut + 1) / 2) & ~kCut;
+    if constexpr (kRounding == Rounding::kNearestEven) return (a + kCut / 2 + (a >> 13 & 1)) & ~kCut;
+    return a & ~kCut;
+  });
+}
+
 template <typename T, bool kFlush, bool kSaturate>
 Handler roundToIntegral(ConvertModes modes) {
   if (!modes.toInteger && !kFlush && !kSaturate) return unary<T>([](T a) { return a; });  // NaN too stays as it is
@@ -307,6 +321,16 @@ Handler selectConvert(Type to, Type from, ConvertModes modes) {
 
 Handler selectPackConvert(Type to, ConvertModes) {
   return to == Type::kF16x2 ? &packHandler<Half> : to == Type::kBf16x2 ? &packHandler<Bfloat> : nullptr;
+}
+
+Handler selectTf32Convert(ConvertModes modes) {
+  switch (modes.rounding) {
+    case Rounding::kNearestEven:
+      return modes.relu ? toTf32<Rounding::kNearestEven, true>() : toTf32<Rounding::kNearestEven, false>();
+    case Rounding::kNearestAway: return modes.relu ? nullptr : toTf32<Rounding::kNearestAway, false>();
+    case Rounding::kZero: return modes.relu ? toTf32<Rounding::kZero, true>() : toTf32<Rounding::kZero, false>();
+    default: return nullptr;
+  }
 }
 
 Handler selectExtend(Type type, uint32_t toBits, uint32_t fromBits) {

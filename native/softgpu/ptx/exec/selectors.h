@@ -22,6 +22,8 @@ struct Selectors {
   Handler (*selectBySign)(Type data, Type condition, bool flush);
   Handler (*convert)(Type to, Type from, ConvertModes);
   Handler (*packConvert)(Type to, ConvertModes);
+  /// From f32; the result is in a register of 32 bits, the low 13 of which are zero.
+  Handler (*tf32Convert)(ConvertModes);
   /// From registers of `fromBits` to registers of `toBits`, extending the low part that is a `type`.
   Handler (*extend)(Type type, uint32_t toBits, uint32_t fromBits);
   /// Space::kParam stands for memory at a fixed place of the current frame: no address operand.
@@ -72,6 +74,7 @@ Handler selectBySign(Type data, Type condition, bool flush);
 Handler selectConvert(Type to, Type from, ConvertModes);
 Handler selectRoundedConvert(Type to, Type from, ConvertModes);
 Handler selectPackConvert(Type to, ConvertModes);
+Handler selectTf32Convert(ConvertModes);
 Handler selectExtend(Type, uint32_t toBits, uint32_t fromBits);
 Handler selectLoad(Space, uint32_t addressBits);
 Handler selectStore(Space, uint32_t addressBits);

@@ -316,6 +316,31 @@ TEST("floats to floats") {
   });
 }
 
+TEST("floats to tf32: ten bits of mantissa in a register of 32") {
+  const auto nearest = [](float a, bool tiesToEven) {
+    if (a != a) return uint32_t{0x7fffffff};
+    // The two neighbours with ten bits, as numbers: what is beyond the largest one counts as the next power of two.
+    const auto bits = static_cast<uint32_t>(toBits(a));
+    const uint32_t low = bits & ~0x1fffu;
+    if (low == bits) return bits;
+    const double at = std::abs(static_cast<double>(a));
+    const double below = std::abs(static_cast<double>(fromBits<float>(low)));
+    const uint32_t high = low + 0x2000;
+    const bool isLast = (high & 0x7f800000) == 0x7f800000;
+    const double above = isLast ? 0x1p128 : std::abs(static_cast<double>(fromBits<float>(high)));
+    if (at - below != above - at) return at - below < above - at ? low : high;
+    return tiesToEven && (low & 0x2000) == 0 ? low : high;
+  };
+  checkInstruction<uint32_t, float>("cvt.rna.tf32.f32 %d, %a;", [=](float a) { return nearest(a, false); });
+  checkInstruction<uint32_t, float>("cvt.rn.tf32.f32 %d, %a;", [=](float a) { return nearest(a, true); });
+  checkInstruction<uint32_t, float>("cvt.rz.tf32.f32 %d, %a;", [](float a) {
+    return a != a ? uint32_t{0x7fffffff} : static_cast<uint32_t>(toBits(a)) & ~0x1fffu;
+  });
+  checkInstruction<uint32_t, float>("cvt.rn.relu.tf32.f32 %d, %a;", [=](float a) {
+    return std::signbit(a) && a == a ? uint32_t{0} : nearest(a, true);
+  });
+}
+
 TEST("half precision: conversions") {
   for (bool isHalf : {true, false}) {
     Format format = isHalf ? kHalf : kBfloat;
