@@ -27,8 +27,8 @@ export interface DeviceState {
   readonly index: number;
   readonly memoryBytes: bigint;
   /**
-   * Memory that the driver takes beside that of a claim for a session of it. Reserved once for each claim: the workers charge
-   * what further sessions cost to their claim. Absent: none.
+   * Memory that the driver takes beside that of a claim for a session of it. Reserved once for each claim; what
+   * further sessions of it take is neither reserved nor charged. Absent: none.
    */
   readonly overheadBytes?: bigint;
   /** Model name, as the driver reports it. */
