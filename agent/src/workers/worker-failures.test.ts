@@ -117,7 +117,7 @@ describe("a device that must not be used any more", () => {
     [
       "prints something else",
       { nonsense: "{}" },
-      /^its driver cannot be asked: it printed something other than/,
+      /^its driver cannot be asked: it printed an unexpected line/,
     ],
   ])("is every one of a driver that %s, until it speaks again", async (_what, change, reason) => {
     await using node = await NodeFixture.create();
