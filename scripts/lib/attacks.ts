@@ -158,7 +158,7 @@ export const attacks: readonly Attack[] = [
     native: [],
     scripts: [
       { file: "tenant-limits.test.ts" },
-      { file: "access.test.ts", only: ["a flood of calls that change nothing"] },
+      { file: "audit.test.ts", only: ["a flood of calls that change nothing"] },
       { file: "call-limits.test.ts" },
     ],
   },
@@ -224,14 +224,14 @@ export const attacks: readonly Attack[] = [
     native: [
       {
         program: "remoted_tests",
-        file: "links_test",
+        file: "resumption_test",
         only: [
           "only who has the secret",
           "comes back for what never was",
           "acknowledges what was never sent",
-          "another, gets no GPU",
         ],
       },
+      { program: "remoted_tests", file: "links_test", only: ["another, gets no GPU"] },
       { program: "worker_tests", file: "doorman_test", only: ["with a secret"] },
     ],
     scripts: [],

@@ -15,7 +15,8 @@
 
 namespace millpond::cmd {
 
-/// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
+/// The code of a command: its position among all by name, so it may differ in another version. 0 is not a
+/// command.
 enum class Op : uint16_t {
   kAsk = 1,
   kBound = 2,

@@ -142,7 +142,7 @@ const Range kStructs[] = {
     {1, 1},  // CUlinked
 };
 
-// First value, their number, and what all of their names begin with.
+// First value, their number, and the common prefix of their names.
 const Enum kEnums[] = {
     {0, 1, 172},  // CUcolour
 };
