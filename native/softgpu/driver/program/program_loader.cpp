@@ -120,17 +120,27 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-// A wrapper of relocatable device code names the linked code and the fatbins that it was linked from.
-Outcome compileAny(const std::vector<Bytes>& images) {
-  if (images.size() == 1) return compile(images.front());
+using FindText = PtxResult (*)(Bytes image);
+
+/// The texts that a program is linked from. A wrapper of relocatable device code names the linked code, which holds all the
+/// others, and the fatbins that it was linked from.
+std::vector<std::string> findTexts(const std::vector<Bytes>& images, FindText find) {
   std::vector<std::string> texts;
   for (const Bytes image : images) {
-    PtxResult text = findDevicePtx(image);
+    PtxResult text = find(image);
     if (!std::holds_alternative<std::string>(text)) continue;
     texts.push_back(std::move(*std::get_if<std::string>(&text)));
-    // The linked code holds all the others.
     if (image.data() == images.front().data()) break;
   }
+  return texts;
+}
+
+// PTX of later targets only where no image has other PTX: every program with relocatable device code is linked with the runtime
+// of the device, whose later variants call functions that only a driver has.
+Outcome compileAny(const std::vector<Bytes>& images) {
+  if (images.size() == 1) return compile(images.front());
+  std::vector<std::string> texts = findTexts(images, [](Bytes image) { return findPtx(image, kDeviceArch); });
+  if (texts.empty()) texts = findTexts(images, findDevicePtx);
   return texts.empty() ? compile(images.front()) : compileText(joined(texts));
 }
 
