@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies the state in a file into a PostgreSQL database, for controllers that share it from then on.
+// Copies the state in a file into a PostgreSQL database, which controllers then share.
 
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError } from "@millpond/api";

@@ -282,7 +282,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   config.claimVariables = e.claimVariables;
   if (e.waitTimeout) {
     const auto seconds = numberBetween(*e.waitTimeout, 0, 1'000'000'000);
-    if (!seconds) return badVariable("MILLPOND_WAIT_TIMEOUT", *e.waitTimeout, "use whole seconds; 0 waits for ever");
+    if (!seconds) return badVariable("MILLPOND_WAIT_TIMEOUT", *e.waitTimeout, "use whole seconds; 0 waits forever");
     config.waitTimeoutSeconds = static_cast<int>(*seconds);
   }
   return config;

@@ -27,7 +27,7 @@ class TracedPages {
   };
   /// The state of the pages before they were mirrored.
   enum class Content {
-    kZero,     ///< nothing yet, on both sides: what the program writes first is told from what it never touched
+    kZero,     ///< nothing yet, on both sides: tells what the program writes first from what it never touched
     kProgram,  ///< all of it is the program's
   };
 
