@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Machines with addresses of their own: network namespaces of this one, joined by a cable.
 import { spawn, spawnSync } from "node:child_process";
+import { until } from "./pool.ts";
 import { Program } from "./program.ts";
 
 /** A new network, in a user namespace in which this user may change it. */
@@ -64,6 +65,15 @@ export class Machine implements AsyncDisposable {
       await machine.#ip("address", "add", `${address}/24`, "dev", "cable");
       await machine.setCable("up");
     }
+    // The kernel notices the carrier up to a second later. Before, programs do not find the address of the machine.
+    for (const machine of [one, two]) {
+      await until(
+        "the cable has a carrier",
+        () => machine.#ip("-oneline", "link", "show", "dev", "cable"),
+        (link) => link.includes("state UP"),
+        30_000,
+      );
+    }
     return [one, two];
   }
 
@@ -82,9 +92,10 @@ export class Machine implements AsyncDisposable {
     return new Program(spawn(enter, args, { cwd, env, stdio: ["pipe", "pipe", "pipe"] }));
   }
 
-  async #ip(...args: readonly string[]): Promise<void> {
-    const { status, stderr } = await this.start(["ip", ...args], process.env, "/").finished;
+  async #ip(...args: readonly string[]): Promise<string> {
+    const { status, stdout, stderr } = await this.start(["ip", ...args], process.env, "/").finished;
     if (status !== 0) throw new Error(`ip ${args.join(" ")}: ${stderr}`);
+    return stdout;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -55,7 +55,7 @@ TEST("instructions of other architectures are refused by name") {
       {"cvt.pack.sat.u4.s32.b32 %r1, %r2, %r3, %r4;", "cvt.pack.sat.u4"},
       {"add.s33 %r1, %r2, %r3;", "add.s33"},
       {"add.wide.s32 %r1, %r2, %r3;", "add.wide.s32"},
-      {"cvt.rna.tf32.f32 %r1, %f1;", "cvt.rna.tf32.f32"},
+      {"cvt.rm.tf32.f32 %r1, %f1;", "cvt.rm.tf32.f32"},
       {"atom.global.add.v2.f32 {%f1,%f2}, [%rd1], {%f3,%f4};", "atom.global.add.v2.f32"},
       {"redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.add.f32"},
   };
