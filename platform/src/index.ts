@@ -13,7 +13,7 @@ export {
 } from "./connection-limits.ts";
 export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
 export { makePromptAgent } from "./prompt-agent.ts";
-export { isOwnHost, reachableHost } from "./reachable-host.ts";
+export { isLoopbackUrl, isOwnHost, reachableHost } from "./reachable-host.ts";
 
 // Files
 export { makeFolders } from "./make-folders.ts";

@@ -5,9 +5,9 @@
 
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { isIPv4 } from "node:net";
 import { dirname, resolve } from "node:path";
 import { isName, millpondError, quote } from "@millpond/api";
+import { isLoopbackUrl } from "@millpond/platform";
 
 /** Gives the members of a group a role. */
 export interface OidcRule {
@@ -163,15 +163,10 @@ function checkUrl(text: string, member: string, place: string): URL {
   if (url === undefined || !isPlain || (url.protocol !== "https:" && url.protocol !== "http:")) {
     throw invalid(place, `${member} ${quote(text)} is no address`, "Write https://host/path.");
   }
-  const isLocal = url.hostname === "localhost" || url.hostname === "[::1]" || isLoopback(url.hostname);
-  if (url.protocol === "http:" && !isLocal) {
+  if (url.protocol === "http:" && !isLoopbackUrl(url)) {
     throw invalid(place, `${member} ${quote(text)} is not encrypted, and not of this host`, "Use https://.");
   }
   return url;
-}
-
-function isLoopback(host: string): boolean {
-  return isIPv4(host) && host.startsWith("127.");
 }
 
 function readSecret(path: string, place: string): string {

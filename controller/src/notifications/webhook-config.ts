@@ -4,9 +4,9 @@
 // the API, its callers could make the controller call services inside of the network.
 
 import { readFileSync } from "node:fs";
-import { isIPv4 } from "node:net";
 import { dirname, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
+import { isLoopbackUrl } from "@millpond/platform";
 
 /** The format for a receiver: an object with the event's members, or one with a line of text, for chats. */
 export const webhookFormats = ["event", "text"] as const;
@@ -129,15 +129,10 @@ function checkUrl(text: string, place: string): string {
   if (url.username !== "" || url.password !== "") {
     throw invalid(place, "the url has a user or a password", "Leave them out; a secret signs what is sent.");
   }
-  const isLocal = url.hostname === "localhost" || url.hostname === "[::1]" || isLoopback(url.hostname);
-  if (url.protocol === "http:" && !isLocal) {
+  if (url.protocol === "http:" && !isLoopbackUrl(url)) {
     throw invalid(place, `the url ${quote(text)} is not encrypted, and not of this host`, "Use https://.");
   }
   return url.href;
-}
-
-function isLoopback(host: string): boolean {
-  return isIPv4(host) && host.startsWith("127.");
 }
 
 function readSecret(path: string, place: string): string {
