@@ -61,6 +61,7 @@ keep the priority that they began with, and a notice that was given stands. All 
   },
   release: {
     summary: "End a claim and its sessions",
+    description: `If no claim has the name, ends the job of that name on this machine: an array, or a program that waits for others.`,
     examples: [{ command: "millpond release claim-7f3a", what: "frees its vGPUs immediately" }],
     arguments: [
       {

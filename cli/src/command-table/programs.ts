@@ -53,6 +53,10 @@ standard input.`,
         what: "100 programs on a quarter of a GPU each, 8 at a time",
       },
       {
+        command: "millpond run -d --name test --after train:ok -- python test.py",
+        what: "when the job train has ended with 0",
+      },
+      {
         command: "millpond run -n 4 --gang ddp --gang-size 2 -- torchrun train.py",
         what: "on each of two machines: 8 processes of one training job",
       },
@@ -98,6 +102,13 @@ standard input.`,
         type: "flag",
         description:
           "Return when the claim is created, print its name, and run without a terminal; see `millpond logs` and `attach`",
+      },
+      after: {
+        flags: "--after <names>",
+        type: "list",
+        description:
+          "Create the claim when these jobs or claims have ended; NAME:ok: only if the job NAME has ended with 0",
+        defaultText: "now",
       },
       trace: {
         flags: "--trace <file>",

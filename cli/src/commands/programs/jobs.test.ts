@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PoolFixture, type Result } from "../../../test/fixture.ts";
@@ -14,6 +14,7 @@ afterAll(async () => {
 });
 
 const small = ["-m", "256Mi", "-c", "5"];
+const little = { gpus: 1, memoryBytes: 256n << 20n, computePercent: 5 };
 
 async function stateOf(name: string): Promise<string | undefined> {
   const { stdout } = await pool.home.millpond(["jobs", "-o", "json"]);
@@ -117,6 +118,74 @@ describe("a detached program", () => {
     writeFileSync(join(folder, "job.json"), "{}");
     const result = await pool.home.millpond(["logs", "broken"]);
     expect(result.stderr).toContain("is not the record of a job");
+    rmSync(folder, { recursive: true });
+  });
+});
+
+describe("a program that waits for others", () => {
+  const held = (gate: string, status: number) =>
+    ["--", "sh", "-c", `while [ ! -e ${gate} ]; do sleep 0.05; done; exit ${status}`] as const;
+  const detach = (name: string, ...args: readonly string[]) =>
+    pool.home.millpond(["run", "-d", "--name", name, ...small, ...args]);
+
+  test("starts when the job before it has succeeded, and not when it has failed", async () => {
+    const gate = join(pool.home.directory, "prepared");
+    await detach("prepare", ...held(gate, 0));
+    await detach("broken-one", ...held(gate, 3));
+    const good = await detach("good", "--after", "prepare:ok", "--", "sh", "-c", "echo ran");
+    expect(good).toEqual({ code: 0, signal: null, stdout: "good\n", stderr: "" });
+    await detach("bad", "--after", "prepare,broken-one:ok", "--", "sh", "-c", "echo ran");
+    await detach("worse", "--after", "bad:ok", "--", "sh", "-c", "echo ran");
+    await detach("anyway", "--after", "broken-one", "--", "sh", "-c", "echo ran");
+    expect(await liveClaims()).toEqual(["broken-one", "prepare"]);
+    expect(await stateOf("good")).toBe("waiting");
+
+    writeFileSync(gate, "");
+    const ends = await Promise.all(
+      ["good", "bad", "worse", "anyway"].map((name) => pool.home.millpond(["attach", name])),
+    );
+    expect(ends.map(({ code }) => code)).toEqual([0, 3, 3, 0]);
+    expect(ends[0]?.stdout).toBe("millpond: waiting for the end of the job prepare\nran\n");
+    expect(ends[1]?.stdout).toContain("the job broken-one has ended with 3, so the program is not started\n");
+    expect(ends[1]?.stdout).not.toContain("ran");
+    expect(ends[3]?.stdout).toMatch(/\nran\n$/);
+    expect(await liveClaims()).toEqual([]);
+  });
+
+  test("waits for a claim too, whose lease it does not renew", async () => {
+    await pool.connection.claims.createClaim({ claim: { ...little, name: "theirs", leaseSeconds: 5 } });
+    const result = await pool.home.millpond(["run", "--after", "theirs", ...small, "--", "echo", "ran"]);
+    expect(result).toMatchObject({ code: 0, stdout: "ran\n" });
+    expect(result.stderr).toContain("waiting for the end of the claim theirs");
+  });
+
+  test("is cancelled by its name, before it has a claim", async () => {
+    const gate = join(pool.home.directory, "never");
+    await detach("first", ...held(gate, 0));
+    await detach("second", "--after", "first", "--", "true");
+    expect(await pool.home.millpond(["release", "second"])).toMatchObject({
+      stdout: "job/second cancelled\n",
+    });
+    expect(await pool.home.millpond(["attach", "second"])).toMatchObject({ code: 143 });
+    await pool.home.millpond(["release", "first"]);
+    writeFileSync(gate, "");
+    await pool.home.millpond(["attach", "first"]);
+  });
+
+  test("is refused for names that nothing has, and for the success of what is no job", async () => {
+    await pool.connection.claims.createClaim({ claim: { ...little, name: "plain", leaseSeconds: 600 } });
+    const cases: [string, RegExp][] = [
+      ["nothing", /neither a job of this name on this machine nor a claim.*MILLPOND_E_NOT_FOUND/s],
+      ["plain:ok", /its exit status is not known here.*MILLPOND_E_INVALID/s],
+      ["plain:later", /is neither NAME, NAME:any nor NAME:ok.*MILLPOND_E_INVALID/s],
+    ];
+    for (const [after, message] of cases) {
+      const result = await detach("wrong", "--after", after, "--", "true");
+      expect(result).toMatchObject({ code: 125, stdout: "" });
+      expect(result.stderr).toMatch(message);
+      expect(await stateOf("wrong")).toBeUndefined();
+    }
+    await pool.connection.claims.releaseClaim({ name: "plain" });
   });
 });
 

@@ -5,11 +5,13 @@ import { resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
 import { findProgram, SignalRelay } from "../../claim/program.ts";
+import { WaitingDisplay } from "../../claim/waiting-display.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { ExitError, reportError } from "../../command-line/errors.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
-import { openConnection } from "../../connection/connection.ts";
+import { type Connection, openConnection } from "../../connection/connection.ts";
 import { findNativeFiles } from "../../host/native-files.ts";
+import type { Predecessor } from "../../job/after.ts";
 import { describeTasks, parseArray, runTasks, type TaskArray } from "../../job/array.ts";
 import { Task, type TaskPlan } from "../../job/task.ts";
 import type { Profile } from "../../profile/profile.ts";
@@ -25,6 +27,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   // All errors that can be found locally are found before the first call to the pool.
   const { client } = findNativeFiles(process.env);
   const array = values.array === undefined ? undefined : parseArray(values.array);
+  const after = values.after === undefined ? [] : await readAfter(values.after);
   const connection = openConnection(values);
   const request = resolveRequest(values);
   const existing = existingClaim(values, process.env);
@@ -63,6 +66,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   };
   let status: number = exitStatus.failed;
   try {
+    if (after.length > 0) await waitUntilAfter(after, connection, progress);
     status =
       array === undefined
         ? await new Task(whole, taskOptions(progress.name ?? "", progress)).run()
@@ -74,6 +78,45 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   } finally {
     job?.ended(status);
     if (profile !== undefined) process.stderr.write(`millpond: ${await written(profile)}\n`);
+  }
+}
+
+/** Loaded for programs that wait for others only. */
+async function readAfter(texts: readonly string[]): Promise<readonly Predecessor[]> {
+  const { parsePredecessors } = await import("../../job/after.ts");
+  return parsePredecessors(texts);
+}
+
+/** @throws ExitError with the status of one that had to succeed, or after a signal */
+async function waitUntilAfter(
+  after: readonly Predecessor[],
+  connection: Connection,
+  progress: Progress,
+): Promise<void> {
+  const { checkPredecessors, waitForPredecessors } = await import("../../job/after.ts");
+  const { jobsDirectory } = await import("../../job/job.ts");
+  const { defaultStateDirectory } = await import("../../node/pool-directory.ts");
+  using signals = new SignalRelay();
+  using display = new WaitingDisplay(process.stderr);
+  const options = {
+    jobs: jobsDirectory(defaultStateDirectory(process.env)),
+    connection,
+    signal: signals.cancelled,
+    onWaiting: (why: string) => display.show(why),
+  };
+  try {
+    await checkPredecessors(after, options);
+    progress.announce();
+    const failure = await waitForPredecessors(after, options);
+    display[Symbol.dispose]();
+    if (failure === undefined) return;
+    process.stderr.write(`millpond: ${failure.why}\n`);
+    throw new ExitError(failure.status);
+  } catch (error) {
+    if (!signals.cancelled.aborted) throw error;
+    display[Symbol.dispose]();
+    process.stderr.write("millpond: cancelled\n");
+    throw new ExitError(signals.cancelStatus);
   }
 }
 
