@@ -26,8 +26,8 @@ function brokenPart(why: string): Counts {
 const reports = inRoot("build", "test");
 
 /** Longest run of the TypeScript tests, and of the C++ tests in one build, in milliseconds. */
-const typescriptTimeoutMs = 35 * 60_000;
-const nativeTimeoutMs = 10 * 60_000;
+const typescriptTimeoutMs = 60 * 60_000;
+const nativeTimeoutMs = 20 * 60_000;
 
 /** Reads the report of a test runner; undefined when there is none. */
 async function readReport(path: string): Promise<string | undefined> {

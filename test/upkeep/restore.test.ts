@@ -18,7 +18,7 @@ const seed = Number(process.env["MILLPOND_RESTORE_SEED"] ?? 1);
 const mostPrograms = 6;
 
 test("no program ends, nothing is granted twice, and the agent obeys", {
-  timeout: 120_000 + rounds * 90_000,
+  timeout: 300_000 + rounds * 300_000,
 }, async () => {
   const random = new Random(seed);
   const directory = mkdtempSync(join(tmpdir(), "millpond-restore-"));

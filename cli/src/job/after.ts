@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program waits for before its claim is created: `millpond run --after`.
+// Jobs and claims whose end a program waits for before it creates its own claim: `millpond run --after`.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ClaimState, errorCodeOf, isName, millpondError, quote } from "@millpond/api";
