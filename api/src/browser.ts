@@ -7,6 +7,7 @@ export * from "./gen/millpond/v1/claim_pb.ts";
 export * from "./gen/millpond/v1/pool_pb.ts";
 export * from "./gen/millpond/v1/queue_pb.ts";
 export { errorCodeOf } from "./errors.ts";
+export { isNodeName } from "./names.ts";
 export { type Excess, type HolderRef, type Reason, reason } from "./reasons/args.ts";
 export { mayKnowAll, renderReason } from "./reasons/render.ts";
 export { borrowingWord, parseBorrowing, parseQuota, quotaText } from "./quota.ts";

@@ -13,7 +13,7 @@ import {
   QueueService,
 } from "@millpond/api";
 import { type Controller, type ControllerOptions, startController, systemClock } from "@millpond/controller";
-import { FakeAgent } from "@millpond/controller/testing/fake-agent";
+import { FakeAgent, type FakeAgentOptions } from "@millpond/controller/testing/fake-agent";
 import { makeTransport } from "@millpond/controller/testing/transport";
 import axe from "axe-core";
 import { pino } from "pino";
@@ -43,12 +43,13 @@ export class ConsolePool implements AsyncDisposable {
   static async start(
     nodes: Readonly<Record<string, Devices>>,
     options: PoolOptions = {},
+    host: FakeAgentOptions["host"] = {},
   ): Promise<ConsolePool> {
     const directory = mkdtempSync(join(tmpdir(), "millpond-console-"));
     const pool = new ConsolePool(directory, await start(directory, "127.0.0.1:0", options), options);
     for (const [node, devices] of Object.entries(nodes)) {
       const { url, agentToken: token } = pool.#controller;
-      const agent = new FakeAgent({ url, token, clock: systemClock, node, devices });
+      const agent = new FakeAgent({ url, token, clock: systemClock, node, devices, host });
       agent.isPersistent = true;
       agent.mayLoseController = true;
       pool.#agents.push(await agent.start());

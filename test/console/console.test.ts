@@ -6,7 +6,6 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { DeviceHealth } from "@millpond/api";
 import { fakeDevice } from "@millpond/controller/testing/fake-agent";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -15,9 +14,6 @@ import { ConsolePool, launchBrowser, missingBrowser, WatchedPage } from "./brows
 import { startPool } from "./small-pool.ts";
 
 const GiB = 1n << 30n;
-
-/** Texts that run a script, or break out of an attribute, when inserted as HTML. */
-const hostile = `<img src=x onerror=alert(1)>"'><script>alert(2)</script>{{7*7}}\u202ejavascript:alert(3)`;
 
 /** A page that is not ours. */
 async function serve(html: string): Promise<{ readonly url: string } & AsyncDisposable> {
@@ -101,51 +97,6 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.expectAccessible();
     await watched.visit(`login#${code}`);
     await page.getByRole("alert").filter({ hasText: "has been used" }).waitFor();
-    watched.expectNoFaults();
-  });
-
-  it("texts of others are texts, wherever they come from", async () => {
-    await using pool = await ConsolePool.start({
-      "node-a": [{ ...fakeDevice(0, 4n * GiB), name: hostile }, fakeDevice(1, 4n * GiB)],
-      "node-b": [{ ...fakeDevice(0, 4n * GiB), health: DeviceHealth.UNHEALTHY, healthReason: hostile }],
-    });
-    const { claims, pool: nodes } = pool.clients();
-    await claims.createClaim({
-      claim: { name: "train", memoryBytes: GiB, owner: hostile, leaseSeconds: 3600 },
-    });
-    const { ticket } = await claims.createTicket({ claim: "train", program: hostile, clientHost: hostile });
-    await pool.agent("node-a").openSession(ticket);
-    await nodes.cordonNode({ name: "node-b", cordoned: true, reason: hostile });
-    await using watched = await WatchedPage.open(browser, pool.url);
-    const { page } = watched;
-    await watched.visit("");
-    await watched.logIn(pool.adminToken);
-    const mark = "<img src=x onerror=alert(1)>";
-    for (const path of [
-      "",
-      "nodes",
-      "gpus",
-      "claims",
-      "claims/train",
-      "sessions",
-      "events",
-      "nodes/node-b",
-    ]) {
-      await watched.visit(path);
-      await expect.poll(() => page.locator("#content").innerText(), { message: path }).toContain(mark);
-      expect(await page.locator("#content img, #content script").count(), path).toBe(0);
-    }
-    const inAddress = encodeURIComponent(hostile);
-    for (const path of [
-      `claims/${inAddress}`,
-      `nodes/${inAddress}`,
-      `claims?q=${inAddress}&sort=${inAddress}`,
-    ]) {
-      await watched.visit(path);
-      await page.getByRole("navigation").waitFor();
-      await expect.poll(() => page.locator(".answer, .trouble").count()).toBeGreaterThan(0);
-      expect(await page.locator("#content img, #content script").count(), path).toBe(0);
-    }
     watched.expectNoFaults();
   });
 

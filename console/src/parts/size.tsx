@@ -28,6 +28,16 @@ export function parseSizeText({ gpus, memory, compute }: SizeText) {
   };
 }
 
+/** The size for a command: none of it where a text is not readable, such as one that is half typed. */
+export function readableSize({ gpus, memory, compute }: SizeText): SizeText {
+  try {
+    parseSizeText({ gpus, memory, compute });
+    return /^\d*$/.test(gpus) ? { gpus, memory, compute } : noSize;
+  } catch {
+    return noSize;
+  }
+}
+
 export function SizeFields({
   of,
   onChange,

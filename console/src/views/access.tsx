@@ -5,6 +5,7 @@ import { type AuditRecord, parseDuration, type Token } from "@millpond/api/brows
 import { Action } from "../parts/action.tsx";
 import { Field, NameField } from "../parts/field.tsx";
 import { dateTime } from "../parts/format.ts";
+import { nameWord, shellWord } from "../parts/shell.ts";
 import { type Column, Table } from "../parts/table.tsx";
 import { Awaited, Command, View } from "../parts/view.tsx";
 import { access } from "../state/calls.ts";
@@ -52,7 +53,7 @@ export function AccessView({ me }: { readonly me: Me }) {
           label={t.actions.revoke}
           accessibleName={`${t.actions.revoke}: ${name}`}
           title={`${t.actions.revoke}: ${name}`}
-          command={`millpond token revoke ${name}`}
+          command={`millpond token revoke ${nameWord(name)}`}
           onDo={async ({ headers }) => {
             await access.revokeToken({ name }, { headers });
             watched.again();
@@ -96,10 +97,10 @@ function MakeToken({ me, onMade }: { readonly me: Me; readonly onMade: (made: Ma
   const [lifetime, setLifetime] = useState("90d");
   const isOfTenant = role === "user" || role === "tenant-admin";
   const options = [
-    name,
+    nameWord(name),
     ...(role === "user" ? [] : ["--role", role]),
-    ...(isOfTenant && tenant !== "" ? ["--tenant", tenant] : []),
-    ...(lifetime === "" ? [] : ["--expires", lifetime]),
+    ...(isOfTenant && tenant !== "" ? ["--tenant", shellWord(tenant)] : []),
+    ...(lifetime === "" ? [] : ["--expires", shellWord(lifetime)]),
   ];
   return (
     <Action

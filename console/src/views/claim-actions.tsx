@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { type Claim, ClaimState } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { Field } from "../parts/field.tsx";
+import { nameWord, shellWord } from "../parts/shell.ts";
 import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
 import { claims } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
@@ -21,7 +22,7 @@ export function ClaimActions({ claim, onDone }: { readonly claim: Claim; readonl
       <Action
         label={t.actions.release}
         title={`${t.actions.release}: ${name}`}
-        command={`millpond release ${name}`}
+        command={`millpond release ${nameWord(name)}`}
         onDo={async ({ headers }) => {
           await claims.releaseClaim({ name }, { headers });
           onDone();
@@ -47,7 +48,7 @@ function Prioritize({
     <Action
       label={t.actions.prioritize}
       title={`${t.actions.prioritize}: ${name}`}
-      command={`millpond prioritize ${name} --priority ${text}`}
+      command={`millpond prioritize ${nameWord(name)} --priority ${shellWord(text)}`}
       onOpen={() => setText(String(priority))}
       onDo={async ({ headers }) => {
         await claims.prioritizeClaim({ name, priority: Number(text) }, { headers });
@@ -70,12 +71,12 @@ function Resize({ claim: { name }, onDone }: { readonly claim: Claim; readonly o
     ["-c", size.compute],
   ]
     .filter(([, value]) => value !== "")
-    .map(([flag, value]) => ` ${flag} ${value}`);
+    .map(([flag, value = ""]) => ` ${flag} ${shellWord(value)}`);
   return (
     <Action
       label={t.actions.resize}
       title={`${t.actions.resize}: ${name}`}
-      command={`millpond resize ${name}${options.join("")}`}
+      command={`millpond resize ${nameWord(name)}${options.join("")}`}
       onDo={async ({ headers }) => {
         await claims.resizeClaim({ name, ...parseSizeText(size) }, { headers });
         onDone();

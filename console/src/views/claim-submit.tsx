@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { parseDuration } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { Field, NameField } from "../parts/field.tsx";
+import { shellWord } from "../parts/shell.ts";
 import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
 import { claims } from "../state/calls.ts";
 import { addressOf, go } from "../state/place.ts";
@@ -44,5 +45,5 @@ function applyCommand({ gpus, ...members }: Readonly<Record<string, string>>): s
   const given = Object.entries(members).filter(([, value]) => value !== "");
   const count = gpus === undefined || gpus === "" ? {} : { gpus: Number(gpus) };
   const json = JSON.stringify({ ...Object.fromEntries(given), ...count });
-  return `printf %s '${json.replaceAll("'", String.raw`'\''`)}' | millpond apply -f -`;
+  return `printf %s ${shellWord(json)} | millpond apply -f -`;
 }

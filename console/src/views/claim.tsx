@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { type Claim, ClaimState, type ExplainClaimResponse, formatDuration } from "@millpond/api/browser";
 import { age, bytes, dateTime, percent } from "../parts/format.ts";
 import { Link } from "../parts/link.tsx";
+import { nameWord } from "../parts/shell.ts";
 import { ClaimBadge, classWord } from "../parts/states.tsx";
 import { Awaited, Fields, Labels, View } from "../parts/view.tsx";
 import { claims } from "../state/calls.ts";
@@ -24,7 +25,7 @@ export function ClaimView({ name }: { readonly name: string }) {
   return (
     <View
       title={`${t.claim} ${name}`}
-      command={`millpond why ${name}`}
+      command={`millpond why ${nameWord(name)}`}
       more={
         watched.data?.claim !== undefined && (
           <ClaimActions claim={watched.data.claim} onDone={watched.again} />

@@ -3,7 +3,7 @@
 // How programs on other machines use this pool: lines to be copied, with its address in them.
 
 import { Field } from "../parts/field.tsx";
-import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
+import { readableSize, SizeFields } from "../parts/size.tsx";
 import { Command, View } from "../parts/view.tsx";
 import { setQuery, usePlace } from "../state/place.ts";
 import { texts } from "../texts/texts.ts";
@@ -24,16 +24,6 @@ interface Snippet {
   readonly text: string;
 }
 
-/** The part of a size that programs understand, or nothing: what is half typed is no fault. */
-function readable(text: Choice): Choice {
-  try {
-    parseSizeText(text);
-    return text;
-  } catch {
-    return { ...noSize, image: text.image };
-  }
-}
-
 function snippetsOf(address: string, { gpus, memory, compute, image }: Choice): readonly Snippet[] {
   const { connect: t } = texts();
   const count = gpus === "" ? "1" : gpus;
@@ -51,7 +41,8 @@ function snippetsOf(address: string, { gpus, memory, compute, image }: Choice): 
     memory && `memory=${JSON.stringify(memory)}`,
     share && `compute=${share}`,
   ].filter(Boolean);
-  const where = image === "" ? "IMAGE" : image;
+  // The address may come from a link of anyone: no more than the reference of an image goes into commands.
+  const where = /^[a-z0-9][\w./:@-]*$/i.test(image) ? image : "IMAGE";
   const limits = [
     `millpond.dev/vgpu: ${count}`,
     memory && `millpond.dev/memory: ${memory}`,
@@ -137,13 +128,15 @@ export function ConnectView() {
         <p class="quiet">{t.connect.token}</p>
       </section>
       <div class="snippets">
-        {snippetsOf(location.origin, readable(choice)).map(({ title, note, text }) => (
-          <section class="panel snippet" aria-label={title} key={title}>
-            <h2>{title}</h2>
-            <p class="quiet">{note}</p>
-            <Command text={text} />
-          </section>
-        ))}
+        {snippetsOf(location.origin, { ...readableSize(choice), image: choice.image }).map(
+          ({ title, note, text }) => (
+            <section class="panel snippet" aria-label={title} key={title}>
+              <h2>{title}</h2>
+              <p class="quiet">{note}</p>
+              <Command text={text} />
+            </section>
+          ),
+        )}
       </div>
     </View>
   );

@@ -2,6 +2,7 @@
 
 import { type Claim, ClaimState, type Node } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
+import { nameWord } from "../parts/shell.ts";
 import { claims, pool } from "../state/calls.ts";
 import type { Gpu } from "../state/nodes.ts";
 import { useWatch } from "../state/watch.ts";
@@ -17,7 +18,7 @@ export function NodeActions({ node, onDone }: { readonly node: Node; readonly on
       <Action
         label={t.actions[word]}
         title={`${t.actions[word]}: ${name}`}
-        command={`millpond ${word} ${name}`}
+        command={`millpond ${word} ${nameWord(name)}`}
         onDo={async ({ reason, headers }) => {
           await pool.cordonNode({ name, cordoned: !cordoned, reason }, { headers });
           onDone();
@@ -28,7 +29,7 @@ export function NodeActions({ node, onDone }: { readonly node: Node; readonly on
       <Action
         label={t.actions.drain}
         title={`${t.actions.drain}: ${name}`}
-        command={`millpond drain ${name}`}
+        command={`millpond drain ${nameWord(name)}`}
         onDo={async ({ reason, headers }) => {
           await pool.drainNode({ name, reason }, { headers });
           onDone();
@@ -52,7 +53,7 @@ export function GpuAction({ gpu, onDone }: { readonly gpu: Gpu; readonly onDone:
       label={t.actions[word]}
       accessibleName={`${t.actions[word]}: ${name}`}
       title={`${t.actions[word]}: ${name}`}
-      command={`millpond ${word} ${name}`}
+      command={`millpond ${word} ${nameWord(name)}`}
       onDo={async ({ reason, headers }) => {
         const request = { name: node.name, deviceUuid: device.uuid, cordoned: !device.cordoned, reason };
         await pool.cordonNode(request, { headers });

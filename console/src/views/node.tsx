@@ -2,6 +2,7 @@
 
 import { age, dateTime } from "../parts/format.ts";
 import { NodeBadge } from "../parts/states.tsx";
+import { nameWord } from "../parts/shell.ts";
 import { Table } from "../parts/table.tsx";
 import { Awaited, Fields, Labels, View } from "../parts/view.tsx";
 import { pool } from "../state/calls.ts";
@@ -22,7 +23,7 @@ export function NodeView({ name, me }: { readonly name: string; readonly me: Me 
   return (
     <View
       title={`${t.node} ${name}`}
-      command={`millpond describe node ${name}`}
+      command={`millpond describe node ${nameWord(name)}`}
       more={
         watched.data !== undefined &&
         mayAs(me, "admin") && <NodeActions node={watched.data} onDone={watched.again} />

@@ -5,7 +5,8 @@ import { NodeState, type Node } from "@millpond/api/browser";
 import { Field } from "../parts/field.tsx";
 import { bytes, percent } from "../parts/format.ts";
 import { Link } from "../parts/link.tsx";
-import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
+import { shellWord } from "../parts/shell.ts";
+import { noSize, parseSizeText, readableSize, SizeFields } from "../parts/size.tsx";
 import { Awaited, Plain, View } from "../parts/view.tsx";
 import { type Gpu, gpuState, gpusOf, useNodes } from "../state/nodes.ts";
 import { addressOf, setQuery, usePlace } from "../state/place.ts";
@@ -27,13 +28,17 @@ function useWish(): readonly [WishText, (next: WishText) => void] {
   return [wish, (next) => setQuery({ n: next.gpus, m: next.memory, c: next.compute, model: next.model })];
 }
 
-function commandOf({ gpus, memory, compute, model }: WishText): string {
+function commandOf({ model, ...size }: WishText): string {
+  const { gpus, memory, compute } = readableSize(size);
   const options = [
     ["-n", gpus === "" ? "1" : gpus],
     ["-m", memory],
     ["-c", compute],
-    ["--model", /^[\w.-]*$/.test(model) ? model : `'${model.replaceAll("'", String.raw`'\''`)}'`],
   ].flatMap(([flag = "", value = ""]) => (value === "" ? [] : [flag, value]));
+  // In one word, so that no model is an option itself.
+  if (model !== "") {
+    options.push(`--model=${shellWord(model)}`);
+  }
   return ["millpond run --no-wait", ...options, "-- PROGRAM"].join(" ");
 }
 

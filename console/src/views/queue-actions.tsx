@@ -6,6 +6,7 @@ import { useState } from "preact/hooks";
 import { borrowingWord, parseBorrowing, parseQuota, type Queue, quotaText } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { Field, NameField } from "../parts/field.tsx";
+import { nameWord, shellWord } from "../parts/shell.ts";
 import { queues } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 
@@ -45,7 +46,7 @@ function optionsOf(form: Form, before: Form): string {
   const names = ["parent", "weight", "borrowing", "guaranteed", "limit"] as const;
   return names
     .filter((name) => form[name] !== before[name])
-    .map((name) => ` --${name} ${form[name] === "" ? "none" : form[name]}`)
+    .map((name) => ` --${name} ${shellWord(form[name] || "none")}`)
     .join("");
 }
 
@@ -63,7 +64,7 @@ export function PutQueue({ queue, onDone }: { readonly queue?: Queue; readonly o
       label={label}
       {...(isNew ? {} : { accessibleName: `${label}: ${name}` })}
       title={isNew ? label : `${label}: ${name}`}
-      command={`millpond queue ${isNew ? "create" : "change"} ${name}${optionsOf(form, before)}`}
+      command={`millpond queue ${isNew ? "create" : "change"} ${nameWord(name)}${optionsOf(form, before)}`}
       onOpen={() => setForm(before)}
       onDo={async ({ headers }) => {
         await queues.putQueue(
@@ -131,7 +132,7 @@ export function DeleteQueue({ name, onDone }: { readonly name: string; readonly 
       label={label}
       accessibleName={`${label}: ${name}`}
       title={`${label}: ${name}`}
-      command={`millpond queue delete ${name}`}
+      command={`millpond queue delete ${nameWord(name)}`}
       onDo={async ({ headers }) => {
         await queues.deleteQueue({ name }, { headers });
         onDone();

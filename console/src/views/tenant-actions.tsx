@@ -6,6 +6,7 @@ import { useState } from "preact/hooks";
 import { parseQuota, quotaText, type Tenant } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { NameField } from "../parts/field.tsx";
+import { nameWord, shellWord } from "../parts/shell.ts";
 import { queues } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 import { QuotaField } from "./queue-actions.tsx";
@@ -23,7 +24,7 @@ export function PutTenant({ tenant, onDone }: { readonly tenant?: Tenant; readon
       label={label}
       {...(isNew ? {} : { accessibleName: `${label}: ${name}` })}
       title={isNew ? label : `${label}: ${name}`}
-      command={`millpond tenant ${isNew ? "create" : "change"} ${name} --limit ${limit || "none"}`}
+      command={`millpond tenant ${isNew ? "create" : "change"} ${nameWord(name)} --limit ${shellWord(limit || "none")}`}
       onOpen={() => {
         setName(before.name);
         setLimit(before.limit);
@@ -55,7 +56,7 @@ export function DeleteTenant({ name, onDone }: { readonly name: string; readonly
       label={label}
       accessibleName={`${label}: ${name}`}
       title={`${label}: ${name}`}
-      command={`millpond tenant delete ${name}`}
+      command={`millpond tenant delete ${nameWord(name)}`}
       onDo={async ({ headers }) => {
         await queues.deleteTenant({ name }, { headers });
         onDone();

@@ -171,4 +171,6 @@ test("every answer of the console forbids frames, foreign content and inline scr
   for (const path of ["/console/../package.json", "/console/..%2fpackage.json", "/console/.env"]) {
     expect(await sendRaw(pool, path), path).toBe(404);
   }
+  // Names of nodes have dots.
+  expect(await sendRaw(pool, "/console/nodes/ip-10-0-0-1.ec2.internal", { method: "GET" })).toBe(200);
 });

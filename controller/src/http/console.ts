@@ -111,8 +111,9 @@ export class Console {
       return;
     }
     const { files } = this.#options;
-    // Views have addresses too; they are all of the one page.
-    const file = files.get(name) ?? (name.includes(".") ? undefined : files.get("index.html"));
+    // Views have addresses too, such as `nodes/a.example.org`; they are all of the one page.
+    const isView = !name.split("/", 1)[0]?.includes(".");
+    const file = files.get(name) ?? (isView ? files.get("index.html") : undefined);
     if (file === undefined) {
       const text =
         files.size === 0

@@ -34,6 +34,8 @@ export interface FakeAgentOptions {
   readonly clock: Clock;
   readonly node: string;
   readonly devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
+  /** What it reports of its host, where that matters. */
+  readonly host?: Pick<MessageInitShape<typeof SyncRequestSchema>, "agentVersion" | "hostname" | "labels">;
   /** Takes tickets whatever their times, of controllers whose clocks are hours apart. Default false. */
   readonly isTimeless?: boolean;
   /** The previous agent of the node, which was killed: this one finds its records. */
@@ -171,7 +173,9 @@ export class FakeAgent implements AsyncDisposable {
       {
         node: this.node,
         run: this.#run,
-        ...(describedBy === 0n ? describe(this.node, devices) : { describedBy }),
+        ...(describedBy === 0n
+          ? { ...describe(this.node, devices), ...this.#options.host }
+          : { describedBy }),
         sequence,
         knownRevision: this.desired?.revision ?? 0n,
         knownTerm: this.desired?.term ?? 0n,
