@@ -74,7 +74,7 @@ const views = [
   "connect",
 ] as const;
 
-/** Answers a call of the page with what the controller answers, each text exchanged. */
+/** Answers a call of the page with the answer of the controller, each text exchanged. */
 async function spoil(route: Route, texts: HostileTexts): Promise<void> {
   const response = await route.fetch();
   const method = methods.get(new URL(route.request().url()).pathname);

@@ -110,7 +110,7 @@ export class HostileTexts {
   }
 
   /**
-   * Finds the texts in what the page shows.
+   * Finds the texts in the page.
    *
    * @returns The members that they are of
    * @throws Error for one that is shown other than it is

@@ -124,7 +124,7 @@ it.skipIf(missing !== "")(
         expect(await each.page.locator(".old").count()).toBe(0);
       }),
     );
-    // The new leader goes on where the old one ended: no event is missed, and none is shown twice.
+    // The new leader continues where the old one ended: no event is missed, and none is shown twice.
     await events.row("claim/after").waitFor();
     const subjects = await events.page.locator(".rows .row .cell:nth-child(3)").allInnerTexts();
     expect(subjects).toEqual(["claim/after", "claim/before"]);
@@ -136,7 +136,9 @@ it.skipIf(missing !== "")(
     await silence(ofLeader).waitFor({ state: "detached" });
     await ofLeader.row("after").waitFor();
     await ofLeader.page.getByRole("navigation").getByRole("link", { name: "Pool", exact: true }).click();
-    await expect.poll(() => ofLeader.page.locator(".card").last().innerText()).toContain(`leads: ${follower}`);
+    await expect
+      .poll(() => ofLeader.page.locator(".card").last().innerText())
+      .toContain(`leads: ${follower}`);
     for (const each of pages) each.expectNoFaults();
   },
 );
