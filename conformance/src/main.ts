@@ -17,6 +17,7 @@ Runs each program on the driver itself and through Millpond, and compares what i
 NAME is a program, a form (runtime, newer, shared, per-thread, rdc, driver) or form/program; default: all.
 
   --transport NAME    shm, tcp or none (natively only); may be given twice; default: shm and tcp
+  --encrypt           TCP connections are encrypted with TLS, as they are between hosts
   --driver LIB        driver library; default: the software GPU
   --gpus N            devices that each program sees, 1 to 8; default: 1
   --jobs N            programs at the same time, 1 to 16; default: 2
@@ -59,6 +60,7 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
     options: {
       transport: { type: "string", multiple: true, default: [...transports] },
       driver: { type: "string" },
+      encrypt: { type: "boolean", default: false },
       gpus: { type: "string", default: "1" },
       jobs: { type: "string", default: "2" },
       timeout: { type: "string", default: "60" },
@@ -73,6 +75,7 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
   return {
     root,
     driver: values.driver,
+    isEncrypted: values.encrypt,
     gpus: toCount("gpus", values.gpus, 1, 8),
     jobs: toCount("jobs", values.jobs, 1, 16),
     transports: toTransports(values.transport),

@@ -19,6 +19,8 @@ export interface SessionOptions {
   readonly root: string;
   /** Path of a driver library; undefined: the software GPU. */
   readonly driver: string | undefined;
+  /** Whether TCP connections are encrypted, as they are between hosts. */
+  readonly isEncrypted: boolean;
   /** Devices that each program sees. */
   readonly gpus: number;
   /** Programs that run at the same time. */
@@ -101,9 +103,10 @@ export class Session implements AsyncDisposable {
   }
 
   async #startPool(): Promise<void> {
-    const { root, gpus, jobs, transports, preload } = this.#options;
+    const { root, gpus, jobs, transports, preload, isEncrypted } = this.#options;
     if (transports.length === 0) return;
     const upOptions = ["--warm", String(jobs)];
+    if (isEncrypted) upOptions.push("--encrypt");
     if (this.#isSoft) upOptions.push("--devices", String(gpus), "--device-memory", softMemory);
     const wrapper = preload === undefined ? [] : ownLayout;
     this.#pool = await BenchPool.start({ root, isSoft: this.#isSoft, upOptions, wrapper });

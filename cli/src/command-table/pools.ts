@@ -169,6 +169,11 @@ tokens and usage, use \`millpond controller\` and \`millpond agent\`, or --store
         description: "Address of the controller, and of the nodes; beyond loopback with TLS",
         defaultText: "127.0.0.1:7170, or a free port when that is taken",
       },
+      encrypt: {
+        flags: "--encrypt",
+        type: "flag",
+        description: "Also encrypt connections between programs and nodes on loopback",
+      },
       store: {
         flags: "--store <url>",
         type: "text",

@@ -26,6 +26,8 @@ export interface LocalPoolOptions {
   readonly soft: SoftDevices | undefined;
   /** Idle workers for each device. */
   readonly warm: number;
+  /** Whether programs and nodes also encrypt connections on loopback. */
+  readonly isEncrypted: boolean;
   /** Receives messages about events while the pool runs. */
   readonly onEvent: (text: string) => void;
   /** Aborts the start. */
@@ -144,7 +146,7 @@ export class LocalPool implements AsyncDisposable {
   }
 
   async #startAgent(name: string): Promise<void> {
-    const { directory, native, driver, soft, warm } = this.#options;
+    const { directory, native, driver, soft, warm, isEncrypted } = this.#options;
     const nodeDirectory = directory.makeNodeDirectory(name);
     const base = serviceEnvironment(process.env, native);
     const service = await startService({
@@ -160,6 +162,7 @@ export class LocalPool implements AsyncDisposable {
         `--worker=${native.worker}`,
         `--run=${nodeDirectory}/run`,
         ...(this.#agentListen === undefined ? [] : [`--listen=${this.#agentListen}`]),
+        ...(isEncrypted ? ["--encrypt"] : []),
         `--warm=${warm}`,
         "--drain=all",
       ],

@@ -71,6 +71,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
     driver: hardware.driver,
     soft: hardware.soft,
     warm: values.warm ?? 1,
+    isEncrypted: values.encrypt,
     onEvent: (text) => process.stderr.write(`millpond: ${text}\n`),
     signal: stop,
   });

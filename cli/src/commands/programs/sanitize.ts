@@ -114,6 +114,7 @@ async function runChecked(
       driver: native.softgpu,
       soft,
       warm: 1,
+      isEncrypted: false,
       onEvent: (text) => process.stderr.write(`millpond: ${text}\n`),
       signal: signals.cancelled,
     });
