@@ -286,6 +286,42 @@ The value of an omitted option comes from its environment variable, then from th
         env: "MILLPOND_AGENT_WORKER",
         defaultText: "the installed one",
       },
+      workerUsers: {
+        flags: "--worker-users <from-to>",
+        type: "text",
+        description: "User ids of the workers of an agent that runs as root, one for each claim",
+        env: "MILLPOND_AGENT_WORKER_USERS",
+        defaultText: "1900000000-1900065535",
+      },
+      workerUser: {
+        flags: "--worker-user <user>",
+        type: "text",
+        description: "One user for all workers instead; none: the agent's",
+        env: "MILLPOND_AGENT_WORKER_USER",
+        defaultText: "one for each claim",
+      },
+      claimHostMemory: {
+        flags: "--claim-host-memory <size>",
+        type: "text",
+        description: "Most host memory that the workers of one claim may have together",
+        env: "MILLPOND_AGENT_CLAIM_HOST_MEMORY",
+        defaultText: "three quarters of the host's",
+      },
+      sessionOverhead: {
+        flags: "--session-overhead <size>",
+        type: "text",
+        description:
+          "Memory of a GPU that its driver takes for the context of a session: reserved once for each claim, and charged to it for its further sessions",
+        env: "MILLPOND_AGENT_SESSION_OVERHEAD",
+        defaultText: "4 MiB for each multiprocessor; 0 on software GPUs",
+      },
+      trustPageableAccess: {
+        flags: "--trust-pageable-access",
+        type: "flag",
+        description:
+          "Serve GPUs whose kernels can address the memory of their worker (HMM, ATS); for nodes of one tenant",
+        env: "MILLPOND_AGENT_TRUST_PAGEABLE_ACCESS",
+      },
       ...config("/etc/millpond/agent.yaml"),
     },
     group: "Serve",

@@ -54,6 +54,20 @@ test.for([
   expect(() => readServiceFile("agent", path)).toThrow("[MILLPOND_E_INVALID]");
 });
 
+test("options of containment and of a session's overhead reach the agent from its file", () => {
+  write(
+    "workerUsers: 70000-79999\nclaimHostMemory: 64Gi\nsessionOverhead: 300Mi\ntrustPageableAccess: true\n",
+  );
+  const values = readOptions(commandSpecs.agent.options, withFile("agent", { config: path }, {}), {});
+  const args = toArguments("agent", values);
+  expect(args).toEqual([
+    "--worker-users=70000-79999",
+    "--claim-host-memory=64Gi",
+    "--session-overhead=300Mi",
+    "--trust-pageable-access",
+  ]);
+});
+
 test("an empty file says nothing, and one that is named has to be there", () => {
   write("# nothing\n");
   expect(readServiceFile("controller", path)).toEqual({});
