@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attacks of a tenant on the limits of its own claim, by many processes of stock programs: none of them gets more than the
 // claim has, and a neighbour gets what it was promised.
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
+import { agentArguments } from "./support/agent.ts";
 import { examples, Pool, until } from "./support/pool.ts";
 import { type Program, startProgram } from "./support/program.ts";
 
@@ -104,4 +107,78 @@ it(`a claim opens no more than ${mostSessions} sessions, and another gets its ow
   holder.endInput();
   await holder.finished;
   await pool.isClean();
+});
+
+/** Joins a node whose driver takes that much memory for each session, as that of a real card does. */
+async function joinNode(name: string, overhead: string): Promise<Program> {
+  const { stdout: token } = await pool.millpond(["token", "create", name, "--role", "agent"]);
+  const tokenFile = join(pool.directory, `${name}.token`);
+  writeFileSync(tokenFile, token, { mode: 0o600 });
+  const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
+  const of = agentArguments({ name, controller, tokenFile, run: join(pool.directory, name) });
+  const agent = pool.start([...of, "--session-overhead", overhead], {
+    MILLPOND_SOFTGPU_DEVICES: "1",
+    MILLPOND_SOFTGPU_SEED: name,
+  });
+  await until(
+    "the node",
+    () => pool.nodes(),
+    (nodes) => nodes.some((node) => node.name === name && node.state === "ready"),
+  );
+  for (const node of await pool.nodes()) if (node.name !== name) await pool.millpond(["cordon", node.name]);
+  return agent;
+}
+
+it("the driver's contexts of a claim's many sessions come out of the claim, and a neighbour keeps its memory", {
+  timeout: 600_000,
+}, async () => {
+  const contextMiB = 96;
+  const claimMiB = 320;
+  const fit = 1 + Math.floor(claimMiB / contextMiB);
+  pool = await Pool.start("--nodes", "1", "--devices", "1");
+  const agent = await joinNode("with-contexts", `${contextMiB}Mi`);
+  const victim = await hold("victim", "-m", "256Mi", "-c", "25");
+  const holder = await hold("many", "-m", `${claimMiB}Mi`, "-c", "25");
+  const used = async () => {
+    const sessions = (await pool.sessions()).filter(({ claim }) => claim === "many");
+    return sessions.reduce((sum, { devices }) => sum + (devices[0]?.memoryUsedBytes ?? 0), 0) / MiB;
+  };
+  const programs = Array.from({ length: 12 }, () => startIn("many", "memhold", "1"));
+  const refused: string[] = [];
+  for (const program of programs) {
+    void program.finished.then(({ stderr }) => refused.push(stderr));
+  }
+  const serving = () => pool.sessions().then((all) => all.filter(({ state }) => state === "connected"));
+  await until(
+    "the refusals",
+    async () => refused.length,
+    (count) => count === programs.length - fit,
+    120_000,
+  );
+  for (const stderr of refused) {
+    expect(stderr).toContain("MILLPOND_E_TOO_MANY_SESSIONS");
+    expect(stderr).toMatch(/the driver needs 96 MiB of device \S+ for one more, and of the claim's 320 MiB/);
+  }
+  await until("the sessions that fit", serving, (all) => all.length === fit);
+  // All but one of the contexts are the claim's, and it has its programs' memory beside them.
+  await until("contexts in use", used, (mib) => mib >= (fit - 1) * contextMiB + fit);
+  expect(await used()).toBeLessThanOrEqual(claimMiB);
+  const whole = await startIn("victim", "memhog", "16").finished;
+  expect(whole.stdout).toMatch(/of which free 256 MiB/);
+  expect(whole.stdout).toMatch(/out of memory after 16 chunks of 16 MiB: 256 MiB/);
+  for (const program of programs) program.signal("SIGKILL");
+  await Promise.all(programs.map((program) => program.finished));
+  // One after the other, each has the context beside the claim, and so all of the claim's memory.
+  for (let i = 0; i < 3; ++i) {
+    const { stdout, stderr } = await startIn("many", "memhog", "16").finished;
+    expect(stderr).not.toContain("MILLPOND_E_TOO_MANY_SESSIONS");
+    expect(stdout).toMatch(/out of memory after 20 chunks of 16 MiB: 320 MiB/);
+  }
+  for (const each of [victim, holder]) {
+    each.endInput();
+    await each.finished;
+  }
+  await pool.isClean();
+  agent.signal("SIGTERM");
+  await agent.finished;
 });

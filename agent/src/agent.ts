@@ -29,13 +29,14 @@ import { type NodeServer, serveNode } from "./sessions/node-service.ts";
 import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } from "./options.ts";
 import { bootId } from "./process/process-identity.ts";
 import { reportDevice, reportEndedSession, reportSession } from "./reports/report.ts";
-import { type EndedSession, RunDirectory } from "./run-directory/run-directory.ts";
+import { type EndedSession, RunDirectory, type SessionRecord } from "./run-directory/run-directory.ts";
 import { SelfDescription } from "./reports/self-description.ts";
 import { SessionPlaces } from "./sessions/session-places.ts";
 import { SyncLoop } from "./reports/sync-loop.ts";
 import { agentVersion } from "./version.ts";
 import { ClaimCgroups } from "./workers/claim-cgroups.ts";
 import { chooseWorkerUsers, type WorkerContainment } from "./workers/worker-containment.ts";
+import { roomForWorkers } from "./workers/room-for-workers.ts";
 import { type Drain, WorkerPool } from "./workers/worker-pool.ts";
 
 /** A running agent. Disposing of it stops it and leaves its workers running. */
@@ -160,7 +161,12 @@ class RunningAgent implements Agent {
     this.#pool = new WorkerPool({
       run,
       worker: options.worker,
-      devices: devices.map((device) => ({ uuid: device.description.uuid, driver: device.driver })),
+      devices: devices.map((device) => ({
+        uuid: device.description.uuid,
+        driver: device.driver,
+        overheadBytes: overheadOf(device, options.sessionOverheadBytes),
+      })),
+      roomForWorkers: (uuid, sessions) => this.#roomForWorkers(uuid, sessions),
       isIll: (uuid) => this.#health.illnessOf(uuid) !== undefined,
       warm: options.warm,
       tcpHost: options.listenHost,
@@ -340,6 +346,7 @@ class RunningAgent implements Agent {
       }
     }
     this.#enforceSizes();
+    this.#pool.refill();
     for (const { uuid, fault } of answer.clearedFaults) this.#health.clear(uuid, Number(fault));
     const held = [
       ...answer.allocations.map(({ claim, epoch }) => ({ claim, epoch: Number(epoch) })),
@@ -351,6 +358,18 @@ class RunningAgent implements Agent {
     this.#cgroups.keepOnly(new Set(names));
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
+  }
+
+  #roomForWorkers(uuid: string, sessions: readonly SessionRecord[]): number {
+    const device = this.devices.find(({ description }) => description.uuid === uuid);
+    if (device === undefined) return 0;
+    const overheadBytes = overheadOf(device, this.#options.sessionOverheadBytes);
+    const { memoryBytes } = device.description;
+    return roomForWorkers(
+      { uuid, memoryBytes, overheadBytes },
+      this.#admission.allocationsOn(uuid),
+      sessions,
+    );
   }
 
   #enforceSizes(): void {

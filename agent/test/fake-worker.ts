@@ -23,6 +23,8 @@ export interface FakeDriver {
   readonly startFailure?: string;
   /** A worker refuses every assignment with this message. */
   readonly refusal?: string;
+  /** That is because the claim has no room. */
+  readonly isFull?: boolean;
   /** Devices that must not be used, as the watcher reports them; it keeps reading this file. */
   readonly ill?: readonly { readonly uuid: string; readonly reason: string }[];
   /** Faults of devices, which the watcher reports once. */
@@ -193,7 +195,12 @@ function serve(): void {
   };
   const takeAssignment = (message: NonNullable<typeof assignment>): void => {
     if (driver.refusal !== undefined) {
-      say({ type: "refused", session: message.session, message: driver.refusal });
+      say({
+        type: "refused",
+        session: message.session,
+        message: driver.refusal,
+        isFull: driver.isFull ?? false,
+      });
       return;
     }
     assignment = message;

@@ -89,8 +89,9 @@ export const errorTable = {
   },
   MILLPOND_E_TOO_MANY_SESSIONS: {
     connect: Code.ResourceExhausted,
-    meaning: "The limit of sessions of the claim is reached: 16 for each of its vGPUs.",
-    remedy: "End some of its programs, or create another claim for the others.",
+    meaning:
+      "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for the context of another one.",
+    remedy: "End some of its programs, give it more memory, or create another claim for the others.",
   },
   MILLPOND_E_WAIT_TIMEOUT: {
     connect: Code.DeadlineExceeded,

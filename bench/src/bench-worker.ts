@@ -193,6 +193,7 @@ async function meet(
         expires: Math.floor(Date.now() / 1000) + 3600,
         linkSecret: options.linkSecret,
         parkAfterMs: 0,
+        overheadBytes: [0],
         claimDirectory: "",
         tenant: "",
         sizeRevision: 0,

@@ -124,6 +124,16 @@ Result<Assignment> Assignment::parse(const Json& message) {
       return Error{"the priority of an assignment is no number of 32 bits"};
     for (DeviceShare& device : out.devices) device.priority = static_cast<int32_t>(*number);
   }
+  if (const Json* overhead = message.find("overheadBytes")) {
+    const Json::Array* all = overhead->array();
+    if (!all || all->size() != out.devices.size())
+      return Error{"the overheadBytes of an assignment are not one number for each of its devices"};
+    for (size_t i = 0; i < all->size(); ++i) {
+      const auto bytes = (*all)[i].uint64();
+      if (!bytes) return Error{"the overheadBytes of an assignment are no numbers"};
+      out.devices[i].contextBytes = *bytes;
+    }
+  }
   std::string group;
   if (!text("group", group) || group.empty()) return out;
   out.group = parseHex32(group);

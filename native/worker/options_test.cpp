@@ -117,6 +117,19 @@ TEST("an assignment may say after how long its session is parked") {
     CHECK(read(bad).error().message.starts_with("the parkAfterMs of an assignment is no number"));
 }
 
+TEST("an assignment names the memory of a context for each of its devices, or for none") {
+  const auto read = [](const std::string& member) {
+    return Assignment::parse(*Json::parse(R"({"session": "s", "ticket": "t", "expires": 1, )" + member +
+                                          R"( "devices": [{"uuid": "GPU-1", "memoryBytes": 1, "computePercent": 50},
+                                                          {"uuid": "GPU-2", "memoryBytes": 1, "computePercent": 50}]})"));
+  };
+  CHECK_EQ(read("")->devices[1].contextBytes, 0u);
+  CHECK_EQ(read(R"("overheadBytes": [0, 553648128],)")->devices[1].contextBytes, 553648128u);
+  for (const char* bad : {R"("overheadBytes": [1],)", R"("overheadBytes": 1,)", R"("overheadBytes": [1, -1],)",
+                          R"("overheadBytes": [1, 2, 3],)"})
+    CHECK(read(bad).error().message.starts_with("the overheadBytes of an assignment are no"));
+}
+
 TEST("a resize names its session, its revision and the sizes of all devices") {
   const auto read = [](const std::string& text) { return Resizing::parse(*Json::parse(text)); };
   const std::string device = R"({"uuid": "GPU-1", "memoryBytes": 1048576, "computePercent": 7})";

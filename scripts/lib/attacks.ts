@@ -78,8 +78,9 @@ export const attacks: readonly Attack[] = [
         file: "claim_counts_test",
         only: ["variables of modules", "contexts, streams and stacks"],
       },
+      { program: "worker_tests", file: "claim_accounts_test" },
     ],
-    scripts: [],
+    scripts: [{ file: "claim-limits.test.ts", only: ["the driver's contexts of a claim's many sessions"] }],
   },
   {
     number: 6,

@@ -125,6 +125,17 @@ export class Admission {
     return payload;
   }
 
+  /** The parts of a device that allocations have, according to the controller's last answer. */
+  allocationsOn(
+    uuid: string,
+  ): readonly { readonly claim: string; readonly epoch: number; readonly memoryBytes: number }[] {
+    return [...this.#allocations.values()].flatMap(({ claim, epoch, devices }) =>
+      devices
+        .filter((device) => device.uuid === uuid)
+        .map(({ memoryBytes }) => ({ claim, epoch: Number(epoch), memoryBytes: Number(memoryBytes) })),
+    );
+  }
+
   /** Whether no other allocation has a part of a device, according to the controller's last answer. */
   hasAlone(claim: string, uuid: string): boolean {
     return [...this.#allocations.values()].every(

@@ -10,6 +10,7 @@ import { errorText } from "../process/error-text.ts";
 import { bootId } from "../process/process-identity.ts";
 import type { SessionPlaces } from "./session-places.ts";
 import type { WorkerPool } from "../workers/worker-pool.ts";
+import { WorkerRefusedError } from "../workers/worker.ts";
 
 export interface SessionOpener {
   readonly admission: Admission;
@@ -83,6 +84,13 @@ export async function openSession(
     };
   } catch (cause) {
     if (cause instanceof ConnectError) throw cause;
+    if (cause instanceof WorkerRefusedError && cause.isFull) {
+      throw millpondError(
+        "MILLPOND_E_TOO_MANY_SESSIONS",
+        `the claim ${claim} has no memory for the context of another session: ${cause.message}`,
+        { cause },
+      );
+    }
     throw millpondError(
       "MILLPOND_E_NO_WORKER",
       `the session of claim ${claim} got no worker: ${errorText(cause)}`,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { generateKeyPairSync } from "node:crypto";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../../test/fixture.ts";
-import { signalProcess } from "../process/process-identity.ts";
+import { findProcessesByArgument, signalProcess } from "../process/process-identity.ts";
 
 describe("opening a session", () => {
   test("gives the bearer of a ticket a worker, over either transport, and reports it", async () => {
@@ -149,6 +149,34 @@ describe("opening a session", () => {
     await expect(openSession(agent, node.controller.ticket("claim-2"))).rejects.toThrow(/cuInit failed: 999/);
     node.setDriver({});
     await openSession(agent, node.controller.ticket("claim-2"));
+  });
+});
+
+describe("a claim's memory for contexts", () => {
+  test("a session for which it does not suffice is refused as one too many, with the worker's numbers", async () => {
+    await using node = await NodeFixture.create();
+    node.setDriver({ refusal: "12 MiB of 64 MiB are left", isFull: true });
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await expect(openSession(agent, node.controller.ticket("claim-1"))).rejects.toThrow(
+      /no memory for the context of another session: 12 MiB of 64 MiB are left\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
+    );
+  });
+
+  test("is its alone: workers are warm only where the rest of the device has room, and others make contexts when charged", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ warm: 1, sessionOverheadBytes: 2 ** 30 });
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    node.controller.resize("claim-1", 4 * 2 ** 30);
+    const [first, second] = [node.controller.ticket("claim-1"), node.controller.ticket("claim-1")];
+    const opened = await openSession(agent, first);
+    using _one = await attach({ path: opened.unixPath }, first);
+    await node.controller.report(({ sessions, warmWorkers }) => sessions.length === 1 && warmWorkers === 1);
+    const later = await openSession(agent, second);
+    const [fresh] = findProcessesByArgument(later.unixPath);
+    const args = readFileSync(`/proc/${fresh?.pid}/cmdline`, "utf8").split("\0");
+    expect(args[args.indexOf("--warm-device") + 1]).toBe("");
   });
 });
 

@@ -15,6 +15,11 @@ export interface SessionPass {
   readonly claimDirectory: string;
   /** Secret of the claim's tenant on this node, 64 hexadecimal digits. */
   readonly tenant: string;
+  /**
+   * Memory of a session's context on each of its devices, in bytes, in their order: its claim has it once beside its own, and
+   * further contexts count of the claim.
+   */
+  readonly overheadBytes: readonly number[];
   /** Revision of the sizes of its devices. */
   readonly sizeRevision: number;
   /** Priority of its claim: the order in which sessions of one service class compute. */

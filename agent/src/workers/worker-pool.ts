@@ -14,77 +14,18 @@ import {
   userOfProcess,
 } from "../process/process-identity.ts";
 import {
-  type RunDirectory,
   readWorkerRecord,
   removeWorkerDirectory,
   type SessionRecord,
   type WorkerDirectory,
 } from "../run-directory/run-directory.ts";
-import { type ClaimCgroups, limitsOf } from "./claim-cgroups.ts";
-import type { WantedSizes } from "./session-pass.ts";
-import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
-import type { WorkerContainment } from "./worker-containment.ts";
+import { limitsOf } from "./claim-cgroups.ts";
+import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
+import type { OpenOptions, PooledDevice, WorkerPoolOptions } from "./worker-pool-options.ts";
 import { spawnWorker } from "./worker-process.ts";
 import { WorkerUsers } from "./worker-users.ts";
 
 const adoptionPatienceMs = 2000;
-
-/** A device for which workers are kept warm. */
-export interface PooledDevice {
-  readonly uuid: string;
-  /** Driver library that its workers load. */
-  readonly driver: string;
-}
-
-export interface WorkerPoolOptions {
-  readonly run: RunDirectory;
-  readonly worker: string;
-  readonly devices: readonly PooledDevice[];
-  /** Whether a device must not be used: no workers are kept for it. */
-  readonly isIll: (uuid: string) => boolean;
-  /** Idle workers to keep for each device. */
-  readonly warm: number;
-  readonly tcpHost: string;
-  readonly orphanSeconds: number;
-  /** How long a worker may take from its start to its first message. */
-  readonly startTimeoutMs: number;
-  /** How long a worker may take to answer an assignment. */
-  readonly assignTimeoutMs: number;
-  /** How long an assigned worker waits for its client, if the ticket does not expire before. */
-  readonly connectWithinSeconds: number;
-  /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */
-  readonly reconnectGraceSeconds: number;
-  /** How long a worker may take to obey `close`, and then SIGTERM, before it is killed. */
-  readonly closeTimeoutMs: number;
-  readonly restartFirstMs: number;
-  readonly restartCeilingMs: number;
-  readonly containment: WorkerContainment;
-  readonly cgroups: ClaimCgroups;
-  /** Most host memory, in bytes, that the workers of an allocation may have together. */
-  readonly claimHostBytes: number;
-  readonly log: Logger;
-  /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
-  readonly onChange: () => void;
-  /** See WorkerOptions. */
-  readonly onCalls: WorkerOptions["onCalls"];
-}
-
-export interface OpenOptions {
-  /** Unix seconds; the worker admits no client after it, and may give up earlier. */
-  readonly expires: number;
-  /** See SessionPass. */
-  readonly linkSecret: string;
-  /** See SessionPass. */
-  readonly parkAfterMs: number;
-  /** See SessionPass. */
-  readonly priority: number;
-  /** Name of the claim's tenant. */
-  readonly tenant: string;
-  /** Called at the moment of assignment, which may come long after the ticket was checked. */
-  readonly assertAllowed: () => void;
-  /** Returns the sizes that the session has at that moment. */
-  readonly sizes: () => WantedSizes;
-}
 
 /** The workers that `stop` ends; the others continue without an agent. */
 export type Drain = "none" | "idle" | "all";
@@ -252,6 +193,7 @@ export class WorkerPool {
           expires: Math.min(options.expires, connectBy),
           linkSecret: options.linkSecret,
           parkAfterMs: options.parkAfterMs,
+          overheadBytes: devices.map(({ uuid }) => this.#overheadOf(uuid)),
           group: this.#options.run.groupOf(session.claim, session.epoch),
           claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch, worker.user),
           tenant: this.#options.run.tenantOf(options.tenant),
@@ -298,7 +240,11 @@ export class WorkerPool {
     if (this.#isStopping) return;
     const warm = this.#idle(device).filter(({ phase }) => phase === "warm");
     const wanted = this.#wanted(device);
-    const reason = this.#options.isIll(device.uuid) ? "its device is ill" : "enough others are warm";
+    const reason = this.#options.isIll(device.uuid)
+      ? "its device is ill"
+      : wanted < this.#options.warm
+        ? "its device has no memory for it"
+        : "enough others are warm";
     for (const worker of warm.slice(wanted)) {
       void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
     }
@@ -306,7 +252,17 @@ export class WorkerPool {
 
   /** The number of workers to keep warm. None on a device that is ill: its workers would be useless once it is well. */
   #wanted({ uuid }: PooledDevice): number {
-    return this.#options.isIll(uuid) ? 0 : this.#options.warm;
+    return this.#options.isIll(uuid) ? 0 : Math.min(this.#options.warm, this.#roomOn(uuid));
+  }
+
+  /** The most workers that may have contexts on a device before they have sessions: their claims are not charged yet. */
+  #roomOn(uuid: string): number {
+    const sessions = this.workers.flatMap((worker) => worker.session ?? this.#reserved.get(worker) ?? []);
+    return this.#options.roomForWorkers(uuid, sessions);
+  }
+
+  #overheadOf(uuid: string): number {
+    return this.#options.devices.find((device) => device.uuid === uuid)?.overheadBytes ?? 0;
   }
 
   /** Starts a worker for sessions to come. Returns false when no user id is free: the end of a worker tries again. */
@@ -326,6 +282,8 @@ export class WorkerPool {
     const inUse = new Set(this.workers.map(({ user }) => user));
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
     const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
+    // Without room its claim is charged first: until then the memory is its neighbours'.
+    const hasRoom = this.#roomOn(device.uuid) > this.#idle(device).length;
     const child = spawnWorker({
       worker: this.#options.worker,
       driver: device.driver,
@@ -336,7 +294,7 @@ export class WorkerPool {
       peersPath: directory.peersPath,
       logPath: directory.logPath,
       tcpHost: this.#options.tcpHost,
-      warmDevice: device.uuid,
+      warmDevice: hasRoom ? device.uuid : "",
       orphanSeconds: this.#options.orphanSeconds,
       reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
       imageCachePath: this.#options.run.imageCachePath,

@@ -39,7 +39,7 @@ describe("messages of a worker", () => {
     const messages: WorkerMessage[] = [
       hello,
       { type: "assigned", session: "s" },
-      { type: "refused", session: "s", message: "no room" },
+      { type: "refused", session: "s", message: "no room", isFull: true },
       { type: "connected", session: "s", transport: "shm", clientPid: 9, programPid: 4, program: "p" },
       {
         type: "stats",

@@ -108,7 +108,13 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     ok: z.boolean(),
     message: z.string(),
   }),
-  z.object({ type: z.literal("refused"), session: z.string(), message: z.string() }),
+  z.object({
+    type: z.literal("refused"),
+    session: z.string(),
+    message: z.string(),
+    /** Whether its claim has no room for one more. A worker of an earlier release does not say. */
+    isFull: z.boolean().default(false),
+  }),
   z.object({
     type: z.literal("connected"),
     session: z.string(),
@@ -163,6 +169,8 @@ export type AgentMessage =
       readonly linkSecret: string;
       readonly parkAfterMs: number;
       readonly devices: readonly AssignedDevice[];
+      /** Memory of a session's context on each of the devices, in bytes. */
+      readonly overheadBytes: readonly number[];
       /** Directory of the budgets that the sessions of the allocation share. */
       readonly claimDirectory: string;
       /** Secret of the tenant on this node, 64 hexadecimal digits: the name of the folder of its images. */
@@ -284,6 +292,7 @@ export interface WorkerSpawn {
   readonly logPath: string;
   /** Address of the TCP data plane; the worker takes a free port on it. */
   readonly tcpHost: string;
+  /** Device on which it makes its context ahead of a session; empty: it makes none. */
   readonly warmDevice: string;
   readonly orphanSeconds: number;
   /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */

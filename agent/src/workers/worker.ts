@@ -66,6 +66,13 @@ export interface WorkerFigures {
 /** The worker refused a session. */
 export class WorkerRefusedError extends Error {
   override readonly name = "WorkerRefusedError";
+  /** Whether the session's claim has no room for one more. */
+  readonly isFull: boolean;
+
+  constructor(message: string, isFull: boolean) {
+    super(message);
+    this.isFull = isFull;
+  }
 }
 
 /** The worker ended, or its connection broke, before it took a session. */
@@ -381,7 +388,7 @@ export class Worker {
       case "refused":
         // Without a session: the worker could not read the assignment at all.
         if (message.session === "" || this.#pendingAssign?.session === message.session) {
-          this.#failAssign(new WorkerRefusedError(message.message));
+          this.#failAssign(new WorkerRefusedError(message.message, message.isFull));
         }
         return;
       case "connected":

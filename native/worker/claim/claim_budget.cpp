@@ -22,7 +22,7 @@ struct Seat {
   uint32_t isTaken;
   int32_t pid;
   int64_t deadSince;  ///< monotonic clock; 0: it was not seen dead
-  uint64_t used;      ///< bytes that it does not share
+  uint64_t used;      ///< bytes that it does not share, its context included
 };
 
 struct SharedMemory {
@@ -46,7 +46,7 @@ struct SharedMemory {
 struct ClaimBudget::Content {
   SharedFileHeader header;
   pthread_mutex_t mutex;
-  uint64_t limit;
+  uint64_t limit;  ///< with one context
   uint64_t revision;
   uint32_t seatsUsed;   ///< the seats from here on are free
   uint32_t sharedUsed;  ///< and so are these entries
@@ -84,16 +84,20 @@ struct ClaimBudget::Lock {
   Content& content_;
 };
 
-ClaimBudget::ClaimBudget(uint64_t limitBytes) {
+ClaimBudget::ClaimBudget(uint64_t limitBytes, uint64_t contextBytes) : contextBytes_(contextBytes) {
   void* zeros = ::mmap(nullptr, sizeof(Content), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (zeros == MAP_FAILED || !makeRobustMutex(static_cast<Content*>(zeros)->mutex)) std::abort();
   content_ = static_cast<Content*>(zeros);
-  content_->limit = limitBytes;
+  content_->limit = withContext(limitBytes);
   content_->seatsUsed = 1;
   content_->seats[0].isTaken = 1;
 }
 
 ClaimBudget::~ClaimBudget() { unmap(); }
+
+uint64_t ClaimBudget::withContext(uint64_t limitBytes) const {
+  return limitBytes > UINT64_MAX - contextBytes_ ? UINT64_MAX : limitBytes + contextBytes_;
+}
 
 void ClaimBudget::unmap() {
   if (isShared_) {
@@ -177,6 +181,38 @@ bool ClaimBudget::fits(uint64_t bytes) {
   return hasRoom();
 }
 
+bool ClaimBudget::takeContext() {
+  const Lock lock(*content_);
+  if (!fits(contextBytes_)) return false;
+  content_->seats[seat_].used += contextBytes_;
+  takenContext_ = contextBytes_;
+  return true;
+}
+
+bool ClaimBudget::awaitsEnd() {
+  const Lock lock(*content_);
+  for (uint32_t i = 0; isShared_ && i < content_->seatsUsed; ++i) {
+    if (i == seat_ || !content_->seats[i].isTaken || !tryLockRobust(content_->lives[i])) continue;
+    ::pthread_mutex_unlock(&content_->lives[i]);
+    return true;
+  }
+  return false;
+}
+
+uint32_t ClaimBudget::sessions() const {
+  const Lock lock(*content_);
+  sweep();
+  return static_cast<uint32_t>(std::count_if(content_->seats.begin(), content_->seats.begin() + content_->seatsUsed,
+                                             [](const Seat& seat) { return seat.isTaken != 0; }));
+}
+
+uint64_t ClaimBudget::contextInLimit() const {
+  // Seats may change meanwhile: the next look is right again.
+  for (uint32_t i = 0; i < seat_; ++i)
+    if (std::atomic_ref(content_->seats[i].isTaken).load(std::memory_order_relaxed)) return takenContext_;
+  return 0;
+}
+
 std::optional<ClaimBudget::Charge> ClaimBudget::take(uint64_t bytes) {
   const Lock lock(*content_);
   if (!fits(bytes)) return std::nullopt;
@@ -227,28 +263,31 @@ std::optional<ClaimBudget::Charge> ClaimBudget::join(uint64_t shared, uint64_t b
 bool ClaimBudget::setLimit(uint64_t bytes, uint64_t revision) {
   const Lock lock(*content_);
   sweep();
-  if (sum() > bytes) return false;
+  if (sum() > withContext(bytes)) return false;
   if (revision < content_->revision) return true;
   content_->revision = revision;
-  content_->limit = bytes;
+  content_->limit = withContext(bytes);
   return true;
 }
 
 uint64_t ClaimBudget::limitBytes() const {
   const Lock lock(*content_);
-  return content_->limit;
+  return content_->limit - std::min(content_->limit, contextBytes_);
 }
 
 uint64_t ClaimBudget::usedBytes() const {
   const Lock lock(*content_);
   sweep();
-  return sum();
+  const uint64_t bytes = sum();
+  return bytes - std::min(bytes, takenContext_);
 }
 
 uint64_t ClaimBudget::left() const {
   const Lock lock(*content_);
   sweep();
-  return content_->limit - std::min(content_->limit, sum());
+  // The memory of the context beside the limit is for nothing else.
+  const uint64_t limit = content_->limit - std::min(content_->limit, contextBytes_);
+  return std::min(limit, content_->limit - std::min(content_->limit, sum()));
 }
 
 }  // namespace millpond::worker

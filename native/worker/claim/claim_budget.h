@@ -32,8 +32,9 @@ class ClaimBudget {
     uint64_t shared = 0;  ///< number of shared memory, counted once for all sessions that have it open; 0: not shared
   };
 
-  /// A budget for this session alone, until it enters a shared one.
-  explicit ClaimBudget(uint64_t limitBytes);
+  /// A budget for this session alone, until it enters a shared one. `contextBytes`: of a session's context on the
+  /// device. The claim has memory for one beside its limit; the contexts of further sessions count of the limit.
+  explicit ClaimBudget(uint64_t limitBytes, uint64_t contextBytes = 0);
   /// Returns all memory taken.
   ~ClaimBudget();
   ClaimBudget(const ClaimBudget&) = delete;
@@ -47,6 +48,14 @@ class ClaimBudget {
   /// entered.
   void rest();
 
+  /// Charges the session's context, once, until the session is over. Returns false if it does not fit.
+  bool takeContext();
+  /// Whether memory of a session that is over will be returned when its process ends.
+  bool awaitsEnd();
+  /// Number of sessions of the claim, including those whose processes have not ended yet.
+  uint32_t sessions() const;
+  /// Size of this session's context if that counts of the claim's limit; 0 if it is the one that the claim has beside it.
+  uint64_t contextInLimit() const;
   /// Returns nothing if that would exceed the limit.
   std::optional<Charge> take(uint64_t bytes);
   void give(const Charge& charge);
@@ -59,16 +68,17 @@ class ClaimBudget {
   /// Returns false, and changes nothing, if more than that is in use.
   bool setLimit(uint64_t bytes, uint64_t revision);
   uint64_t limitBytes() const;
-  /// In use by all sessions of the claim.
+  /// In use by all sessions of the claim, without the context that the claim has beside its limit.
   uint64_t usedBytes() const;
   uint64_t left() const;
-  /// In use by this session, shared memory included.
+  /// In use by this session, shared memory included, its context not.
   uint64_t ownBytes() const { return own_.load(std::memory_order_relaxed); }
 
  private:
   struct Content;
   struct Lock;
 
+  uint64_t withContext(uint64_t limitBytes) const;
   uint64_t sum() const;
   /// Whether that much more fits after ended sessions have been removed.
   bool fits(uint64_t bytes);
@@ -77,6 +87,8 @@ class ClaimBudget {
   void clearSeat(uint32_t seat) const;
   void unmap();
 
+  const uint64_t contextBytes_;
+  uint64_t takenContext_ = 0;
   Content* content_ = nullptr;
   uint32_t seat_ = 0;
   bool isShared_ = false;

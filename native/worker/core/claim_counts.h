@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "worker/claim/claim_things.h"
 #include "worker/core/session_core.h"
@@ -13,12 +12,7 @@ namespace millpond::worker {
 
 class ClaimCounts {
  public:
-  ClaimCounts(SessionCore& session, ThingLimits limits) : session_(session), things_(limits) {}
-
-  /// Counts in that file from now on, with the other sessions of the claim.
-  Status enter(const std::string& path) { return things_.enter(path); }
-  /// The session is over.
-  void rest() { things_.rest(); }
+  ClaimCounts(SessionCore& session, ClaimThings& things) : session_(session), things_(things) {}
 
   uint64_t held(Thing thing) const { return things_.held(thing); }
   /// Sets this session's count. Returns false, and logs a line, if the claim would exceed its limit.
@@ -38,7 +32,7 @@ class ClaimCounts {
 
  private:
   SessionCore& session_;
-  ClaimThings things_;
+  ClaimThings& things_;
   uint8_t logged_ = 0;  ///< kinds whose limit was logged as reached, a bit for each
 };
 

@@ -78,7 +78,7 @@ Status SessionDevices::warm(const std::string& uuid) {
   return retain(*device, context);
 }
 
-Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
+Status SessionDevices::assign(const std::vector<DeviceShare>& shares, const std::function<Status()>& admit) {
   if (shares.empty() || shares.size() > kMaxSessionDevices)
     return Error{"a session needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
                  std::to_string(shares.size())};
@@ -92,16 +92,28 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
       return Error{failure(driver_, "cuDeviceTotalMem_v2", rc)};
     // 0 means the whole device, and so does more than it has.
     if (share.memoryBytes == 0 || share.memoryBytes > total) entry.share.memoryBytes = total;
-    if (auto got = retain(*device, entry.context); !got) return got;
     int processors = 0, threads = 0;
     if (countsDriverMemory_ &&
         driver_.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, *device) == CUDA_SUCCESS &&
         driver_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, *device) ==
             CUDA_SUCCESS)
       entry.costs = DriverCosts::of(static_cast<uint64_t>(processors), static_cast<uint64_t>(threads));
+    // The size that the agent reports may have been measured on this node.
+    if (entry.costs.any() && share.contextBytes != 0) entry.costs.context = share.contextBytes;
     devices_.push_back(entry);
   }
+  if (admit)
+    if (auto admitted = admit(); !admitted) return admitted;
+  for (Device& entry : devices_)
+    if (auto got = retain(entry.device, entry.context); !got) return got;
   return Done{};
+}
+
+std::vector<DeviceAccount> SessionDevices::accounts() const {
+  std::vector<DeviceAccount> out;
+  for (const Device& entry : devices_)
+    out.push_back({entry.share.uuid, entry.share.memoryBytes, entry.share.contextBytes});
+  return out;
 }
 
 Status SessionDevices::resize(const std::vector<DeviceShare>& shares) {

@@ -2,11 +2,13 @@
 // The devices of a session, with the driver's data, in the client's order.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "protocol/handshake/snapshot.h"
+#include "worker/claim/claim_accounts.h"
 #include "worker/claim/driver_memory.h"
 #include "worker/claim/share.h"
 #include "worker/device/driver.h"
@@ -21,7 +23,8 @@ struct DeviceShare {
   uint64_t memoryBytes = 0;
   uint32_t computePercent = 100;
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
-  int32_t priority = 0;  ///< of the claim
+  int32_t priority = 0;       ///< of the claim
+  uint64_t contextBytes = 0;  ///< of a context, which the claim has beside its memory; 0: contexts are not charged
 
   /// All best-effort sessions, which have no share, have equal weight.
   Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
@@ -49,8 +52,10 @@ class SessionDevices {
   void countDriverMemory() { countsDriverMemory_ = true; }
   /// Creates the context of one device ahead of a session.
   Status warm(const std::string& uuid);
-  /// Opens the devices of a session, by UUID.
-  Status assign(const std::vector<DeviceShare>& shares);
+  /// Opens the devices of a session, by UUID. `admit`: called before the contexts are made; an error ends it.
+  Status assign(const std::vector<DeviceShare>& shares, const std::function<Status()>& admit = nullptr);
+  /// The session's parts of the devices.
+  std::vector<DeviceAccount> accounts() const;
   /// Changes the sizes of the same devices before the session has a client; an error leaves them unchanged.
   Status resize(const std::vector<DeviceShare>& shares);
   /// The snapshot for the client.

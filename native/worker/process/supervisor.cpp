@@ -134,7 +134,8 @@ void Supervisor::handle(const Json& message) {
   if (kind && *kind == "assign") {
     auto assignment = Assignment::parse(message);
     if (!assignment) {
-      control_.send(Json::Object{{"type", "refused"}, {"session", ""}, {"message", assignment.error().message}});
+      control_.send(Json::Object{
+          {"type", "refused"}, {"session", ""}, {"message", assignment.error().message}, {"isFull", false}});
       return;
     }
     assign(std::move(*assignment));
@@ -158,13 +159,20 @@ void Supervisor::handle(const Json& message) {
 
 void Supervisor::assign(Assignment assignment) {
   const auto refuse = [&](const std::string& why) {
+    const bool isFull = accounts_ && accounts_->isFull();
     log(LogLevel::Warn, "assignment of session %s refused: %s", assignment.session.c_str(), why.c_str());
-    control_.send(Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}});
+    control_.send(
+        Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}, {"isFull", isFull}});
   };
   if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
   if (doorman_.needsSecret() && !assignment.secret)
     return refuse("this worker listens beyond loopback, and there is no secret to encrypt its connections with");
-  if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
+  const auto enter = [&] {
+    accounts_ = std::make_unique<ClaimAccounts>(
+        ClaimPlace{assignment.claimDirectory, assignment.tenant, assignment.sizeRevision}, devices_.accounts());
+    return accounts_->enter();
+  };
+  if (auto taken = devices_.assign(assignment.devices, enter); !taken) return refuse(taken.error().message);
   auto snapshot = devices_.snapshot();
   if (!snapshot) return refuse(snapshot.error().message);
   if (assignment.group && !options_.peersPath.empty()) {
@@ -202,11 +210,14 @@ Status Supervisor::applySizes(Resizing wanted) {
   const auto& own = assignment_.devices;
   if (!std::equal(own.begin(), own.end(), wanted.devices.begin(), wanted.devices.end(), isSame))
     return Error{"the session has other devices"};
-  for (size_t i = 0; i < own.size(); ++i) wanted.devices[i].priority = own[i].priority;
+  std::vector<uint64_t> limits;
+  for (size_t i = 0; i < own.size(); ++i) {
+    wanted.devices[i].priority = own[i].priority;
+    wanted.devices[i].contextBytes = own[i].contextBytes;
+    limits.push_back(wanted.devices[i].memoryBytes);
+  }
+  if (auto set = accounts_->setLimits(limits, wanted.revision); !set) return set;
   if (executor_) {
-    std::vector<uint64_t> limits;
-    for (const DeviceShare& device : wanted.devices) limits.push_back(device.memoryBytes);
-    if (auto set = executor_->setMemoryLimits(limits, wanted.revision); !set) return set;
     std::vector<Share> shares;
     for (const DeviceShare& device : wanted.devices) shares.push_back(device.compute());
     executor_->setShares(std::move(shares));
@@ -303,9 +314,9 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"programPid", guest.hello.pid},
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(
-      driver_, devices_, ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
-      &imageCache_, &output_, std::move(gates_), sharing_.get(), Parking{parkAfterNs, guest.hello.isParked},
-      ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
+      driver_, devices_, *accounts_,
+      ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_), &imageCache_, &output_,
+      std::move(gates_), sharing_.get(), Parking{parkAfterNs, guest.hello.isParked});
   if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(guest.hello.pid);
   executor_->setProfilerLibraries(options_.driver, options_.cupti);
   thread_ = std::thread([this] {
@@ -347,8 +358,12 @@ void Supervisor::watchClient() {
 
 uint64_t Supervisor::memoryUsed() const {
   uint64_t sum = 0;
-  for (const auto& used : executor_->counters().memoryUsed) sum += used.load(std::memory_order_relaxed);
+  for (size_t device = 0; device < assignment_.devices.size(); ++device) sum += memoryUsed(device);
   return sum;
+}
+
+uint64_t Supervisor::memoryUsed(size_t device) const {
+  return executor_->counters().memoryUsed[device].load(std::memory_order_relaxed) + accounts_->contextInLimit(device);
 }
 
 void Supervisor::sendStats() {
@@ -357,7 +372,7 @@ void Supervisor::sendStats() {
   const auto& counters = executor_->counters();
   for (size_t i = 0; i < assignment_.devices.size(); ++i)
     devices.push_back(Json::Object{{"uuid", assignment_.devices[i].uuid},
-                                   {"memoryUsedBytes", counters.memoryUsed[i].load(std::memory_order_relaxed)},
+                                   {"memoryUsedBytes", memoryUsed(i)},
                                    {"computeUsedNs", counters.computeUsedNs[i].load(std::memory_order_relaxed)},
                                    {"isMeasured", counters.isMeasured[i].load(std::memory_order_relaxed)}});
   control_.send(Json::Object{{"type", "stats"},
@@ -374,6 +389,7 @@ void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
       isParked ? "is parked" : "ended", reason.c_str());
   // Its last moments are counted, too.
   if (executor_ && state_ == State::kConnected) sendStats();
+  if (accounts_) accounts_->rest();
   control_.send(Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
   exitStatus_ = ok ? 0 : 3;
   over_ = true;

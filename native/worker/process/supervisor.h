@@ -10,6 +10,7 @@
 
 #include "base/unique_fd.h"
 #include "protocol/handshake/process_watch.h"
+#include "worker/claim/claim_accounts.h"
 #include "worker/device/driver.h"
 #include "worker/device/session_devices.h"
 #include "worker/ipc/peer_sharing.h"
@@ -47,6 +48,8 @@ class Supervisor {
   /// Tells a client over TCP how to reconnect, and how both ends detect the end of the other's process.
   void grantReturn(const Doorman::Guest& guest, Welcome& welcome);
   uint64_t memoryUsed() const;
+  /// Charged for a device: what the session holds, and its context where that is not beside the claim's limit.
+  uint64_t memoryUsed(size_t device) const;
   void sendStats();
   void watchClient();
   /// Whether the session outlives its connection: then the link handles reconnection, and only the end of the client's
@@ -61,6 +64,7 @@ class Supervisor {
   ControlChannel control_;
   Doorman doorman_;
   SessionDevices devices_;
+  std::unique_ptr<ClaimAccounts> accounts_;  ///< of the session
   ImageCache imageCache_;
   State state_ = State::kWarm;
   Assignment assignment_;

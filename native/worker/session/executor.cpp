@@ -69,13 +69,12 @@ bool holdsStreams(cmd::Op op) {
 
 }  // namespace
 
-Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output, gate::Gates gates, Sharing* sharing, Parking parking, ClaimPlace claim)
+Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts& accounts, ServerLink link,
+                   ImageCache* imageCache, DeviceOutput* output, gate::Gates gates, Sharing* sharing, Parking parking)
     : SessionOwner(driver, devices, std::move(link), output, parking.isResumed),
       SessionPart(owned_),
       sharing_(sharing),
-      claim_(std::move(claim)),
-      counts_(session_, claim_.limits),
+      accounts_(accounts),
       memory_(session_, budgets_, sharing),
       virtualMemory_(driver, budgets_.all()),
       parking_(parking),
@@ -106,11 +105,6 @@ Executor::End Executor::run() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode) driver_.cuThreadExchangeStreamCaptureMode(&mode);
   if (!contexts_.use(1) || !registerTransfers()) return {"the driver refused to set the session up", false};
-  if (!claim_.directory.empty()) {
-    if (auto entered = budgets_.enter(claim_.directory, claim_.sizeRevision); !entered)
-      return {entered.error().message, false};
-    if (auto entered = counts_.enter(claim_.directory + "/things"); !entered) return {entered.error().message, false};
-  }
   if (auto open = openGates(); !open) return {open.error().message, false};
 
   link_.collectReplies();
@@ -179,8 +173,6 @@ Executor::End Executor::run() {
   callbacks_->close();
   hostCopies_.close();
   closeGates();
-  budgets_.rest();
-  counts_.rest();
   const End end = session_.howItEnded();
   if (!end.isParked && (!end.ok || stopRequested_.load())) link_.end(end.reason);
   return end;

@@ -25,7 +25,7 @@
 #include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
 #include "protocol/server/server_link.h"
-#include "worker/claim/claim_place.h"
+#include "worker/claim/claim_accounts.h"
 #include "worker/claim/claim_things.h"
 #include "worker/claim/driver_memory.h"
 #include "worker/commands/arrays/arrays.h"
@@ -108,11 +108,10 @@ class Executor : private SessionOwner, private SessionPart {
   using End = SessionCore::End;
 
   /// `imageCache`: store of images. `output`: receives the output of kernels. `gates`: of the node's devices; none:
-  /// compute shares are not enforced. `sharing`: memory and events shared by the claim's sessions. `claim`: their
-  /// common counts. Null: none.
-  Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr, gate::Gates gates = {}, Sharing* sharing = nullptr, Parking parking = {},
-           ClaimPlace claim = {});
+  /// compute shares are not enforced. `sharing`: memory and events shared by the claim's sessions. Null: none.
+  Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts& accounts, ServerLink link,
+           ImageCache* imageCache = nullptr, DeviceOutput* output = nullptr, gate::Gates gates = {},
+           Sharing* sharing = nullptr, Parking parking = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   End run();
@@ -126,11 +125,6 @@ class Executor : private SessionOwner, private SessionPart {
   std::string whyNotParked() {
     const std::lock_guard lock(keptMutex_);
     return kept_;
-  }
-  /// Changes the memory limit of each device, in the session's order: of all, or of none if all sessions of the claim
-  /// together use more on one of them. `revision` grows with every change. May be called on any thread.
-  Status setMemoryLimits(std::span<const uint64_t> bytes, uint64_t revision) {
-    return budgets_.setLimits(bytes, revision);
   }
   /// Changes the compute shares of the devices, in the session's order. May be called on any thread.
   void setShares(std::vector<Share> shares);
@@ -419,9 +413,9 @@ class Executor : private SessionOwner, private SessionPart {
   Waits waits_{session_};
   FunctionOrder order_{session_};
 
-  ClaimPlace claim_;
-  ClaimCounts counts_;
-  Budgets budgets_{session_};
+  ClaimAccounts& accounts_;
+  ClaimCounts counts_{session_, accounts_.things()};
+  Budgets budgets_{session_, accounts_.budgets()};
   Charges charges_{session_, budgets_};
   DeviceMemory memory_;
   Frees frees_{session_, budgets_, memory_, order_};

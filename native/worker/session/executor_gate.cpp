@@ -155,7 +155,8 @@ Status Executor::openGates() {
       gates_.clear();
       return file.error();
     }
-    auto session = gate::SessionGate::open(std::move(*file), claim_.key(), device.share.compute(), monotonicNs());
+    auto session =
+        gate::SessionGate::open(std::move(*file), accounts_.place().key(), device.share.compute(), monotonicNs());
     if (!session) {
       gates_.clear();
       return session.error();

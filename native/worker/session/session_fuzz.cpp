@@ -187,7 +187,9 @@ void runSession(bool overTcp, uint32_t graceSeconds, std::span<const std::byte> 
     auto seen = SessionMemory::map(UniqueFd(::fcntl(memory->file(), F_DUPFD_CLOEXEC, 0)));
     CHECK(bool(seen));
     Client client(UniqueFd(ends[1]), overTcp ? nullptr : &*seen, stream);
-    Executor executor(guarded, devices, ServerLink(UniqueFd(ends[0]), std::move(*memory), overTcp, graceSeconds));
+    ClaimAccounts accounts({}, devices.accounts());
+    Executor executor(guarded, devices, accounts,
+                      ServerLink(UniqueFd(ends[0]), std::move(*memory), overTcp, graceSeconds));
     std::atomic<bool> isOver{false};
     std::thread talking([&] {
       client.talk(isOver);

@@ -40,9 +40,11 @@ class ExecutorFixture {
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
+    accounts_ = std::make_unique<ClaimAccounts>(std::move(claim), devices_.accounts());
+    CHECK(bool(accounts_->enter()));
     server_ = std::make_unique<SessionTestServer>(
-        carrier, [this, sharing, parking, claim = std::move(claim), gates = std::move(gates)](ServerLink& link) {
-          Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking, claim);
+        carrier, [this, sharing, parking, gates = std::move(gates)](ServerLink& link) {
+          Executor executor(driver_, devices_, *accounts_, std::move(link), nullptr, nullptr, gates, sharing, parking);
           executor_.store(&executor);
           Executor::End end = executor.run();
           std::lock_guard lock(mutex_);
@@ -74,9 +76,7 @@ class ExecutorFixture {
   }
   /// Other memory limits, as the supervisor sets them.
   Status setMemoryLimits(const std::vector<uint64_t>& bytes, uint64_t revision = 1) {
-    std::lock_guard lock(mutex_);
-    Executor* executor = executor_.load();
-    return executor ? executor->setMemoryLimits(bytes, revision) : Status(Error{"the session is over"});
+    return accounts_ ? accounts_->setLimits(bytes, revision) : Status(Error{"the session is over"});
   }
   /// Other shares, as the supervisor sets them.
   void setShares(std::vector<Share> shares) {
@@ -96,11 +96,13 @@ class ExecutorFixture {
       stop("the client is gone");
       server_.reset();
     }
+    accounts_.reset();
     return end_;
   }
   /// Waits until the worker has ended the session by itself.
   Executor::End ended() {
     server_.reset();
+    accounts_.reset();
     return end_;
   }
   /// The reason why the session was lost, if it was. Over TCP another thread may still be about to report it.
@@ -220,6 +222,7 @@ class ExecutorFixture {
   FakeDriver fake_;
   Driver driver_;
   SessionDevices devices_;
+  std::unique_ptr<ClaimAccounts> accounts_;
   std::mutex mutex_;
   std::atomic<Executor*> executor_{nullptr};
   std::atomic<bool> over_{false};

@@ -25,12 +25,14 @@ class OwnSession {
  public:
   explicit OwnSession(Carrier carrier, ClaimPlace claim = {}) : devices_(guarded()) {
     CHECK(bool(devices_.assign(OwnDriver::shares(guarded()))));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this, claim = std::move(claim)](ServerLink& link) {
+    accounts_ = std::make_unique<ClaimAccounts>(std::move(claim), devices_.accounts());
+    CHECK(bool(accounts_->enter()));
+    server_ = std::make_unique<SessionTestServer>(carrier, [this](ServerLink& link) {
       linkRuns_ = {link.memory().submitRun().data(), link.memory().stagingRun().data()};
       auto seen = SessionMemory::map(UniqueFd(::fcntl(link.memory().file(), F_DUPFD_CLOEXEC, 0)));
       CHECK(bool(seen));
       seen_ = std::move(*seen);
-      Executor executor(guarded(), devices_, std::move(link), nullptr, nullptr, {}, nullptr, {}, claim);
+      Executor executor(guarded(), devices_, *accounts_, std::move(link));
       executor_.store(&executor);
       Executor::End end = executor.run();
       OwnDriver::instance().cancel();
@@ -141,6 +143,7 @@ class OwnSession {
 
  private:
   SessionDevices devices_;
+  std::unique_ptr<ClaimAccounts> accounts_;
   std::vector<const void*> linkRuns_;
   SessionMemory seen_;
   std::mutex mutex_;

@@ -66,8 +66,8 @@ inline constexpr ErrorCode kTooManyTokens{
     "Revoke tokens that are no longer used."};
 inline constexpr ErrorCode kTooManySessions{
     "MILLPOND_E_TOO_MANY_SESSIONS",
-    "The limit of sessions of the claim is reached: 16 for each of its vGPUs.",
-    "End some of its programs, or create another claim for the others."};
+    "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for the context of another one.",
+    "End some of its programs, give it more memory, or create another claim for the others."};
 inline constexpr ErrorCode kWaitTimeout{
     "MILLPOND_E_WAIT_TIMEOUT",
     "The pool had no capacity for the claim within the caller's timeout.",

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Logger } from "pino";
+import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
+import type { ClaimCgroups } from "./claim-cgroups.ts";
+import type { WantedSizes } from "./session-pass.ts";
+import type { WorkerOptions } from "./worker.ts";
+import type { WorkerContainment } from "./worker-containment.ts";
+
+/** A device for which workers are kept warm. */
+export interface PooledDevice {
+  readonly uuid: string;
+  /** Driver library that its workers load. */
+  readonly driver: string;
+  /** See `overheadOf`. */
+  readonly overheadBytes: number;
+}
+
+export interface WorkerPoolOptions {
+  readonly run: RunDirectory;
+  readonly worker: string;
+  readonly devices: readonly PooledDevice[];
+  /** Whether a device must not be used: no workers are kept for it. */
+  readonly isIll: (uuid: string) => boolean;
+  /** Idle workers to keep for each device, where it has room for their contexts. */
+  readonly warm: number;
+  /** Returns the most workers with contexts that a device has room for beside those of these sessions. */
+  readonly roomForWorkers: (uuid: string, sessions: readonly SessionRecord[]) => number;
+  readonly tcpHost: string;
+  readonly orphanSeconds: number;
+  /** How long a worker may take from its start to its first message. */
+  readonly startTimeoutMs: number;
+  /** How long a worker may take to answer an assignment. */
+  readonly assignTimeoutMs: number;
+  /** How long an assigned worker waits for its client, if the ticket does not expire before. */
+  readonly connectWithinSeconds: number;
+  /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */
+  readonly reconnectGraceSeconds: number;
+  /** How long a worker may take to obey `close`, and then SIGTERM, before it is killed. */
+  readonly closeTimeoutMs: number;
+  readonly restartFirstMs: number;
+  readonly restartCeilingMs: number;
+  readonly containment: WorkerContainment;
+  readonly cgroups: ClaimCgroups;
+  /** Most host memory, in bytes, that the workers of an allocation may have together. */
+  readonly claimHostBytes: number;
+  readonly log: Logger;
+  /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
+  readonly onChange: () => void;
+  /** See WorkerOptions. */
+  readonly onCalls: WorkerOptions["onCalls"];
+}
+
+export interface OpenOptions {
+  /** Unix seconds; the worker admits no client after it, and may give up earlier. */
+  readonly expires: number;
+  /** See SessionPass. */
+  readonly linkSecret: string;
+  /** See SessionPass. */
+  readonly parkAfterMs: number;
+  /** See SessionPass. */
+  readonly priority: number;
+  /** Name of the claim's tenant. */
+  readonly tenant: string;
+  /** Called at the moment of assignment, which may come long after the ticket was checked. */
+  readonly assertAllowed: () => void;
+  /** Returns the sizes that the session has at that moment. */
+  readonly sizes: () => WantedSizes;
+}

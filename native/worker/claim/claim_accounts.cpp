@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/claim/claim_accounts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/size_text.h"
+#include "protocol/futex.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAgain{10};
+
+}  // namespace
+
+ClaimAccounts::ClaimAccounts(ClaimPlace place, std::vector<DeviceAccount> devices)
+    : place_(std::move(place)), devices_(std::move(devices)), things_(place_.limits) {
+  for (const DeviceAccount& device : devices_) budgets_.emplace_back(device.memoryBytes, device.contextBytes);
+}
+
+Status ClaimAccounts::enter(ContextPatience patience) {
+  if (!place_.directory.empty()) {
+    for (size_t i = 0; i < budgets_.size(); ++i)
+      if (auto entered = budgets_[i].enter(place_.directory + "/" + devices_[i].uuid, place_.sizeRevision); !entered)
+        return entered;
+    if (auto entered = things_.enter(place_.directory + "/things"); !entered) return entered;
+  }
+  for (size_t i = 0; i < budgets_.size(); ++i)
+    if (auto taken = takeContext(i, patience); !taken) return taken;
+  return Done{};
+}
+
+Status ClaimAccounts::takeContext(size_t device, ContextPatience patience) {
+  ClaimBudget& budget = budgets_[device];
+  const int64_t began = monotonicNs();
+  while (!budget.takeContext()) {
+    const int64_t waited = monotonicNs() - began;
+    if (waited > (budget.awaitsEnd() ? patience.ending : patience.serving)) {
+      isFull_ = true;
+      const uint32_t others = budget.sessions() - 1;
+      return Error{"the driver needs " + sizeText(devices_[device].contextBytes, Rounding::kUp) + " of device " +
+                   devices_[device].uuid + " for one more, and of the claim's " + sizeText(budget.limitBytes()) +
+                   " there " + (others == 1 ? "is" : "are") + " " + sizeText(budget.left()) + " left beside " +
+                   std::to_string(others) + (others == 1 ? " session" : " sessions")};
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return Done{};
+}
+
+void ClaimAccounts::rest() {
+  for (ClaimBudget& budget : budgets_) budget.rest();
+  things_.rest();
+}
+
+Status ClaimAccounts::setLimits(std::span<const uint64_t> bytes, uint64_t revision) {
+  const std::lock_guard lock(mutex_);
+  if (bytes.size() != budgets_.size()) return Error{"the session has another number of devices"};
+  std::vector<uint64_t> before;
+  for (const ClaimBudget& budget : budgets_) before.push_back(budget.limitBytes());
+  // Lowers limits first: only that can be refused, and a lowered limit can always be raised again.
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] >= before[i] || budgets_[i].setLimit(bytes[i], revision)) continue;
+    const uint64_t used = budgets_[i].usedBytes();
+    for (size_t done = 0; done < i; ++done)
+      if (bytes[done] < before[done]) budgets_[done].setLimit(before[done], revision);
+    return Error{"its programs have " + sizeText(used, Rounding::kUp) + " in use on device " + std::to_string(i) +
+                 ", more than the " + sizeText(bytes[i]) + " that were to be left"};
+  }
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] >= before[i]) budgets_[i].setLimit(bytes[i], revision);
+  return Done{};
+}
+
+}  // namespace millpond::worker
