@@ -110,6 +110,8 @@ class Call {
     };
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), bytes); r != CUDA_SUCCESS) return r;
+    if constexpr (requires { fixed.hEvent; } && isRecord(C::kOp))
+      if (const CUresult r = enqueueRecord(fixed.hEvent, streamOf(fixed)); r != CUDA_SUCCESS) return r;
     const MirrorTurn turn = this->turn(fixed);
     const bool blocks = cmd::isWork(C::kOp) && (remote_->blocking || blocks_);
     if (blocks || remote_->synchronous || waits_) [[unlikely]] {
@@ -254,6 +256,14 @@ class Call {
     if (!CallbackThread::anyBusy()) [[likely]]
       return CUDA_SUCCESS;
     return QueueBound::instance().admit(*this, stream, bytes);
+  }
+  /// The same for the record of an event.
+  CUresult enqueueRecord(uint64_t event, uint64_t stream) noexcept {
+    if (!CallbackThread::anyBusy()) [[likely]]
+      return CUDA_SUCCESS;
+    const auto* slot = remote_->handles.find(event);
+    const bool isTimed = slot && !(slot->traits.flags & CU_EVENT_DISABLE_TIMING);
+    return isTimed ? enqueue(stream, 0) : CUDA_SUCCESS;
   }
   /// The device's turn at mirrored memory, while the command is being appended.
   template <typename C>

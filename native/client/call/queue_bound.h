@@ -17,7 +17,12 @@ namespace millpond::client {
 
 class Call;
 
-/// Whether a command takes a place in a stream's queue. Events, and functions of the program, take none.
+/// Whether a command records an event, which takes a place in a stream's queue when the event has a time.
+constexpr bool isRecord(cmd::Op op) noexcept {
+  return op == cmd::Op::kEventRecord || op == cmd::Op::kEventRecordWithFlags;
+}
+
+/// Whether a command takes a place in a stream's queue. Waits for events, and functions of the program, take none.
 constexpr bool isQueued(cmd::Op op) noexcept {
   switch (op) {
     case cmd::Op::kCopyToDevice:

@@ -2,9 +2,11 @@
 // Copies of pinned and registered memory behind a function of the program that waits for the thread which makes them: no
 // call waits, and each copy finds the bytes that are there when its stream comes to it.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "testing/streams/program.h"
@@ -186,6 +188,46 @@ TEST("what lands is there when the program has waited for it in any way, and whi
     }
     OK(CU(cuEventDestroy_v2)(done));
   });
+}
+
+TEST("many commands and records with a time behind such a function, which then opens the way, are all done") {
+  // Each record takes a place in the queue of its stream: the driver blocks the call that finds none. A wait takes none,
+  // and ends the work that a gate measures as one.
+  constexpr int kRounds = 2000;
+  context();
+  const CUstream held = stream();
+  const CUdeviceptr memory = allocate(64);
+  const CUevent timed = event(CU_EVENT_DEFAULT);
+  const CUevent passed = event();
+  OK(CU(cuEventRecord)(passed, held));
+  for (const bool isRecorded : {false, true}) {
+    std::atomic<int> ready = 0;
+    Gate gate;
+    gate.close(held);
+    std::thread filling([&] {
+      OK(CU(cuCtxSetCurrent)(context()));
+      for (int n = 0; n < kRounds; ++n) {
+        OK(CU(cuMemsetD32Async)(memory, static_cast<unsigned>(n), 16, held));
+        OK(CU(cuStreamWaitEvent)(held, passed, 0));
+        if (isRecorded) OK(CU(cuEventRecord)(timed, held));
+        ready = n + 1;
+      }
+    });
+    gate.awaitArrival();
+    // Until the queue is full.
+    for (int before = -1; before != ready;) {
+      before = ready;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    gate.open();
+    filling.join();
+    OK(CU(cuStreamSynchronize)(held));
+    CHECK_EQ(read(memory, 16)[15], kRounds - 1);
+  }
+  OK(CU(cuEventDestroy_v2)(timed));
+  OK(CU(cuEventDestroy_v2)(passed));
+  OK(CU(cuStreamDestroy_v2)(held));
+  OK(CU(cuMemFree_v2)(memory));
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -5,31 +5,52 @@
 #include <set>
 
 namespace millpond::worker::gate {
+namespace {
+
+/// On a card a record with timing takes a place in the queue of its stream, which has 1,021 of them, and one without
+/// takes none (measured on an H100). Programs leave 61 places free while functions of theirs are pending (`kPlaces` of
+/// the client's QueueBound): if the driver blocked this thread in such a queue, the session would deadlock.
+constexpr size_t kMostMeasured = 24;
+
+}  // namespace
 
 // Marks
 
-CUevent ComputeGate::take(uint16_t context) {
-  auto& spare = events_[context].spare;
+std::vector<CUevent>& ComputeGate::spares(uint16_t context, Timing timing) {
+  Events& events = events_[context];
+  return timing == Timing::kOn ? events.spare : events.spareMarks;
+}
+
+CUevent ComputeGate::take(uint16_t context, Timing timing) {
+  auto& spare = spares(context, timing);
   if (!spare.empty()) {
     const CUevent event = spare.back();
     spare.pop_back();
     return event;
   }
   CUevent event = nullptr;
-  // With timing, the default of events.
-  return driver_.cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
+  const unsigned flags = timing == Timing::kOn ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+  return driver_.cuEventCreate(&event, flags) == CUDA_SUCCESS ? event : nullptr;
 }
 
-CUevent ComputeGate::record(const Place& place) {
+CUevent ComputeGate::record(const Place& place, Timing timing) {
   if (!useContext_(place.context)) return nullptr;
-  const CUevent event = take(place.context);
+  const CUevent event = take(place.context, timing);
   if (!event || driver_.cuEventRecord(event, place.stream) == CUDA_SUCCESS) return event;
-  events_[place.context].spare.push_back(event);
+  spares(place.context, timing).push_back(event);
   return nullptr;
 }
 
+bool ComputeGate::canMeasure() const { return measured_ < kMostMeasured; }
+
 void ComputeGate::end(Span& span) {
-  if (!span.end) span.end = record(span.place);
+  if (!span.end) span.end = record(span.place, span.begin ? Timing::kOn : Timing::kOff);
+}
+
+void ComputeGate::giveBack(const Span& span) {
+  if (span.begin) --measured_;
+  if (span.begin) spares(span.place.context, Timing::kOn).push_back(span.begin);
+  if (span.end) spares(span.place.context, span.begin ? Timing::kOn : Timing::kOff).push_back(span.end);
 }
 
 void ComputeGate::endSpans() {
@@ -46,7 +67,12 @@ void ComputeGate::before(const Place& place) {
     if (!isHere && !span.place.stream) end(span);
   }
   if (found) return;
-  if (const CUevent begin = record(place)) open_.spans.push_back({place, begin});
+  if (!canMeasure()) {
+    open_.spans.push_back({place});
+  } else if (const CUevent begin = record(place, Timing::kOn)) {
+    open_.spans.push_back({place, begin});
+    ++measured_;
+  }
 }
 
 void ComputeGate::after(const Work& work, bool isMade, bool endsNow, int64_t now) {
@@ -66,9 +92,7 @@ void ComputeGate::close(int64_t now) {
     // The driver accepted none of it.
     if (open_.spans.empty()) return;
     endSpans();
-    for (const Span& span : open_.spans)
-      for (const CUevent event : {span.begin, span.end})
-        if (event) events_[span.place.context].spare.push_back(event);
+    for (const Span& span : open_.spans) giveBack(span);
     open_ = {};
     return;
   }
@@ -113,12 +137,10 @@ bool ComputeGate::progress(int64_t now, bool hasWork) {
 void ComputeGate::land(Batch& batch, int64_t now) {
   const int64_t used = session_->landed(batch.number, measure(batch), now);
   history_.learn(batch.done, used);
-  for (const Span& span : batch.spans) {
-    Events& events = events_[span.place.context];
-    if (span.begin) events.spare.push_back(span.begin);
-    if (!span.end) continue;
-    if (events.frontier) events.spare.push_back(events.frontier);
-    events.frontier = span.end;
+  for (Span& span : batch.spans) {
+    // The end of measured work is kept, and the one before it is free.
+    if (span.begin && span.end) std::swap(events_[span.place.context].frontier, span.end);
+    giveBack(span);
   }
 }
 
@@ -185,7 +207,11 @@ void ComputeGate::abandon(int64_t now) {
 }
 
 void ComputeGate::forget(uint16_t context) {
-  const auto isThere = [context](const Span& span) { return span.place.context == context; };
+  const auto isThere = [&](const Span& span) {
+    if (span.place.context != context) return false;
+    if (span.begin) --measured_;
+    return true;
+  };
   for (Batch& batch : flights_) std::erase_if(batch.spans, isThere);
   std::erase_if(open_.spans, isThere);
   events_.erase(context);

@@ -58,8 +58,8 @@ class ComputeGate {
   /// Consecutive work in one stream.
   struct Span {
     Place place;
-    CUevent begin = nullptr;
-    CUevent end = nullptr;  ///< null: it continues
+    CUevent begin = nullptr;  ///< null: the time of its work is not measured
+    CUevent end = nullptr;    ///< null: it continues
   };
   struct Batch {
     uint64_t number = 0;
@@ -71,12 +71,19 @@ class ComputeGate {
   };
   struct Events {
     std::vector<CUevent> spare;
-    CUevent frontier = nullptr;  ///< the end of the last measured work
+    std::vector<CUevent> spareMarks;  ///< without timing
+    CUevent frontier = nullptr;       ///< the end of the last measured work
   };
 
-  CUevent take(uint16_t context);
-  CUevent record(const Place& place);
+  enum class Timing { kOn, kOff };
+  std::vector<CUevent>& spares(uint16_t context, Timing timing);
+  CUevent take(uint16_t context, Timing timing);
+  CUevent record(const Place& place, Timing timing);
   void end(Span& span);
+  /// Whether a queue has room for another pair of timed records.
+  bool canMeasure() const;
+  /// The events of a span that is over, or was not needed, except those in use elsewhere.
+  void giveBack(const Span& span);
   bool hasLanded(const Batch& batch);
   void land(Batch& batch, int64_t now);
   std::optional<int64_t> measure(const Batch& batch);
@@ -90,6 +97,7 @@ class ComputeGate {
   Batch open_;
   std::deque<Batch> flights_;
   std::unordered_map<uint16_t, Events> events_;
+  size_t measured_ = 0;  ///< spans of `open_` and `flights_` with timed records
 };
 
 }  // namespace millpond::worker::gate

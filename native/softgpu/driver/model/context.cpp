@@ -168,15 +168,17 @@ std::function<void()> Context::guarded(std::function<void()> body) {
   };
 }
 
+std::function<void()> Context::inPlace(const QueuePtr& queue, std::function<void()> body) {
+  queue->places.enter(device_.dispatcher().queueDepth());
+  return [queue, body = std::move(body)] {
+    body();
+    queue->places.leave();
+  };
+}
+
 OperationPtr Context::enqueue(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body) {
   body = guarded(std::move(body));
-  if (kind != Operation::Kind::host) {
-    queue->places.enter(device_.dispatcher().queueDepth());
-    body = [queue, body = std::move(body)] {
-      body();
-      queue->places.leave();
-    };
-  }
+  if (kind != Operation::Kind::host) body = inPlace(queue, std::move(body));
   return append(queue, kind, std::move(body), nullptr, Dispatcher::Next::left);
 }
 
@@ -189,6 +191,10 @@ CUresult Context::run(const QueuePtr& queue, std::function<void()> body) {
 
 OperationPtr Context::enqueueMarker(const QueuePtr& queue, std::function<void()> body, Operation::Kind kind) {
   return append(queue, kind, std::move(body), nullptr, Dispatcher::Next::left);
+}
+
+OperationPtr Context::enqueueTimedMarker(const QueuePtr& queue, std::function<void()> body) {
+  return enqueueMarker(queue, inPlace(queue, std::move(body)));
 }
 
 void Context::enqueueWait(const QueuePtr& queue, const OperationPtr& operation) {

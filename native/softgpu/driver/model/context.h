@@ -105,6 +105,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Queues an event: `body` runs when all earlier work of the queue is done, after a failure too.
   OperationPtr enqueueMarker(const QueuePtr& queue, std::function<void()> body,
                              Operation::Kind kind = Operation::Kind::brief);
+  /// The same for an event with a time, which takes a place in the queue, as on a card.
+  OperationPtr enqueueTimedMarker(const QueuePtr& queue, std::function<void()> body);
   /// Work that is queued as a whole: its members know which of those before them they wait for.
   struct GroupMember {
     Operation::Kind kind = Operation::Kind::brief;
@@ -146,6 +148,8 @@ class Context : public std::enable_shared_from_this<Context> {
   WorkPlace placeOf(const Queue& queue) const;
   std::vector<OperationPtr> precedingOf(const Queue& queue);
   std::function<void()> guarded(std::function<void()> body);
+  /// Waits for a place in the queue, which `body` leaves when it is done.
+  std::function<void()> inPlace(const QueuePtr& queue, std::function<void()> body);
   OperationPtr append(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body,
                       const OperationPtr& alsoAfter, Dispatcher::Next next);
   void waitForAll(const std::vector<OperationPtr>& operations);

@@ -15,7 +15,8 @@ constexpr std::chrono::microseconds kLookEvery{200};
 
 void Event::record(const QueuePtr& queue) {
   const Recording recording = prepare();
-  recording.submitted(context_->enqueueMarker(queue, recording.body));
+  recording.submitted(hasTiming() ? context_->enqueueTimedMarker(queue, recording.body)
+                                  : context_->enqueueMarker(queue, recording.body));
 }
 
 Event::Recording Event::prepare() {
