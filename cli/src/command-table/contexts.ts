@@ -37,13 +37,17 @@ export const contextCommands = {
     summary: "Store a pool with its token, and make it current",
     description: `Verifies the token with the controller, and stores both in a context, which all later commands use. If no authority of this
 machine has signed the controller's certificate, the command shows the fingerprint of the authority, which must be
-confirmed or given with --fingerprint; then only that authority is trusted.`,
+confirmed or given with --fingerprint; then only that authority is trusted.
+
+With --oidc, a browser logs in at the pool's OpenID provider (docs/oidc.md), and the command stores the token of that login, which is
+valid for twelve hours.`,
     examples: [
       { command: "millpond login https://controller:7170", what: "asks for the token" },
       {
         command: "millpond login https://controller:7170 --token-file - --fingerprint sha256:… < token",
         what: "in a script",
       },
+      { command: "millpond login https://controller:7170 --oidc", what: "with an account, in a browser" },
     ],
     arguments: [
       { name: "controller", description: "Base URL of the controller; of several, separated by commas" },
@@ -57,6 +61,16 @@ confirmed or given with --fingerprint; then only that authority is trusted.`,
         defaultText: "prompts on a terminal",
       },
       ...tokenFile,
+      oidc: {
+        flags: "--oidc",
+        type: "flag",
+        description: "Log in at the pool's OpenID provider instead of with a token",
+      },
+      browser: {
+        flags: "--no-browser",
+        type: "flag",
+        description: "With --oidc: only show the address, and open no browser",
+      },
       ...trust,
       name: {
         flags: "--name <name>",

@@ -14,6 +14,7 @@ import { parseReason, reasonHeader } from "./change-reason.ts";
 import type { Caller } from "../domain/caller.ts";
 import { authorizationKey, passedOnHeader } from "./call-headers.ts";
 import { callerKey, mayKnowOf } from "./visibility.ts";
+import { isOidcToken } from "./oidc-tokens.ts";
 import { parseBearer, type TokenVerifier } from "./tokens.ts";
 
 /** A name that is refused can be of any length. */
@@ -160,8 +161,11 @@ export function requireToken(authorization: string | null | undefined, tokens: T
     throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the controller does not know the request's token");
   }
   if (caller === "expired") {
+    const isLogin = isOidcToken(parseBearer(authorization) ?? "");
     throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the request's token has expired", {
-      remedy: "Ask an administrator for a new one: `millpond token create`.",
+      remedy: isLogin
+        ? "Log in again: `millpond login --oidc`."
+        : "Ask an administrator for a new one: `millpond token create`.",
     });
   }
   return caller;

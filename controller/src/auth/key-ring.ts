@@ -12,7 +12,8 @@ export type SecretPurpose =
   | "program tokens"
   | "console logins"
   | "oidc tokens"
-  | "oidc flows";
+  | "oidc flows"
+  | "oidc terminal codes";
 
 /** A secret that is derived from a signing key. */
 export interface DerivedSecret {

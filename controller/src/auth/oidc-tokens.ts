@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tokens of logins by an OpenID provider. They never leave the controller in clear: the cookie of the login seals them.
+// Tokens of logins by an OpenID provider. Browsers have them sealed in the cookie of the login; `millpond login --oidc` gets them
+// in clear, over the connection by which it uses them.
 
 import { timingSafeEqual } from "node:crypto";
 import { type Caller, oidcPrefix } from "../domain/caller.ts";
@@ -8,6 +9,13 @@ import type { KeyRing } from "./key-ring.ts";
 import { loginSeconds } from "./login-sessions.ts";
 import type { OidcRule } from "./oidc-config.ts";
 import { sealOf } from "./tokens.ts";
+
+const prefix = "mp-oidc-";
+
+/** Whether a token is of a login by a provider, valid or not. */
+export function isOidcToken(text: string): boolean {
+  return text.startsWith(prefix);
+}
 
 /** A user whom the provider has named, and the rule that gives the rights. */
 export interface OidcUser {
@@ -38,7 +46,7 @@ export class OidcTokens {
     const secret = this.#keys.secret("oidc tokens");
     const user = Buffer.from(name, "utf8").toString("base64url");
     const said = `${user}.${rule.id}.${(this.#now() + loginSeconds).toString(36)}.${secret.id}`;
-    return `mp-oidc-${said}.${sealOf(said, secret)}`;
+    return `${prefix}${said}.${sealOf(said, secret)}`;
   }
 
   /** Undefined if the token is not ours, or its rule no longer exists. */

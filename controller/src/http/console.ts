@@ -134,6 +134,14 @@ export class Console {
 
   async #answerOidc(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     const { oidc } = this.#options;
+    if (oidc !== undefined && name === "token") {
+      await this.#answerTerminal(request, response, oidc);
+      return;
+    }
+    if (oidc !== undefined && name === "client" && request.method === "GET") {
+      sendJson(response, 200, { label: oidc.label, url: oidc.url });
+      return;
+    }
     if (oidc === undefined || (name !== "login" && name !== "callback")) {
       send(
         response,
@@ -151,6 +159,25 @@ export class Console {
     const kept = readCookie(request.headers.cookie ?? "", this.#oidcCookie);
     const answer = await (name === "login" ? oidc.begin(request) : oidc.finish(request, kept));
     send(response, 302, { location: answer.location, "set-cookie": this.#oidcCookies(answer) });
+  }
+
+  /** Gives `millpond login --oidc` the token for its code. */
+  async #answerTerminal(request: IncomingMessage, response: ServerResponse, oidc: OidcPages): Promise<void> {
+    try {
+      if (request.method !== "POST") {
+        send(response, 405, { allow: "POST" });
+        return;
+      }
+      const { code, verifier } = parseTexts(await readBody(request, maxLoginBytes));
+      if (code === undefined || verifier === undefined) {
+        throw millpondError("MILLPOND_E_INVALID", "the request has no code, or no verifier");
+      }
+      const { token, expiresAt } = oidc.redeem(code, verifier);
+      const caller = requireToken(`Bearer ${token}`, this.#options.tokens);
+      sendJson(response, 200, { ...identityOf(caller), token, expiresAt });
+    } catch (error) {
+      await refuse(request, response, error);
+    }
   }
 
   #oidcCookies({ kept, token }: OidcAnswer): string[] {
@@ -206,9 +233,7 @@ export class Console {
           send(response, 405, { allow: "GET, POST, DELETE" });
       }
     } catch (error) {
-      const failure = ConnectError.from(error);
-      await outwait(request, maxLoginBytes);
-      sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage });
+      await refuse(request, response, error);
     }
   }
 
@@ -275,21 +300,38 @@ function readCookie(header: string, name: string): string | undefined {
 
 /** @throws MILLPOND_E_INVALID */
 function parseLogin(body: Uint8Array): { readonly token?: string; readonly code?: string } {
+  const { code, token } = parseTexts(body);
+  if (code !== undefined) {
+    return { code };
+  }
+  if (token !== undefined) {
+    return { token };
+  }
+  throw millpondError("MILLPOND_E_INVALID", "the login has neither a token nor a code");
+}
+
+/**
+ * Reads the members of a JSON object that are texts.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+function parseTexts(body: Uint8Array): Readonly<Record<string, string | undefined>> {
   let value: unknown;
   try {
     value = JSON.parse(Buffer.from(body).toString("utf8"));
   } catch (cause) {
     throw millpondError("MILLPOND_E_INVALID", "the login is not JSON", { cause });
   }
-  if (typeof value === "object" && value !== null) {
-    if ("code" in value && typeof value.code === "string") {
-      return { code: value.code };
-    }
-    if ("token" in value && typeof value.token === "string") {
-      return { token: value.token };
-    }
-  }
-  throw millpondError("MILLPOND_E_INVALID", "the login has neither a token nor a code");
+  const entries = typeof value === "object" && value !== null ? Object.entries(value) : [];
+  return Object.fromEntries(
+    entries.filter((entry): entry is [string, string] => typeof entry[1] === "string"),
+  );
+}
+
+async function refuse(request: IncomingMessage, response: ServerResponse, error: unknown): Promise<void> {
+  const failure = ConnectError.from(error);
+  await outwait(request, maxLoginBytes);
+  sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage });
 }
 
 function identityOf({ name, role, tenant }: Caller): Pick<Caller, "name" | "role" | "tenant"> {

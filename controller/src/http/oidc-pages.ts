@@ -8,11 +8,19 @@ import { ConnectError } from "@connectrpc/connect";
 import { millpondError } from "@millpond/api";
 import type { Logger } from "pino";
 import type { KeyRing } from "../auth/key-ring.ts";
+import { loginSeconds } from "../auth/login-sessions.ts";
 import type { OidcConfig } from "../auth/oidc-config.ts";
 import { type OidcFlow, OidcProvider } from "../auth/oidc-provider.ts";
 import type { OidcTokens } from "../auth/oidc-tokens.ts";
 import { SealedTexts } from "../auth/sealed-texts.ts";
-import { hashOf } from "../auth/tokens.ts";
+import { SpentTexts } from "../auth/spent-texts.ts";
+import {
+  addressOf,
+  readTerminal,
+  type Terminal,
+  TerminalCodes,
+  type TerminalLogin,
+} from "./oidc-terminal.ts";
 
 /** How long a user may take at the provider. */
 const flowSeconds = 600;
@@ -20,14 +28,18 @@ const flowSeconds = 600;
 /** Answers of the provider that are verified at the same time. */
 const maxFinishing = 32;
 
-/** States of logins that have ended, beyond which the oldest is forgotten. */
-const maxEnded = 10_000;
-
 /** Longer places to return to are dropped. */
 const maxReturnLength = 512;
 
 /** The cookie's content: a login in progress, or the reason why the last one failed. */
-type Kept = { readonly flow: OidcFlow; readonly to: string } | { readonly trouble: string };
+type Kept =
+  | {
+      readonly flow: OidcFlow;
+      readonly to: string;
+      /** The command to log in instead of the browser. */
+      readonly terminal?: Terminal | undefined;
+    }
+  | { readonly trouble: string };
 
 export interface OidcPagesOptions {
   readonly config: OidcConfig;
@@ -53,23 +65,36 @@ export class OidcPages {
   readonly #options: OidcPagesOptions;
   readonly #provider: OidcProvider;
   readonly #kept: SealedTexts<Kept>;
-  /** Hashes of the states of logins that have ended: an answer is good once. */
-  readonly #ended = new Set<string>();
+  readonly #codes: TerminalCodes;
+  /** The states of logins that have ended: an answer is good once. */
+  readonly #ended = new SpentTexts();
   #finishing = 0;
 
   constructor(options: OidcPagesOptions) {
-    const { config, keys, url, now } = options;
+    const { config, keys, now } = options;
     this.#options = options;
-    this.#provider = new OidcProvider(
-      config,
-      () => `${config.url === "" ? url() : config.url}/console/oidc/callback`,
-      now,
-    );
+    this.#provider = new OidcProvider(config, () => `${this.url}/console/oidc/callback`, now);
+    this.#codes = new TerminalCodes(keys, now);
     this.#kept = new SealedTexts({ keys, now, purpose: "oidc flows", lifetimeSeconds: flowSeconds });
   }
 
   get label(): string {
     return this.#options.config.label;
+  }
+
+  /** Base address of the console in browsers. */
+  get url(): string {
+    const { config, url } = this.#options;
+    return config.url === "" ? url() : config.url;
+  }
+
+  /**
+   * Gives a command the token of the login that its browser has brought a code of.
+   *
+   * @throws MILLPOND_E_UNAUTHENTICATED
+   */
+  redeem(code: string, verifier: string): TerminalLogin {
+    return this.#codes.redeem(code, verifier);
   }
 
   get cookieSeconds(): number {
@@ -84,23 +109,27 @@ export class OidcPages {
 
   /** Sends the browser to the provider. */
   async begin(request: IncomingMessage): Promise<OidcAnswer> {
+    let terminal: Terminal | undefined;
     try {
       // Another site could begin a login to see its user come back logged in.
       const site = request.headers["sec-fetch-site"];
       if (site !== undefined && site !== "same-origin" && site !== "none") {
         throw millpondError("MILLPOND_E_FORBIDDEN", "logins begin at the console's own page");
       }
+      const query = queryOf(request);
+      terminal = readTerminal(query);
       const { url, flow } = await this.#provider.begin();
-      const to = returnPath(queryOf(request).get("to") ?? "");
-      return { location: url.href, kept: this.#kept.seal({ flow, to }) };
+      const to = returnPath(query.get("to") ?? "");
+      return { location: url.href, kept: this.#kept.seal({ flow, to, terminal }) };
     } catch (error) {
-      return this.#fail(error);
+      return this.#fail(error, terminal);
     }
   }
 
   /** Takes the provider's answer, which the browser brings. */
   async finish(request: IncomingMessage, kept: string | undefined): Promise<OidcAnswer> {
-    const { tokens, log } = this.#options;
+    const { tokens, now, log } = this.#options;
+    let terminal: Terminal | undefined;
     try {
       const begun = kept === undefined ? undefined : this.#kept.unseal(kept);
       if (begun === undefined || !("flow" in begun)) {
@@ -110,15 +139,28 @@ export class OidcPages {
       if (query.get("state") !== begun.flow.state) {
         throw stale("the answer is for another login, such as one of another tab");
       }
-      this.#end(begun.flow.state);
+      ({ terminal } = begun);
+      if (!this.#ended.add(begun.flow.state)) {
+        throw stale("this login has ended before");
+      }
       const user = await this.#verify(query, begun.flow);
       log.info(
-        { user: user.name, group: user.rule.group, role: user.rule.role },
+        {
+          user: user.name,
+          group: user.rule.group,
+          role: user.rule.role,
+          by: terminal === undefined ? "console" : "command line",
+        },
         "logged in by OpenID Connect",
       );
-      return { location: begun.to, kept: "", token: tokens.make(user) };
+      const token = tokens.make(user);
+      if (terminal === undefined) {
+        return { location: begun.to, kept: "", token };
+      }
+      const code = this.#codes.make({ token, expiresAt: now() + loginSeconds }, terminal);
+      return { location: addressOf(terminal, { code }), kept: "" };
     } catch (error) {
-      return this.#fail(error);
+      return this.#fail(error, terminal);
     }
   }
 
@@ -136,22 +178,12 @@ export class OidcPages {
     }
   }
 
-  /** @throws MILLPOND_E_UNAUTHENTICATED where it has ended before */
-  #end(state: string): void {
-    const hash = hashOf(state);
-    if (this.#ended.has(hash)) {
-      throw stale("this login has ended before");
-    }
-    const [oldest] = this.#ended;
-    if (oldest !== undefined && this.#ended.size >= maxEnded) {
-      this.#ended.delete(oldest);
-    }
-    this.#ended.add(hash);
-  }
-
-  #fail(error: unknown): OidcAnswer {
+  #fail(error: unknown, terminal: Terminal | undefined): OidcAnswer {
     const failure = ConnectError.from(error);
     this.#options.log.warn({ err: error }, "a login by OpenID Connect is refused");
+    if (terminal !== undefined) {
+      return { location: addressOf(terminal, { error: failure.rawMessage }), kept: "" };
+    }
     return { location: "/console/login", kept: this.#kept.seal({ trouble: failure.rawMessage }) };
   }
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// `millpond login --oidc` against a provider: the browser is one that follows redirects and keeps cookies.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { testLog } from "@millpond/agent/testing/fixture";
+import { type Controller, startController } from "@millpond/controller";
+import { OpenIdProvider } from "@millpond/controller/testing/openid-provider";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Home, Running } from "../../../test/fixture.ts";
+
+let home: Home;
+let provider: OpenIdProvider;
+let controller: Controller;
+/** Without a provider. */
+let plain: Controller;
+
+beforeAll(async () => {
+  home = new Home();
+  provider = await OpenIdProvider.start({
+    clientId: "millpond",
+    clientSecret: "s3cret",
+    now: () => Math.floor(Date.now() / 1000),
+  });
+  const oidc = join(home.directory, "oidc.json");
+  writeFileSync(join(home.directory, "secret"), "s3cret");
+  const config = {
+    issuer: provider.issuer,
+    clientId: "millpond",
+    clientSecretFile: "secret",
+    label: "Example",
+    rules: [
+      { group: "gpu-admins", role: "admin" },
+      { group: "vision", role: "user", tenant: "default" },
+    ],
+  };
+  writeFileSync(oidc, JSON.stringify(config));
+  const at = { listen: "127.0.0.1:0", log: testLog };
+  controller = await startController({ ...at, stateDirectory: join(home.directory, "controller"), oidc });
+  plain = await startController({ ...at, stateDirectory: join(home.directory, "plain") });
+});
+afterAll(async () => {
+  await Promise.all([
+    controller[Symbol.asyncDispose](),
+    plain[Symbol.asyncDispose](),
+    provider[Symbol.asyncDispose](),
+  ]);
+  home[Symbol.dispose]();
+});
+
+/** Follows a link as a browser does, up to an address that `isEnd` says. Returns the last answer, or that address. */
+async function browse(link: string, isEnd: (url: URL) => boolean = () => false) {
+  const cookies = new Map<string, string>();
+  let url = new URL(link);
+  for (let hop = 0; hop < 10; hop += 1) {
+    if (isEnd(url)) return { url, text: "", cookies };
+    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+    const response = await fetch(url, {
+      redirect: "manual",
+      headers: { "sec-fetch-site": "none", ...(url.origin === controller.url && { cookie }) },
+    });
+    for (const set of response.headers.getSetCookie()) {
+      const [name = "", value = ""] = (set.split(";")[0] ?? "").split("=");
+      if (value === "") cookies.delete(name);
+      else cookies.set(name, value);
+    }
+    const next = response.headers.get("location");
+    if (next === null) return { url, text: await response.text(), cookies };
+    url = new URL(next, url);
+  }
+  throw new Error("too many redirects");
+}
+
+async function linkOf(login: Running): Promise<string> {
+  await login.says("stderr", /\/console\/oidc\/login\?\S+\n/);
+  return /http\S+\/console\/oidc\/login\?\S+/.exec(login.stderr)?.[0] ?? "";
+}
+
+function start(...more: readonly string[]): Running {
+  return home.start(["login", controller.url, "--oidc", "--name", "lab", ...more]);
+}
+
+/** The last address, which the browser does not open: it is on another machine. */
+const isLanding = ({ origin, searchParams }: URL) => origin !== controller.url && searchParams.has("code");
+
+test("a browser's login is the command's, which then uses the pool as that user", async () => {
+  provider.claims = { sub: "ann", groups: ["vision"] };
+  const login = start();
+  const { text, cookies } = await browse(await linkOf(login));
+  expect(text).toMatch(/^The command line has your login/);
+  // The browser itself is not logged in.
+  expect([...cookies]).toEqual([]);
+  const result = await login.finished;
+  expect(result).toMatchObject({ code: 0 });
+  expect(result.stdout).toMatch(
+    /^logged in to http:\S+ as oidc:ann \(user of default\) until \d{4}-\d\d-\d\d.*; the current context is lab /,
+  );
+  expect(result.stdout + result.stderr).not.toMatch(/mp-oidc-/);
+  expect(await home.millpond(["get", "claims"])).toMatchObject({ code: 0, stderr: "no claims\n" });
+  const denied = await home.millpond(["queue", "create", "a"]);
+  expect(denied.stderr).toMatch(/role admin[^]*\[MILLPOND_E_FORBIDDEN\]/);
+  provider.claims = { sub: "bob", groups: ["gpu-admins"] };
+  const admin = start();
+  await browse(await linkOf(admin));
+  expect((await admin.finished).stdout).toContain("as oidc:bob (admin) until");
+  expect(await home.millpond(["queue", "create", "a"])).toMatchObject({ code: 0 });
+  const audit = await home.millpond(["get", "audit", "-o", "json"]);
+  expect(audit.stdout).toContain('"oidc:bob"');
+});
+
+test("a refusal is the command's error, and nothing is stored", async () => {
+  await home.millpond(["logout", "lab"]);
+  provider.claims = { sub: "eve", groups: ["<i>others</i>"] };
+  const login = start();
+  expect((await browse(await linkOf(login))).text).toMatch(/^The login is refused/);
+  const refused = await login.finished;
+  expect(refused).toMatchObject({ code: 125, stdout: "" });
+  expect(refused.stderr).toMatch(
+    /the login is refused: no rule of this pool is for the groups "<i>others<\/i>"[^]*\[MILLPOND_E_UNAUTHENTICATED\]\n$/,
+  );
+  provider.error = "access_denied";
+  const denied = start();
+  await browse(await linkOf(denied));
+  provider.error = "";
+  expect((await denied.finished).stderr).toContain("the OpenID provider answers access_denied");
+  expect((await home.millpond(["context", "list", "-o", "name"])).stdout).toBe("");
+});
+
+test("other callers of the port, and other verifiers, get nothing; a code is good once", async () => {
+  provider.claims = { sub: "ann", groups: ["vision"] };
+  const login = start();
+  const link = await linkOf(login);
+  const { url } = await browse(link, isLanding);
+  for (const wrong of ["/", "/?code=x", `/?code=x&state=${"a".repeat(43)}`, "/?error=x&state=y"]) {
+    expect((await fetch(new URL(wrong, url))).status, wrong).toBe(400);
+  }
+  const redeem = async (verifier: string) =>
+    await fetch(`${controller.url}/console/oidc/token`, {
+      method: "POST",
+      body: JSON.stringify({ code: url.searchParams.get("code"), verifier }),
+    });
+  // A thief has seen the address, and has no verifier.
+  const stolen = await redeem("a".repeat(43));
+  expect(stolen.status).toBe(401);
+  expect(await stolen.text()).toContain("has been used, has expired, or is for another command");
+  const bad = { method: "POST", body: JSON.stringify({ code: "x" }) };
+  expect((await fetch(`${controller.url}/console/oidc/token`, bad)).status).toBe(400);
+  expect((await fetch(`${controller.url}/console/oidc/token`)).status).toBe(405);
+  await browse(url.href);
+  expect((await login.finished).code).toBe(0);
+  // The command that began the login gets its token once.
+  const own = new URL(link);
+  own.searchParams.set("challenge", createHash("sha256").update("v".repeat(43)).digest("base64url"));
+  const { url: ended } = await browse(own.href, isLanding);
+  const request = { code: ended.searchParams.get("code"), verifier: "v".repeat(43) };
+  const post = { method: "POST", body: JSON.stringify(request) };
+  const answers = [1, 2].map(async () => await fetch(`${controller.url}/console/oidc/token`, post));
+  expect(new Set((await Promise.all(answers)).map(({ status }) => status))).toEqual(new Set([200, 401]));
+  // An address with another port or challenge than a command's is refused before the provider is asked.
+  for (const change of [
+    ["port", "80"],
+    ["port", "evil.example:80"],
+    ["challenge", "x"],
+    ["state", ""],
+  ] as const) {
+    const [name, value] = change;
+    const changed = new URL(link);
+    changed.searchParams.set(name, value);
+    const { url: end } = await browse(changed.href);
+    expect(end.pathname, change.join()).toBe("/console/login");
+  }
+  // Nor does a link of another site begin a login.
+  const foreign = await fetch(link, { redirect: "manual", headers: { "sec-fetch-site": "cross-site" } });
+  expect(foreign.headers.get("location")).toBe("/console/login");
+});
+
+test("a browser of another machine ends at an address, which is entered at the terminal", async () => {
+  provider.claims = { sub: "ann", groups: ["vision"] };
+  const entry = join(import.meta.dirname, "..", "..", "..", "bin", "millpond.mjs");
+  const command = `${process.execPath} ${entry} login ${controller.url} --oidc --no-browser --name far`;
+  const login = new Running(
+    spawn("script", ["-qec", command, "/dev/null"], {
+      cwd: home.directory,
+      env: home.environment,
+      stdio: ["pipe", "pipe", "pipe"],
+    }),
+  );
+  await login.says("stdout", /\/console\/oidc\/login\?\S+\s[^]*enter it here/);
+  const link = /http\S+\/console\/oidc\/login\?\S+/.exec(login.stdout)?.[0] ?? "";
+  const { url } = await browse(link, isLanding);
+  login.child.stdin?.write("what?\n");
+  await login.says("stdout", /That is not the address at which this login ends/);
+  login.child.stdin?.write(`${url.href}\n`);
+  expect(await login.finished).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("as oidc:ann (user of default) until"),
+  });
+});
+
+test("a pool without a provider, and one that does not answer, are said to be so", async () => {
+  const none = await home.millpond(["login", plain.url, "--oidc"]);
+  expect(none).toMatchObject({ code: 125, stdout: "" });
+  expect(none.stderr).toMatch(/has no logins by an OpenID provider[^]*\[MILLPOND_E_INVALID\]/);
+  const silent = await home.millpond(["login", "http://127.0.0.1:1", "--oidc"]);
+  expect(silent.stderr).toMatch(/no controller at http:\/\/127\.0\.0\.1:1[^]*\[MILLPOND_E_UNREACHABLE\]/);
+  const both = await home.millpond(["login", plain.url, "--oidc", "--token-file", "-"]);
+  expect(both.stderr).toMatch(/--oidc and --token-file are both given/);
+});
