@@ -109,14 +109,14 @@ it(`a claim opens no more than ${mostSessions} sessions, and another gets its ow
   await pool.isClean();
 });
 
-/** Joins a node whose driver takes that much memory for each session, as that of a real card does. */
-async function joinNode(name: string, overhead: string): Promise<Program> {
+/** Joins a node whose agent has these options. */
+async function joinNode(name: string, ...options: string[]): Promise<Program> {
   const { stdout: token } = await pool.millpond(["token", "create", name, "--role", "agent"]);
   const tokenFile = join(pool.directory, `${name}.token`);
   writeFileSync(tokenFile, token, { mode: 0o600 });
   const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
   const of = agentArguments({ name, controller, tokenFile, run: join(pool.directory, name) });
-  const agent = pool.start([...of, "--session-overhead", overhead], {
+  const agent = pool.start([...of, ...options], {
     MILLPOND_SOFTGPU_DEVICES: "1",
     MILLPOND_SOFTGPU_SEED: name,
   });
@@ -136,7 +136,7 @@ it("the driver's contexts of a claim's many sessions come out of the claim, and 
   const claimMiB = 320;
   const fit = 1 + Math.floor(claimMiB / contextMiB);
   pool = await Pool.start("--nodes", "1", "--devices", "1");
-  const agent = await joinNode("with-contexts", `${contextMiB}Mi`);
+  const agent = await joinNode("with-contexts", "--session-overhead", `${contextMiB}Mi`);
   const victim = await hold("victim", "-m", "256Mi", "-c", "25");
   const holder = await hold("many", "-m", `${claimMiB}Mi`, "-c", "25");
   const used = async () => {
@@ -178,6 +178,41 @@ it("the driver's contexts of a claim's many sessions come out of the claim, and 
     each.endInput();
     await each.finished;
   }
+  await pool.isClean();
+  agent.signal("SIGTERM");
+  await agent.finished;
+});
+
+it("a claim's many sessions end at its host memory, and another claim of the node gets its own", {
+  timeout: 600_000,
+}, async () => {
+  pool = await Pool.start("--nodes", "1", "--devices", "1");
+  // The workers count two thirds of it: room for ten sessions of 64 MiB.
+  const agent = await joinNode("host-memory", "--claim-host-memory", "1Gi");
+  const holder = await hold("many", "-m", "64Mi", "-c", "25");
+  const programs = Array.from({ length: 13 }, () => startIn("many", "memhold", "1"));
+  const refused: string[] = [];
+  for (const program of programs) {
+    void program.finished.then(({ stderr }) => refused.push(stderr));
+  }
+  await until(
+    "the refusals",
+    async () => refused.length,
+    (count) => count === 3,
+    120_000,
+  );
+  for (const stderr of refused) {
+    expect(stderr).toContain("MILLPOND_E_TOO_MANY_SESSIONS");
+    expect(stderr).toMatch(
+      /a session needs 64 MiB of host memory, and the others .* 682\.6 MiB that it may have/,
+    );
+  }
+  const { stdout } = await pool.run(["-m", "64Mi", "-c", "25"], ["vectoradd", "1000"]);
+  expect(stdout).toContain("vectoradd: OK");
+  for (const program of programs) program.signal("SIGKILL");
+  await Promise.all(programs.map((program) => program.finished));
+  holder.endInput();
+  await holder.finished;
   await pool.isClean();
   agent.signal("SIGTERM");
   await agent.finished;

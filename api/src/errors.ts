@@ -90,7 +90,7 @@ export const errorTable = {
   MILLPOND_E_TOO_MANY_SESSIONS: {
     connect: Code.ResourceExhausted,
     meaning:
-      "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for the context of another one.",
+      "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for another one.",
     remedy: "End some of its programs, give it more memory, or create another claim for the others.",
   },
   MILLPOND_E_WAIT_TIMEOUT: {

@@ -194,6 +194,7 @@ async function meet(
         linkSecret: options.linkSecret,
         parkAfterMs: 0,
         overheadBytes: [0],
+        claimHostBytes: 0,
         claimDirectory: "",
         tenant: "",
         sizeRevision: 0,

@@ -124,6 +124,11 @@ Result<Assignment> Assignment::parse(const Json& message) {
       return Error{"the priority of an assignment is no number of 32 bits"};
     for (DeviceShare& device : out.devices) device.priority = static_cast<int32_t>(*number);
   }
+  if (const Json* host = message.find("claimHostBytes")) {
+    const auto bytes = host->uint64();
+    if (!bytes) return Error{"the claimHostBytes of an assignment are no number"};
+    out.claimHostBytes = *bytes;
+  }
   if (const Json* overhead = message.find("overheadBytes")) {
     const Json::Array* all = overhead->array();
     if (!all || all->size() != out.devices.size())

@@ -31,6 +31,8 @@ struct Assignment {
   /// Secret of the claim's tenant on this node, 64 hexadecimal digits: the name of the folder of its images. Empty: not known.
   std::string tenant;
   uint64_t sizeRevision = 0;  ///< of the sizes of the devices
+  /// Host memory that the sessions of the allocation may have together; 0: half of the host's.
+  uint64_t claimHostBytes = 0;
 
   static Result<Assignment> parse(const Json& message);
 };

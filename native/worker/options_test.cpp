@@ -117,6 +117,17 @@ TEST("an assignment may say after how long its session is parked") {
     CHECK(read(bad).error().message.starts_with("the parkAfterMs of an assignment is no number"));
 }
 
+TEST("an assignment may say how much host memory the claim has") {
+  const auto read = [](const std::string& member) {
+    return Assignment::parse(*Json::parse(R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
+                                          R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
+  };
+  CHECK_EQ(read("")->claimHostBytes, 0u);
+  CHECK_EQ(read(R"("claimHostBytes": 4294967296,)")->claimHostBytes, 4294967296u);
+  for (const char* bad : {R"("claimHostBytes": -1,)", R"("claimHostBytes": "much",)"})
+    CHECK_EQ(read(bad).error().message, "the claimHostBytes of an assignment are no number");
+}
+
 TEST("an assignment names the memory of a context for each of its devices, or for none") {
   const auto read = [](const std::string& member) {
     return Assignment::parse(*Json::parse(R"({"session": "s", "ticket": "t", "expires": 1, )" + member +

@@ -117,11 +117,20 @@ export const attacks: readonly Attack[] = [
     name: "host-memory",
     gain: "fill the node's memory with what waits: graphs, half images, commands behind a function, pinned memory",
     native: [
-      { program: "attack_tests", file: "claim_limits_test", only: ["child graphs", "images of which"] },
+      {
+        program: "attack_tests",
+        file: "claim_limits_test",
+        only: ["child graphs", "images of which", "nodes of graphs, their parameters"],
+      },
       { program: "worker_tests", file: "hostile_test", only: ["what waits for a stream is bounded"] },
-      { program: "worker_tests", file: "claim_counts_test", only: ["pinned host memory", "bytes of images"] },
+      {
+        program: "worker_tests",
+        file: "claim_counts_test",
+        only: ["pinned host memory", "bytes of images", "images, the driver's copies of them"],
+      },
+      { program: "protocol_tests", file: "link_test", only: ["acknowledges nothing are kept as far"] },
     ],
-    scripts: [],
+    scripts: [{ file: "claim-limits.test.ts", only: ["a claim's many sessions end at its host memory"] }],
   },
   {
     number: 9,

@@ -87,7 +87,7 @@ export async function openSession(
     if (cause instanceof WorkerRefusedError && cause.isFull) {
       throw millpondError(
         "MILLPOND_E_TOO_MANY_SESSIONS",
-        `the claim ${claim} has no memory for the context of another session: ${cause.message}`,
+        `the claim ${claim} has no memory for another session: ${cause.message}`,
         { cause },
       );
     }

@@ -159,7 +159,7 @@ describe("a claim's memory for contexts", () => {
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
     await expect(openSession(agent, node.controller.ticket("claim-1"))).rejects.toThrow(
-      /no memory for the context of another session: 12 MiB of 64 MiB are left\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
+      /no memory for another session: 12 MiB of 64 MiB are left\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
     );
   });
 

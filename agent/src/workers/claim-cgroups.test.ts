@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ClaimCgroups, limitsOf } from "./claim-cgroups.ts";
+import { ClaimCgroups, countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 
 const name = `test-${process.pid}`;
 const open = () => ClaimCgroups.open({ name });
@@ -97,4 +97,9 @@ test("a host without control groups is named as one, and workers start all the s
   cgroups.place(process.pid, "claim-a", limits);
   cgroups.close();
   rmSync(root, { recursive: true });
+});
+
+test("workers count less than what the kernel allows them, so that they refuse before it kills", () => {
+  expect(countedHostBytes(3 * 2 ** 30)).toBe(2 * 2 ** 30);
+  expect(countedHostBytes(2 ** 50 + 1)).toBeLessThan(2 ** 50);
 });

@@ -33,6 +33,14 @@ export function limitsOf(memoryBytes: number, devices: number): ClaimLimits {
   };
 }
 
+/**
+ * Returns the part of an allocation's host memory that its workers count and refuse beyond. The rest is for the processes
+ * themselves, above all their drivers: it is only limited by the kernel, which kills.
+ */
+export function countedHostBytes(memoryBytes: number): number {
+  return Math.floor((memoryBytes / 3) * 2);
+}
+
 /** One directory per claim, in a hierarchy that has some of the controllers. */
 interface Hierarchy {
   readonly base: string;

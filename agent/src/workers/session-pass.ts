@@ -20,6 +20,8 @@ export interface SessionPass {
    * further contexts count of the claim.
    */
   readonly overheadBytes: readonly number[];
+  /** Most host memory that the sessions of its allocation may have together, in bytes. */
+  readonly claimHostBytes: number;
   /** Revision of the sizes of its devices. */
   readonly sizeRevision: number;
   /** Priority of its claim: the order in which sessions of one service class compute. */

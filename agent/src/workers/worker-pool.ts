@@ -19,7 +19,7 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "../run-directory/run-directory.ts";
-import { limitsOf } from "./claim-cgroups.ts";
+import { countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
 import type { OpenOptions, PooledDevice, WorkerPoolOptions } from "./worker-pool-options.ts";
 import { spawnWorker } from "./worker-process.ts";
@@ -194,6 +194,7 @@ export class WorkerPool {
           linkSecret: options.linkSecret,
           parkAfterMs: options.parkAfterMs,
           overheadBytes: devices.map(({ uuid }) => this.#overheadOf(uuid)),
+          claimHostBytes: countedHostBytes(this.#options.claimHostBytes),
           group: this.#options.run.groupOf(session.claim, session.epoch),
           claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch, worker.user),
           tenant: this.#options.run.tenantOf(options.tenant),

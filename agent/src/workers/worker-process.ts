@@ -171,6 +171,8 @@ export type AgentMessage =
       readonly devices: readonly AssignedDevice[];
       /** Memory of a session's context on each of the devices, in bytes. */
       readonly overheadBytes: readonly number[];
+      /** Most host memory that the sessions of the allocation may have together; 0: half of the host's. */
+      readonly claimHostBytes: number;
       /** Directory of the budgets that the sessions of the allocation share. */
       readonly claimDirectory: string;
       /** Secret of the tenant on this node, 64 hexadecimal digits: the name of the folder of its images. */

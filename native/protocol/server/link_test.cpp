@@ -353,6 +353,57 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
   CHECK_EQ(frame.body().size(), sizeof(body));
 }
 
+TEST("replies for a client that sends commands and acknowledges nothing are kept as far as that is allowed") {
+  int pair[2];
+  CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  const UniqueFd client(pair[0]);
+  CHECK_EQ(::fcntl(pair[1], F_SETFL, O_NONBLOCK), 0);
+  auto memory = SessionMemory::create();
+  CHECK(bool(memory));
+  ServerLink link(UniqueFd(pair[1]), std::move(*memory), true, 60);
+  constexpr size_t kMi = size_t{1} << 20;
+  std::vector<size_t> asked;
+  link.keepWithin([&](size_t bytes) {
+    asked.push_back(bytes);
+    return bytes <= 48 * kMi;
+  });
+  std::atomic<bool> isOver{false};
+  std::thread reader([&] {
+    std::vector<std::byte> room(kMi);
+    while (!isOver.load()) {
+      pollfd look{client.get(), POLLIN, 0};
+      if (::poll(&look, 1, 10) == 1) ::recv(client.get(), room.data(), room.size(), MSG_DONTWAIT);
+    }
+  });
+  // More commands than the ring holds.
+  std::thread sender([&] {
+    const std::array<uint64_t, 1000> body{};
+    std::vector<std::byte> command(sizeof(wire::CommandHeader) + sizeof(body));
+    const wire::CommandHeader header{static_cast<uint32_t>(command.size()), kTakeData, 1, 0, 1};
+    std::memcpy(command.data(), &header, sizeof(header));
+    size_t sent = 0;
+    while (!isOver.load()) {
+      const std::span<const std::byte> rest = std::span<const std::byte>(command).subspan(sent);
+      const ssize_t n = ::send(client.get(), rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (n < 0)
+        ::usleep(1000);
+      else
+        sent = (sent + static_cast<size_t>(n)) % command.size();
+    }
+  });
+  const std::vector<std::byte> data(size_t{64} << 10);
+  size_t kept = 0;
+  while (link.reply(wire::ReplyKind::kData, 0, 1, 0, std::span<const std::byte>(data))) kept += data.size();
+  isOver.store(true);
+  reader.join();
+  sender.join();
+  CHECK(link.problem().find("its claim has no host memory for more") != std::string::npos);
+  // In steps, and before the memory is there.
+  CHECK_EQ(asked, (std::vector<size_t>{16 * kMi, 32 * kMi, 48 * kMi, 64 * kMi}));
+  CHECK(kept >= 32 * kMi);
+  CHECK(kept <= (32 + 48 + 2) * kMi);
+}
+
 TEST("a client that does nothing comes back by itself") {
   std::atomic<uint32_t> cuts{0};
   Serving serving;

@@ -24,6 +24,7 @@ constexpr int64_t kEndPatienceNs = 200'000'000;
 /// cannot arrive, behind commands for which there is no room.
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
+constexpr size_t kKeepStep = size_t{16} << 20;
 constexpr int64_t kLookNs = 100'000'000;
 /// Replies are collected up to this size; more would delay a client that could copy meanwhile.
 constexpr size_t kMostCollectedBytes = size_t{32} << 10;
@@ -264,13 +265,29 @@ bool ServerLink::waitForRoom() {
     lookAhead();
     if (outgoing_.ownBytes() < kManyOwnBytes) break;
     if (door_->hasGivenUp.load(std::memory_order_acquire)) return false;
-    if (!isAway_ && incoming_.space() == 0) return outgoing_.ownBytes() < kMostOwnBytes;
+    if (!isAway_ && incoming_.space() == 0) return mayKeepMore();
     const Next got = receive();
     if (got == Next::kGone || got == Next::kBroken) return false;
     if (got == Next::kFrame) continue;
     if (!isAway_ && monotonicNs() > deadline) return false;
     sleep(kLookNs);
   }
+  if (beyond_ != 0) mayKeep_(beyond_ = 0);
+  return true;
+}
+
+bool ServerLink::mayKeepMore() {
+  if (outgoing_.ownBytes() >= kMostOwnBytes) return false;
+  // With the next reply, in steps.
+  const size_t beyond =
+      (outgoing_.ownBytes() - kManyOwnBytes + wire::kMaxReplyBytes) / kKeepStep * kKeepStep + kKeepStep;
+  if (!mayKeep_ || beyond == beyond_) return true;
+  if (!mayKeep_(beyond)) {
+    problem_ = "the client takes no replies, and " + std::to_string(outgoing_.ownBytes() >> 20) +
+               " MiB of them are kept for it: its claim has no host memory for more";
+    return false;
+  }
+  beyond_ = beyond;
   return true;
 }
 

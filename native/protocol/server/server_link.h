@@ -102,6 +102,9 @@ class ServerLink {
     const std::span<const std::byte> parts[] = {body};
     return write({0, kind, op, request, 0}, parts, lent);
   }
+  /// `mayKeep`: called with the bytes that are to be kept for a client that takes no replies, beyond those that every
+  /// link may keep, and with less when it has taken them. If it returns false, nothing more is sent.
+  void keepWithin(std::function<bool(size_t)> mayKeep) { mayKeep_ = std::move(mayKeep); }
   uint64_t replied() const { return outgoing_.end(); }
   uint64_t acknowledged() const { return outgoing_.acknowledged(); }
   /// Called with a sentence when the connection is lost and awaited, and when the client is back.
@@ -146,6 +149,8 @@ class ServerLink {
   bool sendCollected();
   /// Waits until the client has acknowledged enough for more bytes that may have to be resent.
   bool waitForRoom();
+  /// Whether replies beyond kManyOwnBytes may be kept.
+  bool mayKeepMore();
   void forgetWake();
   Next receive();
   /// The result of one read of the socket.
@@ -194,6 +199,8 @@ class ServerLink {
   std::vector<std::byte> word_;  // a link frame being sent
   std::unique_ptr<Door> door_;
   std::function<void(const std::string&)> onLink_;
+  std::function<bool(size_t)> mayKeep_;
+  size_t beyond_ = 0;  ///< as last passed to it
 };
 
 }  // namespace millpond

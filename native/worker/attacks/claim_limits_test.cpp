@@ -75,6 +75,41 @@ TEST("images of which only the first bytes come do not take the host's memory") 
   CHECK(session.finish().ok);
 }
 
+TEST("nodes of graphs, their parameters and links end at the claim's host memory") {
+  ClaimPlace place;
+  place.limits.most[static_cast<size_t>(Thing::kHostByte)] = uint64_t{24} << 20;
+  OwnSession session(Carrier::kSharedMemory, place);
+  const uint64_t inner = emptyGraph(session);
+  const uint64_t outer = emptyGraph(session);
+  int32_t rc = 0;
+  uint64_t nodes = 0;
+  for (; nodes < 64 && rc == 0; ++nodes) rc = addNode(session, inner, 0);
+  CHECK_EQ(rc, 0);
+  // Each is 64 nodes: the limit of nodes is far away.
+  for (; nodes < 1'000'000 && rc == 0; nodes += 64) rc = addNode(session, outer, inner);
+  CHECK_EQ(rc, kNoRoom);
+  CHECK(nodes > 4000);
+  CHECK(nodes < (24 << 20) / 2048 + 64);
+  std::printf("  refused after %llu nodes\n", static_cast<unsigned long long>(nodes));
+  const std::string begin(100, '/');
+  const auto send = [&](uint32_t n, uint64_t total) {
+    cmd::ImagePart part{};
+    part.handle = handle::make(HandleKind::kModule, 400 + n, 1);
+    part.total = total;
+    session.run(part, std::as_bytes(std::span(begin)));
+    cmd::ModuleLoad load{};
+    load.handle = part.handle;
+    cmd::ModuleLoadReply reply{};
+    return session.run(reply, load, std::span<const std::byte>{}, std::span<const std::byte>{});
+  };
+  CHECK_EQ(send(1, begin.size() + (uint64_t{4} << 20)), kNoRoom);
+  cmd::GraphDestroy destroy{};
+  destroy.graph = outer;
+  CHECK_EQ(session.run(destroy), 0);
+  CHECK_EQ(addNode(session, emptyGraph(session), inner), 0);
+  CHECK(session.finish().ok);
+}
+
 TEST("a module declares more variables than the claim has memory") {
   OwnSession session(Carrier::kSharedMemory);
   for (const std::string size : {"1099511627776", "0x7fffffffffffffff", "18446744073709551615"}) {

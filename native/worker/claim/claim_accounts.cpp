@@ -29,6 +29,21 @@ Status ClaimAccounts::enter(ContextPatience patience) {
   }
   for (size_t i = 0; i < budgets_.size(); ++i)
     if (auto taken = takeContext(i, patience); !taken) return taken;
+  return takeHostMemory(patience);
+}
+
+Status ClaimAccounts::takeHostMemory(ContextPatience patience) {
+  const int64_t began = monotonicNs();
+  while (!things_.hold(Thing::kHostByte, place_.sessionHostBytes)) {
+    if (monotonicNs() - began > (things_.awaitsEnd() ? patience.ending : patience.serving)) {
+      isFull_ = true;
+      return Error{"a session needs " + sizeText(place_.sessionHostBytes, Rounding::kUp) +
+                   " of host memory, and the others of the claim have " +
+                   sizeText(things_.total(Thing::kHostByte), Rounding::kUp) + " of the " +
+                   sizeText(place_.limits.of(Thing::kHostByte)) + " that it may have on this node"};
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
   return Done{};
 }
 

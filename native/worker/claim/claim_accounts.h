@@ -36,10 +36,11 @@ class ClaimAccounts {
   ClaimAccounts(const ClaimAccounts&) = delete;
   ClaimAccounts& operator=(const ClaimAccounts&) = delete;
 
-  /// Joins the accounts of the claim's other sessions, where there are any, and charges a context of each device.
-  /// Call it, and `rest`, on one thread that lives as long as the session, because other sessions detect its end.
+  /// Joins the accounts of the claim's other sessions, where there are any, and charges a context of each device and the
+  /// session's own host memory. Call it, and `rest`, on one thread that lives as long as the session, because other
+  /// sessions detect its end.
   Status enter(ContextPatience patience = {});
-  /// Whether `enter` failed because the claim has no room for the contexts.
+  /// Whether `enter` failed because the claim has no room for another session.
   bool isFull() const { return isFull_; }
   /// The session is over, and its process is about to end; what it has counts until then.
   void rest();
@@ -55,6 +56,7 @@ class ClaimAccounts {
 
  private:
   Status takeContext(size_t device, ContextPatience patience);
+  Status takeHostMemory(ContextPatience patience);
 
   const ClaimPlace place_;
   const std::vector<DeviceAccount> devices_;

@@ -167,6 +167,35 @@ TEST("a session of several devices has a context on each, and one device without
   CHECK_EQ(one->budgets()[0].left(), kLimit);
 }
 
+TEST("sessions have host memory from their start, as many as the claim has room for") {
+  const AccountsFolder folder;
+  ClaimPlace place;
+  place.directory = folder.path;
+  place.limits.most[static_cast<size_t>(Thing::kHostByte)] = 200 * kMi;
+  place.sessionHostBytes = 64 * kMi;
+  const std::vector<DeviceAccount> parts{{"GPU-0", kLimit, 0}};
+  std::vector<std::unique_ptr<ClaimAccounts>> sessions;
+  for (int i = 0; i < 3; ++i) {
+    sessions.push_back(std::make_unique<ClaimAccounts>(place, parts));
+    CHECK(bool(sessions.back()->enter(kNone)));
+  }
+  auto fourth = std::make_unique<ClaimAccounts>(place, parts);
+  const Status refused = fourth->enter(kNone);
+  CHECK(!refused);
+  CHECK(fourth->isFull());
+  fourth.reset();
+  CHECK_EQ(
+      refused.error().message,
+      "a session needs 64 MiB of host memory, and the others of the claim have 192 MiB of the 200 MiB that it may have on "
+      "this node");
+  // Memory of their programs is in the same budget.
+  sessions.pop_back();
+  CHECK(sessions[0]->things().hold(Thing::kHostByte, (64 + 9) * kMi));
+  CHECK(!std::make_unique<ClaimAccounts>(place, parts)->enter(kNone));
+  CHECK(sessions[0]->things().hold(Thing::kHostByte, 64 * kMi));
+  CHECK(bool(std::make_unique<ClaimAccounts>(place, parts)->enter(kNone)));
+}
+
 TEST("a resize leaves the context beside the limit, and is refused where contexts are in use") {
   const AccountsFolder folder;
   auto one = enter(folder);

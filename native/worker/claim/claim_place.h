@@ -15,6 +15,7 @@ struct ClaimPlace {
   std::string tenant;         ///< secret of its tenant on this node; empty: not known
   uint64_t sizeRevision = 0;  ///< of the session's sizes
   ThingLimits limits = ThingLimits::ofHost();
+  uint64_t sessionHostBytes = 0;  ///< host memory that every session has from its start
 
   /// Key of the claim at gates; a session without others has its own.
   uint64_t key() const;

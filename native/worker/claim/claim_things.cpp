@@ -116,6 +116,25 @@ void ClaimThings::sweep() {
   while (content_->seatsUsed > 0 && !content_->seats[content_->seatsUsed - 1].isTaken) --content_->seatsUsed;
 }
 
+uint64_t ClaimThings::total(Thing thing) {
+  const uint64_t own = held(thing);
+  if (!content_) return own;
+  const Lock lock(*content_);
+  sweep();
+  return own + others(thing);
+}
+
+bool ClaimThings::awaitsEnd() {
+  if (!content_) return false;
+  const Lock lock(*content_);
+  for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
+    if (i == seat_ || !content_->seats[i].isTaken || !tryLockRobust(content_->lives[i])) continue;
+    ::pthread_mutex_unlock(&content_->lives[i]);
+    return true;
+  }
+  return false;
+}
+
 bool ClaimThings::hold(Thing thing, uint64_t amount) {
   const auto index = static_cast<size_t>(thing);
   const uint64_t most = limits_.of(thing);

@@ -16,7 +16,7 @@ namespace millpond::worker {
 enum class Thing : uint8_t { kContext, kStream, kEvent, kGraphNode, kHostByte, kImageByte };
 inline constexpr size_t kThings = 6;
 
-/// Limits of a claim on a node; for pinned host memory, half of the host's memory.
+/// Limits of a claim on a node; for host memory, half of the host's.
 struct ThingLimits {
   std::array<uint64_t, kThings> most;
 
@@ -42,6 +42,10 @@ class ClaimThings {
   /// Sets this session's count. Returns false, and changes nothing, if that is an increase and all sessions together
   /// would exceed the limit.
   bool hold(Thing thing, uint64_t amount);
+  /// Held by all sessions of the claim.
+  uint64_t total(Thing thing);
+  /// Whether objects of a session that is over will be returned when its process ends.
+  bool awaitsEnd();
   uint64_t held(Thing thing) const { return own_[static_cast<size_t>(thing)]; }
   const ThingLimits& limits() const { return limits_; }
 

@@ -15,7 +15,7 @@ const char* nameOf(Thing thing) {
     case Thing::kStream: return "streams";
     case Thing::kEvent: return "events";
     case Thing::kGraphNode: return "nodes of graphs";
-    case Thing::kHostByte: return "bytes of pinned host memory";
+    case Thing::kHostByte: return "bytes of host memory";
     case Thing::kImageByte: return "bytes of images under way";
   }
   return "things";
@@ -27,9 +27,11 @@ bool ClaimCounts::hold(Thing thing, uint64_t amount) {
   if (things_.hold(thing, amount)) return true;
   const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(thing));
   if (!(logged_ & bit))
-    log(LogLevel::Warn, "the claim's sessions may have %llu %s together; this one has %llu and wanted %llu: refused",
+    log(LogLevel::Warn,
+        "the claim's sessions may have %llu %s together and have %llu; this one has %llu and wanted %llu: refused",
         static_cast<unsigned long long>(things_.limits().of(thing)), nameOf(thing),
-        static_cast<unsigned long long>(things_.held(thing)), static_cast<unsigned long long>(amount));
+        static_cast<unsigned long long>(things_.total(thing)), static_cast<unsigned long long>(things_.held(thing)),
+        static_cast<unsigned long long>(amount));
   logged_ |= bit;
   return false;
 }

@@ -78,7 +78,12 @@ std::optional<StoredImage> ImageCache::find(const Sha256& hash, uint64_t bytes) 
 void ImageCache::keep(const Sha256& announced, std::vector<std::byte> image) {
   if (directory_.empty() || image.size() > limitBytes_ / 2) return;
   settle();
-  storing_ = std::thread([this, announced, image = std::move(image)] { store(announced, image); });
+  isStoring_.store(true, std::memory_order_relaxed);
+  storing_ = std::thread([this, announced, image = std::move(image)]() mutable {
+    store(announced, image);
+    image = {};
+    isStoring_.store(false, std::memory_order_release);
+  });
 }
 
 void ImageCache::settle() {

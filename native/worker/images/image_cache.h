@@ -4,6 +4,7 @@
 // a tenant may be of several users.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -55,6 +56,8 @@ class ImageCache {
   void keep(const Sha256& announced, std::vector<std::byte> image);
   /// Waits until all pending images are stored.
   void settle();
+  /// Whether the image that was kept last is still being written.
+  bool isStoring() const { return isStoring_.load(std::memory_order_acquire); }
 
  private:
   std::string path(const Sha256& hash) const { return directory_ + "/" + hex(hash); }
@@ -64,6 +67,7 @@ class ImageCache {
   std::string directory_;
   const uint64_t limitBytes_;
   std::thread storing_;
+  std::atomic<bool> isStoring_{false};
 };
 
 }  // namespace millpond::worker

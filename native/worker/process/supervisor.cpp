@@ -21,6 +21,8 @@ namespace millpond::worker {
 namespace {
 
 constexpr int64_t kStatsNs = 1'000'000'000;
+/// Host memory of a session that nothing else charges: its rings, replies kept for its client, waiting commands.
+constexpr uint64_t kSessionHostBytes = uint64_t{64} << 20;
 /// How often expiry and the loss of the agent are checked.
 constexpr int kTickMs = 250;
 
@@ -168,8 +170,11 @@ void Supervisor::assign(Assignment assignment) {
   if (doorman_.needsSecret() && !assignment.secret)
     return refuse("this worker listens beyond loopback, and there is no secret to encrypt its connections with");
   const auto enter = [&] {
-    accounts_ = std::make_unique<ClaimAccounts>(
-        ClaimPlace{assignment.claimDirectory, assignment.tenant, assignment.sizeRevision}, devices_.accounts());
+    ClaimPlace place{assignment.claimDirectory, assignment.tenant, assignment.sizeRevision};
+    place.sessionHostBytes = kSessionHostBytes;
+    if (assignment.claimHostBytes != 0)
+      place.limits.most[static_cast<size_t>(Thing::kHostByte)] = assignment.claimHostBytes;
+    accounts_ = std::make_unique<ClaimAccounts>(std::move(place), devices_.accounts());
     return accounts_->enter();
   };
   if (auto taken = devices_.assign(assignment.devices, enter); !taken) return refuse(taken.error().message);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts of objects, beside requested memory, of all sessions of a claim, and refusals beyond the limits.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -57,10 +58,14 @@ struct ClaimSession : ExecutorFixture {
     return wait(set);
   }
   int32_t load(uint32_t n, const std::string& text) {
-    cmd::ImagePart part{};
-    part.handle = worker::module(n);
-    part.total = text.size();
-    CHECK(post(part, 1, std::as_bytes(std::span(text))));
+    constexpr size_t kPiece = size_t{256} << 10;
+    for (size_t at = 0; at < text.size(); at += kPiece) {
+      cmd::ImagePart part{};
+      part.handle = worker::module(n);
+      part.offset = at;
+      part.total = text.size();
+      CHECK(post(part, 1, std::as_bytes(std::span(text).subspan(at, std::min(kPiece, text.size() - at)))));
+    }
     cmd::ModuleLoad command{};
     command.handle = worker::module(n);
     return wait(command, 1, std::span<const std::byte>{}, std::span<const std::byte>{});
@@ -162,6 +167,31 @@ TEST("bytes of images under way are limited, and what does not fit is out of mem
   CHECK_EQ(one.load(2, std::string(1500, '/')), 0);
   CHECK_EQ(one.load(3, std::string(1500, '/')), 0);
   CHECK(other.things.hold(Thing::kImageByte, 5000));
+}
+
+TEST("images, the driver's copies of them and links are in one budget of host memory with what is pinned") {
+  const CountsFolder folder;
+  ClaimPlace place = folder.place();
+  place.limits.most[static_cast<size_t>(Thing::kImageByte)] = 64 * kMi;
+  ClaimSession one(place);
+  Neighbour other(place);
+  const std::string image(3 * kMi, '/');
+  CHECK(other.things.hold(Thing::kHostByte, 3 * kMi));
+  // While it is loaded there are two of it.
+  CHECK_EQ(one.load(1, image), kOutOfMemory);
+  CHECK(other.things.hold(Thing::kHostByte, 2 * kMi));
+  CHECK_EQ(one.load(2, image), 0);
+  CHECK(!other.things.hold(Thing::kHostByte, 6 * kMi));
+  CHECK(other.things.hold(Thing::kHostByte, 5 * kMi));
+  CHECK_EQ(one.load(3, image), kOutOfMemory);
+  one.unload(2);
+  CHECK(other.things.hold(Thing::kHostByte, 8 * kMi));
+  CHECK(other.things.hold(Thing::kHostByte, 0));
+  // One that the driver refuses returns its charge.
+  one.fake().fail(CUDA_ERROR_UNKNOWN);
+  CHECK(one.load(4, image) != 0);
+  one.fake().fail(CUDA_SUCCESS);
+  CHECK(other.things.hold(Thing::kHostByte, 8 * kMi));
 }
 
 TEST("variables of modules count of the claim's memory before the driver loads them") {

@@ -83,6 +83,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
       nodeGates_(std::move(gates)),
       eventTimes_(driver) {
+  link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
   session_.beforeAnswers([this] { progressLandings(); });
   objects_.onEventEnd([this](uint64_t wire) {
     if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
@@ -154,6 +155,7 @@ Executor::End Executor::run() {
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
         if (monotonicNs() - lastProgress > kSpareNs) buffers_.trim(kSpareHostBytes);
         buffers_.endViews();
+        images_.rest();
         const int64_t nap = parking_.afterNs ? std::min(kIdleSleepNs, parking_.afterNs) : kIdleSleepNs;
         link_.sleep(frees_.isQuiet() ? nap : 1'000'000);
         spin.slept();
@@ -248,7 +250,7 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
     if (const auto result = hostCopies_.within(head)) return *result;
   }
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (captures_.empty() || nodeCount_.admitCaptured(op, head)) [[likely]]
+  if (captures_.empty() || nodeCount_.admitCaptured(op, head, body.size())) [[likely]]
     result = dispatch(parts_, op, head, body);
   if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, body);
   if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]

@@ -415,8 +415,9 @@ class Executor : private SessionOwner, private SessionPart {
 
   ClaimAccounts& accounts_;
   ClaimCounts counts_{session_, accounts_.things()};
+  HostCharge keptReplies_{counts_};
   Budgets budgets_{session_, accounts_.budgets()};
-  Charges charges_{session_, budgets_};
+  Charges charges_{session_, budgets_, counts_};
   DeviceMemory memory_;
   Frees frees_{session_, budgets_, memory_, order_};
   PinnedMemory pinned_{session_};
@@ -432,7 +433,7 @@ class Executor : private SessionOwner, private SessionPart {
   MemoryOperations operations_{session_, addresses_};
   Functions functions_{session_, charges_};
   Images images_;
-  Links links_{session_, images_, objects_};
+  Links links_{session_, counts_, images_, objects_};
   LoadedModules loaded_{session_, parking_.afterNs != 0};
   Modules modules_{session_, images_, functions_, charges_, order_, objects_, loaded_};
   Launches launches_{session_, functions_, operations_};

@@ -66,7 +66,7 @@ inline constexpr ErrorCode kTooManyTokens{
     "Revoke tokens that are no longer used."};
 inline constexpr ErrorCode kTooManySessions{
     "MILLPOND_E_TOO_MANY_SESSIONS",
-    "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for the context of another one.",
+    "The claim cannot have another session: it has 16 for each of its vGPUs, or no memory left for another one.",
     "End some of its programs, give it more memory, or create another claim for the others."};
 inline constexpr ErrorCode kWaitTimeout{
     "MILLPOND_E_WAIT_TIMEOUT",

@@ -26,7 +26,7 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
   const uint64_t number = graphs_.next(graph::Tag::kExec);
   const auto make = [&] { return driver_.cuGraphInstantiateWithParams(&exec, graph->handle, &params); };
   const DriverCosts& costs = charges_.costs(contexts_.bound() ? contexts_.deviceOf(contexts_.bound()) : 0);
-  const uint64_t most = kLeastExec + nodeCount_.of(in.graph) * costs.graphNode;
+  const uint64_t most = kLeastExec + nodeCount_.of(in.graph).nodes * costs.graphNode;
   const CUresult rc = costs.any() && contexts_.bound()
                           ? charges_.measured(DriverMemory::Of::kGraph, number, contexts_.bound(), most, make,
                                               [&] { driver_.cuGraphExecDestroy(exec); })

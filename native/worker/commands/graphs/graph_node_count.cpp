@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/commands/graphs/graph_node_count.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace millpond::worker {
@@ -9,6 +10,11 @@ namespace {
 /// Owners of nodes that belong to no graph yet: nodes that the driver is about to create, and nodes of open captures.
 constexpr uint64_t kNodesInTheMaking = 0;
 constexpr uint64_t kNodesCaptured = 1;
+/// Host memory of nodes is charged in steps of this size.
+constexpr uint64_t kHostStep = uint64_t{1} << 20;
+constexpr uint64_t kMostParameterBytes = uint64_t{36} << 10;
+/// Host memory of an entry of `largest_`.
+constexpr uint64_t kLargestBytes = 80;
 
 /// Whether a command becomes a node where its stream is captured.
 bool becomesNode(cmd::Op op) {
@@ -42,14 +48,44 @@ bool becomesNode(cmd::Op op) {
 
 }  // namespace
 
-uint64_t GraphNodeCount::of(uint64_t graph) const {
+GraphNodes GraphNodeCount::of(uint64_t graph) const {
   const auto found = nodes_.find(ownerOf(graph));
-  return found == nodes_.end() ? 0 : found->second;
+  return found == nodes_.end() ? GraphNodes{} : found->second;
 }
 
-bool GraphNodeCount::take(uint64_t nodes) {
-  if (!counts_.take(Thing::kGraphNode, nodes)) return false;
+bool GraphNodeCount::charge(uint64_t bytes) {
+  if (bytes > UINT64_MAX - bytes_ - kHostStep) return false;
+  if (!host_.set((bytes_ + bytes + kHostStep - 1) / kHostStep * kHostStep)) return false;
+  bytes_ += bytes;
+  return true;
+}
+
+void GraphNodeCount::release(GraphNodes nodes) {
+  counts_.give(Thing::kGraphNode, nodes.nodes);
+  bytes_ -= nodes.bytes;
+  host_.set((bytes_ + kHostStep - 1) / kHostStep * kHostStep);
+}
+
+bool GraphNodeCount::take(GraphNodes nodes) {
+  if (!counts_.take(Thing::kGraphNode, nodes.nodes)) return false;
+  if (!charge(nodes.bytes)) {
+    counts_.give(Thing::kGraphNode, nodes.nodes);
+    return false;
+  }
   nodes_[kNodesInTheMaking] += nodes;
+  return true;
+}
+
+bool GraphNodeCount::grow(uint64_t owner, uint64_t node, uint64_t parameterBytes) {
+  const auto [known, isNew] = largest_.try_emplace({ownerOf(owner), node}, 0);
+  if (parameterBytes <= known->second) return true;
+  const uint64_t more = parameterBytes - known->second + (isNew ? kLargestBytes : 0);
+  if (!charge(more)) {
+    if (isNew) largest_.erase(known);
+    return false;
+  }
+  known->second = parameterBytes;
+  nodes_[ownerOf(owner)] += {0, more};
   return true;
 }
 
@@ -58,22 +94,28 @@ void GraphNodeCount::keep(uint64_t owner) {
 }
 
 void GraphNodeCount::give(uint64_t owner) {
-  if (const auto gone = nodes_.extract(owner)) counts_.give(Thing::kGraphNode, gone.mapped());
+  if (const auto gone = nodes_.extract(owner)) release(gone.mapped());
+  largest_.erase(largest_.lower_bound({owner, 0}), largest_.upper_bound({owner, UINT64_MAX}));
 }
 
 void GraphNodeCount::drop() { give(kNodesInTheMaking); }
 
 void GraphNodeCount::move(uint64_t from, uint64_t to) {
   if (const auto moved = nodes_.extract(from)) nodes_[to] += moved.mapped();
+  for (auto each = largest_.lower_bound({from, 0}); each != largest_.end() && each->first.first == from;) {
+    largest_[{to, each->first.second}] = each->second;
+    each = largest_.erase(each);
+  }
 }
 
-bool GraphNodeCount::admitCaptured(cmd::Op op, std::span<const std::byte> body) {
+bool GraphNodeCount::admitCaptured(cmd::Op op, std::span<const std::byte> head, uint64_t bytes) {
   if (!becomesNode(op)) return true;
-  uint64_t nodes = 1;
+  // Data of copies is not among the parameters.
+  GraphNodes nodes = GraphNodes::one(std::min(bytes, kMostParameterBytes));
   // A launched graph becomes a child, with all of its nodes.
-  if (op == cmd::Op::kGraphLaunch && body.size() >= sizeof(cmd::GraphLaunch)) {
+  if (op == cmd::Op::kGraphLaunch && head.size() >= sizeof(cmd::GraphLaunch)) {
     cmd::GraphLaunch launch{};
-    std::memcpy(&launch, body.data(), sizeof launch);
+    std::memcpy(&launch, head.data(), sizeof launch);
     nodes += of(launch.exec);
   }
   if (!take(nodes)) return false;

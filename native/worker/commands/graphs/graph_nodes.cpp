@@ -177,7 +177,9 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   // A graph does not become part of itself.
   if (isMoved && graph->root == childNumber) return CUDA_ERROR_INVALID_VALUE;
   // A clone has all nodes of the child; a moved graph is already counted.
-  if (!nodeCount_.take(1 + (childNumber && !isMoved ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
+  GraphNodes more = GraphNodes::one(record.size());
+  if (childNumber && !isMoved) more += nodeCount_.of(childNumber);
+  if (!nodeCount_.take(more)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode made = nullptr;
   if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(),
                                               edges.empty() ? nullptr : edges.data(), after.size(), &node.params)) {
@@ -224,6 +226,8 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   if (CUresult rc = readNode(record, node)) return rc;
   // The present graph would have to end, and executable graphs refer to it.
   if (movesGraph(node.params)) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t owner = in.exec ? in.exec : graphs_.node(in.node)->graph;
+  if (!nodeCount_.grow(owner, in.node, record.size())) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUgraphNode handle = graphs_.node(in.node)->handle;
   const CUresult rc = in.exec ? driver_.cuGraphExecNodeSetParams(exec->second.handle, handle, &node.params)
                               : driver_.cuGraphNodeSetParams(handle, &node.params);

@@ -19,8 +19,8 @@ uint64_t beyond(uint64_t value, uint64_t usual) {
 
 }  // namespace
 
-Charges::Charges(SessionCore& session, Budgets& budgets)
-    : SessionPart(session), budgets_(budgets), charged_(budgets.all()) {
+Charges::Charges(SessionCore& session, Budgets& budgets, ClaimCounts& counts)
+    : SessionPart(session), budgets_(budgets), counts_(counts), charged_(budgets.all()) {
   for (const auto& device : devices_.all()) costs_.push_back(device.costs);
 }
 
@@ -151,7 +151,15 @@ CUresult Charges::module(uint64_t wire, uint64_t bytes) {
   return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult Charges::image(uint64_t wire, uint64_t bytes) {
+  HostCharge copy(counts_);
+  if (!copy.set(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  code_[wire] = std::move(copy);
+  return CUDA_SUCCESS;
+}
+
 void Charges::dropModule(uint64_t wire) {
+  code_.erase(wire);
   charged_.drop(Of::kModule, wire);
   if (const auto library = libraries_.extract(wire)) libraryBytes_ -= library.mapped();
   budgets_.publish();

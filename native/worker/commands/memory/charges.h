@@ -10,6 +10,7 @@
 
 #include "worker/claim/driver_memory.h"
 #include "worker/core/budgets.h"
+#include "worker/core/host_charge.h"
 #include "worker/core/session_part.h"
 
 namespace millpond::worker {
@@ -18,7 +19,7 @@ class Charges : private SessionPart {
  public:
   using Of = DriverMemory::Of;
 
-  Charges(SessionCore& session, Budgets& budgets);
+  Charges(SessionCore& session, Budgets& budgets, ClaimCounts& counts);
 
   const DriverCosts& costs(size_t device) const { return costs_[device]; }
   /// Bytes of a device that are charged.
@@ -34,6 +35,8 @@ class Charges : private SessionPart {
   CUresult setLimit(CUlimit limit, uint64_t value);
   /// The variables of a module, or of a library in each context.
   CUresult module(uint64_t wire, uint64_t bytes);
+  /// The driver's copy of a module's image, in host memory.
+  CUresult image(uint64_t wire, uint64_t bytes);
   void dropModule(uint64_t wire);
   /// Charges the decrease of the device's free memory, at most `most`; destroys the object if that does not fit.
   CUresult measured(Of what, uint64_t number, uint16_t context, uint64_t most, const std::function<CUresult()>& make,
@@ -49,9 +52,11 @@ class Charges : private SessionPart {
   CUresult stacks(uint16_t number, uint64_t bytesOfEach, const char* why);
 
   Budgets& budgets_;
+  ClaimCounts& counts_;
   DriverMemory charged_;
   std::vector<DriverCosts> costs_;                    ///< by device
   std::unordered_map<uint64_t, uint64_t> libraries_;  ///< and the memory of their variables
+  std::unordered_map<uint64_t, HostCharge> code_;     ///< by module
   uint64_t libraryBytes_ = 0;                         ///< of all of them, in one context
 };
 

@@ -26,10 +26,22 @@ CUresult Images::onImageOffer(const cmd::Decoded<cmd::ImageOffer>& command) {
   Image& image = images_[offer.handle];
   image.announced = true;
   std::memcpy(image.hash.data(), offer.hash, image.hash.size());
-  if (cache_) image.stored = cache_->find(image.hash, offer.total);
-  if (image.stored) image.total = offer.total;
+  if (cache_ && charge(image, offer.total)) image.stored = cache_->find(image.hash, offer.total);
+  if (image.stored)
+    image.total = offer.total;
+  else
+    image.charge = {};
   reply(cmd::ImageOfferReply{.known = image.stored ? 1u : 0u});
   return CUDA_SUCCESS;
+}
+
+bool Images::charge(Image& image, uint64_t bytes) {
+  image.charge = HostCharge(counts_);
+  if (image.charge.set(bytes)) return true;
+  if (written_.bytes() == 0) return false;
+  cache_->settle();
+  written_ = {};
+  return image.charge.set(bytes);
 }
 
 CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
@@ -42,11 +54,16 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   if (image.total == 0) {
     image.total = part.total;
     image.noRoom = !counts_.take(Thing::kImageByte, part.total);
+    if (!image.noRoom && !charge(image, part.total)) {
+      giveImage(image);
+      image.noRoom = true;
+    }
     // Room for a final zero. Memory that is only reserved costs nothing until the bytes come.
     try {
       if (!image.noRoom) image.bytes.reserve(part.total + 1);
     } catch (const std::bad_alloc&) {
       giveImage(image);
+      image.charge = {};
       image.noRoom = true;
     }
   }
@@ -87,6 +104,8 @@ void Images::keep(Image image) {
   if (!cache_ || !image.announced || image.stored) return;
   image.bytes.pop_back();
   cache_->keep(image.hash, std::move(image.bytes));
+  // Those of the one before have been written.
+  written_ = std::move(image.charge);
 }
 
 }  // namespace millpond::worker

@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "worker/core/claim_counts.h"
+#include "worker/core/host_charge.h"
 #include "worker/core/session_part.h"
 #include "worker/images/image_cache.h"
 
@@ -23,6 +24,7 @@ struct Image {
   bool announced = false;
   Sha256 hash{};                      ///< as announced
   std::optional<StoredImage> stored;  ///< in place of the bytes
+  HostCharge charge{};                ///< of the bytes, or of those in their place
 
   const std::byte* data() const { return stored ? stored->data() : bytes.data(); }
 };
@@ -39,6 +41,10 @@ class Images : private SessionPart {
   bool take(uint64_t handle, Image& image);
   /// Stores an image that was announced by its hash for the next session.
   void keep(Image image);
+  /// Called when the session is idle.
+  void rest() {
+    if (written_.bytes() != 0 && !cache_->isStoring()) written_ = {};
+  }
 
   CUresult onImageOffer(const cmd::Decoded<cmd::ImageOffer>& command);
   CUresult onImagePart(const cmd::Decoded<cmd::ImagePart>& command);
@@ -46,9 +52,12 @@ class Images : private SessionPart {
  private:
   /// Its bytes are not in transfer any more.
   void giveImage(const Image& image);
+  /// Charges the bytes of an image, if necessary after a stored one has been written.
+  bool charge(Image& image, uint64_t bytes);
 
   ClaimCounts& counts_;
   ImageCache* cache_;
+  HostCharge written_;  ///< of the image that the cache may still write
   std::unordered_map<uint64_t, Image> images_;
 };
 

@@ -22,6 +22,7 @@ CUresult Links::onLinkCreate(const cmd::Decoded<cmd::LinkCreate>& command) {
   const uint64_t wire = command.fixed.handle;
   if (links_.size() >= kMaxLinks) return CUDA_ERROR_OUT_OF_MEMORY;
   auto link = std::make_unique<Link>();
+  link->charge = HostCharge(counts_);
   if (!link->options.read(command.tail[0])) return violation("options that the linker does not have");
   JitOptions& options = link->options;
   CUlinkState state = nullptr;
@@ -45,6 +46,7 @@ CUresult Links::onLinkAdd(const cmd::Decoded<cmd::LinkAdd>& command) {
   if (!options.read(command.tail[1])) return violation("options that the linker does not have");
   // The zero behind text belongs to it.
   const size_t bytes = image.total + (command.fixed.type == CU_JIT_INPUT_PTX ? 1 : 0);
+  if (!links_[wire]->charge.add(image.total)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult rc = driver_.cuLinkAddData_v2(state, static_cast<CUjitInputType>(command.fixed.type),
                                                const_cast<std::byte*>(image.data()), bytes, name.c_str(),
                                                options.count(), options.ids(), options.values());
@@ -59,7 +61,9 @@ CUresult Links::onLinkComplete(const cmd::Decoded<cmd::LinkComplete>& command) {
   Link& link = *links_[command.fixed.handle];
   void* code = nullptr;
   size_t bytes = 0;
-  const CUresult rc = driver_.cuLinkComplete(state, &code, &bytes);
+  CUresult rc = driver_.cuLinkComplete(state, &code, &bytes);
+  // Its size is known only now; without room the program does not get it, and ends the link.
+  if (!rc && !link.charge.add(bytes)) rc = CUDA_ERROR_OUT_OF_MEMORY;
   if (!rc) link.code = {static_cast<const std::byte*>(code), bytes};
   replyJit<cmd::LinkCompleteReply>(session_, link.options);
   return rc;

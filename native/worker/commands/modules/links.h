@@ -17,8 +17,8 @@ namespace millpond::worker {
 
 class Links : private SessionPart {
  public:
-  Links(SessionCore& session, Images& images, SessionObjects& objects)
-      : SessionPart(session), images_(images), objects_(objects) {}
+  Links(SessionCore& session, ClaimCounts& counts, Images& images, SessionObjects& objects)
+      : SessionPart(session), counts_(counts), images_(images), objects_(objects) {}
 
   bool empty() const { return links_.empty(); }
 
@@ -32,8 +32,10 @@ class Links : private SessionPart {
   struct Link {
     JitOptions options;  ///< the driver keeps its addresses
     std::span<const std::byte> code;
+    HostCharge charge;  ///< of the driver's copies of the inputs, and of the code
   };
 
+  ClaimCounts& counts_;
   Images& images_;
   SessionObjects& objects_;
   std::unordered_map<uint64_t, std::unique_ptr<Link>> links_;

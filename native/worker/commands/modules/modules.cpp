@@ -61,9 +61,13 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
     return violation("an image that reaches beyond its bytes");
 
   if (handles_.find(load.handle)) return violation("the handle of a module is taken");
+  if (CUresult rc = charges_.image(load.handle, image.total)) return rc;
   const auto bytes = memoryOf(image, fatbins);
   if (bytes)
-    if (CUresult rc = charges_.module(load.handle, *bytes)) return rc;
+    if (CUresult rc = charges_.module(load.handle, *bytes)) {
+      charges_.dropModule(load.handle);
+      return rc;
+    }
 
   const void* code = fatbins.wrapper() ? fatbins.wrapper() : image.data();
   void* object = nullptr;
