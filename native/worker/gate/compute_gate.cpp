@@ -135,8 +135,10 @@ bool ComputeGate::progress(int64_t now, bool hasWork) {
 }
 
 void ComputeGate::land(Batch& batch, int64_t now) {
-  const int64_t used = session_->landed(batch.number, measure(batch), now);
-  history_.learn(batch.done, used);
+  const auto measured = measure(batch);
+  const int64_t used = session_->landed(batch.number, measured, now);
+  // Otherwise `used` is the time between other work, in which the batch may have waited.
+  if (measured) history_.learn(batch.done, used);
   for (Span& span : batch.spans) {
     // The end of measured work is kept, and the one before it is free.
     if (span.begin && span.end) std::swap(events_[span.place.context].frontier, span.end);
