@@ -72,15 +72,21 @@ const otherNames: Readonly<Record<string, (typeof claimFieldNames)[number]>> = {
 
 /**
  * Returns an error of the API with the options of the command line in the place of its fields: `--gang-size` for `gangSize`.
- * Only names that no other word is spelt like are replaced.
+ * Names that other words are spelt like are replaced only where a sentence is about options.
  */
 export function withOptionNames(error: unknown): unknown {
   if (errorCodeOf(error) !== "MILLPOND_E_INVALID") return error;
   const { what, remedy, code } = errorParts(error);
-  const named = what.replaceAll(/\b[a-z]+(?:[A-Z][a-z]+)+\b/g, (word) => {
+  const option = (word: string): string => {
     const field = otherNames[word] ?? claimFieldNames.find((name) => name === word);
     return field === undefined ? word : (/--[a-z-]+/.exec(claimFieldSpecs[field].flags)?.[0] ?? word);
-  });
+  };
+  const named = what
+    .replace(/^(\w+)(?= is given without )/, option)
+    .replace(/(?<= is given without )\w+/, option)
+    .replace(/^(\w+)(?= and \w+ are both given)/, option)
+    .replace(/(?<= and )\w+(?= are both given)/, option)
+    .replaceAll(/\b[a-z]+(?:[A-Z][a-z]+)+\b/g, option);
   return named === what ? error : millpondError(code, named, { remedy, cause: error });
 }
 

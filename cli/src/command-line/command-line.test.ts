@@ -84,7 +84,7 @@ test.concurrent.for(mistakes)(
       environment: { MILLPOND_CONTROLLER: "http://127.0.0.1:1", ...environment },
     });
     expect(result.stderr).toMatch(message);
-    expect(result.stderr).toMatch(/^(millpond: .*\n)*error: .*\n {2}.*\n {2}\[MILLPOND_E_INVALID\]\n$/);
+    expect(result.stderr).toMatch(/^(millpond: .*\n)*error: .*\n( {2}.*\n)? {2}\[MILLPOND_E_INVALID\]\n$/);
     expect(result).toMatchObject({ code: 125, stdout: "" });
   },
 );

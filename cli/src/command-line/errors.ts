@@ -46,7 +46,9 @@ export function reportError(error: unknown): number {
   const shown = error instanceof ExitError ? error.cause : error;
   if (shown === undefined) return status;
   const { what, remedy, code } = errorParts(shown);
-  process.stderr.write(`error: ${what}\n  ${remedy}\n  [${code}]\n`);
+  // The usual remedy of a wrong value says nothing that the message does not say.
+  const isSaid = code === "MILLPOND_E_INVALID" && remedy === errorTable[code].remedy;
+  process.stderr.write(`error: ${what}\n${isSaid ? "" : `  ${remedy}\n`}  [${code}]\n`);
   if (process.env["MILLPOND_DEBUG"] === "1" && shown instanceof Error) {
     process.stderr.write(`${shown.stack ?? ""}\n`);
     for (let cause = shown.cause; cause instanceof Error; cause = cause.cause) {

@@ -14,6 +14,7 @@ import {
   TenantSchema,
   UserLimitsSchema,
 } from "@millpond/api";
+import { warnOfGuarantees } from "../../claim/guarantees.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
@@ -118,11 +119,13 @@ async function deleteOne(
   }
 }
 
-async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {
+async function applyOne(document: Document, connection: Connection): Promise<string> {
+  const { claims, queues } = connection;
   switch (document.kind) {
     case "Queue": {
       const { queues: before } = await queues.listQueues({});
       const { queue } = await queues.putQueue({ queue: document.message });
+      await warnOfGuarantees(connection, queue?.guaranteed);
       return changeOf(before, queue, comparedMembers.Queue);
     }
     case "Tenant": {

@@ -2,6 +2,7 @@
 
 import { millpondError, parseBorrowing } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
+import { warnOfGuarantees } from "../../claim/guarantees.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
 
@@ -9,7 +10,8 @@ export async function run(
   values: Values<"queue">,
   [action = "", name = ""]: readonly string[],
 ): Promise<number> {
-  const { queues } = openConnection(values);
+  const connection = openConnection(values);
+  const { queues } = connection;
   if (action === "delete") {
     await queues.deleteQueue({ name });
     process.stdout.write(`queue/${name} deleted\n`);
@@ -37,5 +39,6 @@ export async function run(
     changeOnly: !isNew,
   });
   process.stdout.write(`queue/${name} ${isNew ? "created" : "changed"}\n`);
+  await warnOfGuarantees(connection, values.guaranteed);
   return exitStatus.ok;
 }
