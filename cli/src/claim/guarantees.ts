@@ -15,7 +15,7 @@ type Bounds = { readonly [M in keyof Sum]?: bigint | undefined } | undefined;
 const nothing: Sum = { gpuMilli: 0n, computePercent: 0n, memoryBytes: 0n };
 
 /**
- * Warns on standard error when the queues are guaranteed more than the pool has. It is no error: devices come and go.
+ * Warns on standard error when the queues are guaranteed more than the pool has. It is not an error, because devices come and go.
  *
  * @param changed The guarantee that a command has set; without a bound, nothing is checked.
  */
