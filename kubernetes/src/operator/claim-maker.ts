@@ -14,6 +14,7 @@ import {
   toClaims,
 } from "../request/pod-claims.ts";
 import type { PodRequest } from "../request/pod-request.ts";
+import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
 import { nameOf, uidOf } from "./pod-writer.ts";
@@ -23,8 +24,8 @@ export interface ClaimMakerOptions {
   readonly claims: ClaimView;
   /** Finds a pod by UID; undefined: there is none. */
   readonly findPod: (uid: string) => V1Pod | undefined;
-  /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
-  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  /** As of now. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
   /** Claims of all pods of the pod's Job or JobSet together. */
   readonly gangSizeOf: (pod: V1Pod) => Promise<number>;
   /** Makes a tenant where there is none of the name. */
@@ -54,6 +55,8 @@ export class ClaimMaker {
   /** Returns the pod's claims, created where they are missing. */
   async make(pod: V1Pod, request: PodRequest): Promise<Made> {
     const { claims, cluster } = this.#options;
+    const own = request.slices.flatMap((_, index) => claims.claims.get(claimName(uidOf(pod), index)) ?? []);
+    if (own.length === request.slices.length) return { kind: "claims", claims: own };
     try {
       const found: Claim[] = [];
       for (const wanted of toClaims(request, await this.#identify(pod, request), cluster)) {
@@ -96,15 +99,17 @@ export class ClaimMaker {
     this.#tenants.add(tenant);
   }
 
-  async #identify(pod: V1Pod, { isWholeJob, slices }: PodRequest): Promise<PodIdentity> {
+  /** @throws MILLPOND_E_FORBIDDEN: whether it may use its queue was only known for an earlier time when it was admitted */
+  async #identify(pod: V1Pod, { isWholeJob, slices, options }: PodRequest): Promise<PodIdentity> {
     const { namespace, name } = nameOf(pod);
-    const { tenant, queue } = this.#options.tenancyOf(namespace);
+    const tenancy = await this.#options.tenancyOf(namespace);
+    checkQueue(tenancy, options.queue ?? tenancy.queue);
     return {
       namespace,
       name,
       uid: uidOf(pod),
-      tenant,
-      queue,
+      tenant: tenancy.tenant,
+      queue: tenancy.queue,
       priority: toClaimPriority(pod.spec?.priority),
       group: groupOf(pod),
       ...(isWholeJob === true ? { groupClaims: await this.#gangSize(pod, slices.length) } : {}),

@@ -35,7 +35,7 @@ import { readGangSize } from "./job-size.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";
-import { tenancyOf } from "./tenancy.ts";
+import { Tenancies } from "./tenancies.ts";
 import { UserClaims } from "./user-claims.ts";
 
 export interface OperatorOptions {
@@ -87,6 +87,7 @@ export class Operator implements AsyncDisposable {
   readonly #cleanup = new AsyncDisposableStack();
   readonly #tasks: Promise<void>[] = [];
   readonly #election: LeaderElection;
+  readonly #tenancies: Tenancies;
   #changedClasses = Promise.withResolvers<void>();
   #namespaces: Reflector<V1Namespace> | undefined;
   /** Nodes of the cluster, while this replica leads. */
@@ -101,7 +102,12 @@ export class Operator implements AsyncDisposable {
     this.#options = options;
     this.#abilities = abilities;
     this.#facts = new PoolFacts(options.pool, options.log);
-    const { cluster, namespace, identity, log, leaseSeconds } = options;
+    const { cluster, names, namespace, identity, log, leaseSeconds } = options;
+    this.#tenancies = new Tenancies({
+      names,
+      known: () => this.#namespaces?.objects.values() ?? [],
+      read: (name) => unlessStatus(cluster.core.readNamespace({ name }), 404),
+    });
     this.#election = new LeaderElection({
       cluster,
       namespace,
@@ -186,7 +192,7 @@ export class Operator implements AsyncDisposable {
       systemNamespace: namespace,
       operatorUser: user,
       limits: () => this.#facts.limits,
-      queuesOf: (name) => this.#tenancy(name).queues,
+      tenancyOf: (name) => this.#tenancies.find(name),
       userClaimsOf: (place, pod) =>
         findUserClaims(cluster, names, classes?.objects.values() ?? [], place, pod),
     };
@@ -305,7 +311,7 @@ export class Operator implements AsyncDisposable {
             resourceClaims: resourceClaims.objects,
             pods: pods.objects,
             nodes: () => this.#facts.nodes,
-            tenancyOf: (name) => this.#tenancy(name),
+            tenancyOf: (name) => this.#tenancies.read(name),
             ensureTenant: (tenant) => this.#ensureTenant(tenant),
             onChange: (uid) => queue.add(uid),
             log,
@@ -326,7 +332,7 @@ export class Operator implements AsyncDisposable {
             : [await unlessStatus(cluster.core.readNamespacedPod({ namespace, name }), 404)];
         return !there.some((pod) => pod?.metadata?.uid === uid);
       },
-      tenancyOf: (namespace) => this.#tenancy(namespace),
+      tenancyOf: (name) => this.#tenancies.read(name),
       hostOf: (name) => {
         const poolNode = this.#facts.nodes?.find((node) => node.name === name);
         return poolNode && findHost(poolNode, nodes.objects.values());
@@ -407,16 +413,6 @@ export class Operator implements AsyncDisposable {
     } catch (error) {
       if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
     }
-  }
-
-  #tenancy(namespace: string) {
-    const { names } = this.#options;
-    const objects = [...(this.#namespaces?.objects.values() ?? [])];
-    return tenancyOf(
-      names,
-      namespace,
-      objects.find(({ metadata }) => metadata?.name === namespace),
-    );
   }
 
   #reflect<T extends object>(

@@ -9,6 +9,7 @@ import type { Logger } from "pino";
 import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts";
 import { parseOwner, toClaimPriority } from "../request/pod-claims.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
+import type { Tenancy } from "../request/tenancy.ts";
 import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../request/user-claims.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
 import { claimKey, epochKey } from "./device-claims.ts";
@@ -25,7 +26,8 @@ export interface UserClaimsOptions {
   readonly pods: ReadonlyMap<string, V1Pod>;
   /** Undefined: not known yet. */
   readonly nodes: () => readonly Node[] | undefined;
-  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  /** As of now. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
   readonly ensureTenant: (tenant: string) => Promise<void>;
   /** Told which pods have to be looked at. */
   readonly onChange: (podUid: string) => void;
@@ -98,7 +100,7 @@ export class UserClaims {
 
   async #create(resourceClaim: ResourceV1ResourceClaim, nodes: readonly Node[]): Promise<Claim> {
     const { names, claims, clusterId, tenancyOf, ensureTenant, pods } = this.#options;
-    const { tenant, queue } = tenancyOf(resourceClaim.metadata?.namespace ?? "");
+    const { tenant, queue } = await tenancyOf(resourceClaim.metadata?.namespace ?? "");
     const priorities = (resourceClaim.status?.reservedFor ?? []).flatMap(
       ({ uid }) => pods.get(uid)?.spec?.priority ?? [],
     );

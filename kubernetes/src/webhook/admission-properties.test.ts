@@ -18,7 +18,8 @@ const basePolicy: Omit<AdmissionPolicy, "allocation" | "isGated"> = {
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 80n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),
-  queuesOf: () => ["vision"],
+  tenancyOf: () =>
+    Promise.resolve({ tenant: "t", queue: "vision", queues: ["vision"], foreignQueues: new Set<string>() }),
 };
 const policies = fc.constantFrom<AdmissionPolicy>(
   { ...basePolicy, allocation: "dra", isGated: true },
@@ -163,8 +164,8 @@ function expectHouseForm({ response }: AdmissionReview): void {
 }
 
 /** Both webhooks; undefined: one has refused the pod. */
-function admit(policy: AdmissionPolicy, pod: V1Pod): V1Pod | undefined {
-  const changed = reviewMutation(policy, review(pod));
+async function admit(policy: AdmissionPolicy, pod: V1Pod): Promise<V1Pod | undefined> {
+  const changed = await reviewMutation(policy, review(pod));
   const prepared = apply(pod, changed);
   const answer = changed.response.allowed ? reviewValidation(policy, review(prepared)) : changed;
   if (answer.response.allowed) return prepared;
@@ -185,12 +186,12 @@ function walk(path: string): string {
   return `/${at.map((part) => `${part}/`).join("")}`;
 }
 
-test("an admitted pod has what it asked for and nothing of Millpond's besides, whatever is written in it", () => {
+test("an admitted pod has what it asked for and nothing of Millpond's besides, whatever is written in it", async () => {
   const seen = { asking: 0, plain: 0, refused: 0 };
-  fc.assert(
-    fc.property(policies, pods, (policy, pod) => {
+  await fc.assert(
+    fc.asyncProperty(policies, pods, async (policy, pod) => {
       const before = structuredClone(pod);
-      const admitted = admit(policy, pod);
+      const admitted = await admit(policy, pod);
       expect(pod).toEqual(before);
       if (admitted === undefined) {
         seen.refused += 1;
@@ -252,7 +253,7 @@ test("an admitted pod has what it asked for and nothing of Millpond's besides, w
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(30);
 });
 
-test("a container that is added to a pod that runs gets no token but the pod's own, and nothing of the pool", () => {
+test("a container that is added to a pod that runs gets no token but the pod's own, and nothing of the pool", async () => {
   const plain: V1Pod = { metadata: { name: "p" }, spec: { containers: [{ name: "c0", image: "x" }] } };
   const asking: V1Pod = {
     metadata: { name: "p" },
@@ -260,13 +261,13 @@ test("a container that is added to a pod that runs gets no token but the pod's o
   };
   const policy: AdmissionPolicy = { ...basePolicy, allocation: "dra", isGated: true };
   const seen = { allowed: 0, refused: 0 };
-  fc.assert(
-    fc.property(
+  await fc.assert(
+    fc.asyncProperty(
       fc.constantFrom(plain, asking),
       containersNamed("e", 1),
       fc.boolean(),
-      (pod, added, usesOwn) => {
-        const running = admit(policy, pod);
+      async (pod, added, usesOwn) => {
+        const running = await admit(policy, pod);
         const id = running?.metadata?.annotations?.[keys.id];
         const own = JSON.stringify(added).replaceAll(
           foreignSecret,
@@ -291,8 +292,8 @@ test("a container that is added to a pod that runs gets no token but the pod's o
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(30);
 });
 
-test("a change by others than the operator leaves all that is Millpond's on a pod as it is", () => {
-  const prepared = admit(
+test("a change by others than the operator leaves all that is Millpond's on a pod as it is", async () => {
+  const prepared = await admit(
     { ...basePolicy, allocation: "dra", isGated: true },
     {
       metadata: { name: "p", labels: { [keys.queue]: "vision" } },

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { request as httpsRequest } from "node:https";
-import type { V1Pod } from "@kubernetes/client-node";
+import type { V1Namespace, V1Pod } from "@kubernetes/client-node";
 import { X509Certificate } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
 import { makeResourceNames } from "../request/resource-names.ts";
+import { tenancyOf } from "../request/tenancy.ts";
 import { testLog } from "../testing/test-pool.ts";
 import { type AdmissionPolicy, reviewMutation, reviewUserClaims, reviewValidation } from "./admission.ts";
 import { WebhookServer } from "./server.ts";
@@ -19,8 +20,15 @@ const policy: AdmissionPolicy = {
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 141n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),
-  queuesOf: (namespace) => (namespace === "team-a" ? ["vision"] : undefined),
+  tenancyOf: (name) =>
+    Promise.resolve(
+      tenancyOf(names, namespaceOf(name, name === "team-a" ? { "millpond.dev/queues": "vision" } : {}), []),
+    ),
 };
+
+function namespaceOf(name: string, annotations: Record<string, string>): V1Namespace {
+  return { metadata: { name, annotations } };
+}
 
 function asking(
   more: Partial<V1Pod> = {},
@@ -40,8 +48,8 @@ function review(object: V1Pod, more: object = {}) {
 }
 
 /** The pod after the patch, applied as RFC 6902 says of `add`. */
-function mutated(pod: V1Pod, with_: AdmissionPolicy = policy): V1Pod {
-  const { response } = reviewMutation(with_, review(pod));
+async function mutated(pod: V1Pod, with_: AdmissionPolicy = policy): Promise<V1Pod> {
+  const { response } = await reviewMutation(with_, review(pod));
   expect(response.status?.message).toBeUndefined();
   const copy = structuredClone(pod);
   const patch = JSON.parse(Buffer.from(response.patch ?? "", "base64").toString() || "[]") as {
@@ -58,9 +66,9 @@ function mutated(pod: V1Pod, with_: AdmissionPolicy = policy): V1Pod {
   return copy;
 }
 
-test("a pod that asks is given a gate, a claim, and what its program needs", () => {
+test("a pod that asks is given a gate, a claim, and what its program needs", async () => {
   const pod = asking({}, { cpu: "1", "millpond.dev/vgpu": "1", "millpond.dev/memory": "4Gi" });
-  const { metadata, spec } = mutated(pod);
+  const { metadata, spec } = await mutated(pod);
   const id = metadata?.annotations?.["millpond.dev/id"] ?? "";
   expect(id).toMatch(/^[0-9a-f]{16}$/);
   expect(metadata?.labels).toEqual({ "millpond.dev/managed": "true" });
@@ -82,9 +90,9 @@ test("a pod that asks is given a gate, a claim, and what its program needs", () 
   ).toBe(true);
 });
 
-test("with a device plugin the container keeps one resource, which gives it the library", () => {
+test("with a device plugin the container keeps one resource, which gives it the library", async () => {
   const devicePlugin: AdmissionPolicy = { ...policy, allocation: "device-plugin", isGated: false };
-  const { spec } = mutated(
+  const { spec } = await mutated(
     asking({}, { "millpond.dev/vgpu": "2", "millpond.dev/compute": "30" }),
     devicePlugin,
   );
@@ -93,7 +101,7 @@ test("with a device plugin the container keeps one resource, which gives it the 
   expect(spec?.resourceClaims).toBeUndefined();
 });
 
-test("the program's own library path stays behind ours, and what the pod has stays", () => {
+test("the program's own library path stays behind ours, and what the pod has stays", async () => {
   const pod = asking({
     spec: {
       schedulingGates: [{ name: "other.org/gate" }],
@@ -112,7 +120,7 @@ test("the program's own library path stays behind ours, and what the pod has sta
     },
     metadata: { name: "p", labels: { app: "web" }, annotations: { note: "x" } },
   });
-  const { metadata, spec } = mutated(pod);
+  const { metadata, spec } = await mutated(pod);
   expect(spec?.containers[0]).toEqual({ name: "plain", image: "x" });
   expect(spec?.containers[1]?.env?.slice(5)).toEqual([
     { name: "LD_LIBRARY_PATH", value: "/usr/lib/millpond:/opt/lib" },
@@ -212,31 +220,31 @@ test.each<[string, V1Pod, RegExp, object?]>([
     }),
     /names its node, "worker-1".*nodeSelector or affinity/,
   ],
-])("%s is refused at admission, in the house form", (_what, pod, message, more) => {
-  const { response } = reviewMutation(policy, review(pod, more));
+])("%s is refused at admission, in the house form", async (_what, pod, message, more) => {
+  const { response } = await reviewMutation(policy, review(pod, more));
   expect(response).toMatchObject({ uid: "u1", allowed: false });
   expect(response.status?.message).toMatch(message);
   expect(response.status?.message).toMatch(/^[^\n]+ \[MILLPOND_E_[A-Z_]+\]$/);
 });
 
-test("nothing is checked against a pool that does not answer, and a pod that asks for nothing is let through", () => {
+test("nothing is checked against a pool that does not answer, and a pod that asks for nothing is let through", async () => {
   const blind: AdmissionPolicy = { ...policy, limits: () => undefined };
-  expect(reviewMutation(blind, review(asking({}, { "millpond.dev/memory": "200Gi" }))).response.allowed).toBe(
-    true,
-  );
-  expect(reviewMutation(policy, review(asking({}, { cpu: "1" }))).response).toEqual({
+  expect(
+    (await reviewMutation(blind, review(asking({}, { "millpond.dev/memory": "200Gi" })))).response.allowed,
+  ).toBe(true);
+  expect((await reviewMutation(policy, review(asking({}, { cpu: "1" })))).response).toEqual({
     uid: "u1",
     allowed: true,
   });
 });
 
-test("a pod that came past the mutating webhook is refused", () => {
+test("a pod that came past the mutating webhook is refused", async () => {
   const refused = (pod: V1Pod) => reviewValidation(policy, review(pod)).response.status?.message;
   expect(refused(asking())).toMatch(/has not prepared the pod/);
   expect(refused(asking({ metadata: { labels: { "millpond.dev/managed": "true" } } }, {}))).toMatch(
     /asks for nothing/,
   );
-  const prepared = mutated(asking());
+  const prepared = await mutated(asking());
   prepared.spec?.containers.push({
     name: "late",
     image: "x",
@@ -252,8 +260,8 @@ test.each([
   "/var/lib/kubelet/plugins",
   "/var/lib/../lib/millpond/x",
   "/run//millpond/",
-])("a pod that uses the pool does not get %s of its host", (path) => {
-  const pod = mutated(asking());
+])("a pod that uses the pool does not get %s of its host", async (path) => {
+  const pod = await mutated(asking());
   pod.spec?.containers.push();
   if (pod.spec !== undefined) pod.spec.volumes = [{ name: "v", hostPath: { path } }];
   expect(reviewValidation(policy, review(pod)).response.status?.message).toMatch(/the volume "v" shows/);
@@ -261,8 +269,8 @@ test.each([
   expect(reviewValidation(policy, review(pod)).response.allowed).toBe(true);
 });
 
-test("of a pod that waits or runs, only its size can be changed by others than the operator", () => {
-  const before = mutated(asking({ metadata: { annotations: { "millpond.dev/queue": "vision" } } }));
+test("of a pod that waits or runs, only its size can be changed by others than the operator", async () => {
+  const before = await mutated(asking({ metadata: { annotations: { "millpond.dev/queue": "vision" } } }));
   const change = (edit: (pod: V1Pod) => void, username = "ann") => {
     const after = structuredClone(before);
     edit(after);
@@ -320,14 +328,14 @@ test.each<[string, Partial<NonNullable<V1Pod["spec"]>>]>([
     "all variables of an init container",
     { initContainers: [{ name: "i", image: "x", envFrom: [{ secretRef: { name: otherSecret } }] }] },
   ],
-])("the token of another pod is not read by %s, whether the pod uses the pool or not", (_way, spec) => {
+])("the token of another pod is not read by %s, whether the pod uses the pool or not", async (_way, spec) => {
   const refused = (pod: V1Pod) => reviewValidation(policy, review(pod)).response.status;
   const plain: V1Pod = {
     metadata: { name: "p" },
     spec: { containers: [{ name: "main", image: "x" }], ...spec },
   };
   expect(refused(plain)).toMatchObject({ code: 403, message: expect.stringContaining(otherSecret) });
-  const prepared = mutated(asking());
+  const prepared = await mutated(asking());
   const [main] = prepared.spec?.containers ?? [];
   const containers = main === undefined ? [] : [main, ...(spec.containers ?? [])];
   expect(refused({ ...prepared, spec: { ...prepared.spec, ...spec, containers } })?.code).toBe(403);
@@ -345,7 +353,7 @@ test("a pod does not share the ResourceClaim that the operator makes for another
   };
   const answer = await reviewUserClaims(policy, review(plain));
   expect(answer.response.status).toMatchObject({ code: 403, message: expect.stringContaining(otherSecret) });
-  const prepared = mutated(asking());
+  const prepared = await mutated(asking());
   expect(reviewValidation(policy, review(prepared)).response.allowed).toBe(true);
   prepared.spec?.resourceClaims?.push(foreign);
   expect(reviewValidation(policy, review(prepared)).response.status?.code).toBe(403);

@@ -7,6 +7,7 @@ import type { V1Pod } from "@kubernetes/client-node";
 import { readPodRequest } from "../request/pod-request.ts";
 import { checkAgainstPool, type PoolLimits } from "./pool-limits.ts";
 import { keysOf } from "../request/resource-names.ts";
+import type { Tenancy } from "../request/tenancy.ts";
 import type { UserClaim } from "../request/user-claims.ts";
 import { refuseForeignClaims } from "./guarded.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
@@ -28,8 +29,8 @@ export interface AdmissionPolicy extends InjectionPolicy {
   readonly limits: () => PoolLimits | undefined;
   /** Which ResourceClaims of a pod, that users have written, are for the pool. */
   readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;
-  /** Queues that pods of a namespace may name; undefined: all. */
-  readonly queuesOf: (namespace: string) => readonly string[] | undefined;
+  /** @throws MILLPOND_E_FORBIDDEN where the namespace may not use the pool */
+  readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
 }
 
 interface AdmissionRequest {
@@ -85,13 +86,13 @@ function parseReview(body: unknown): AdmissionRequest {
 }
 
 /** Answers a review of the mutating webhook. @throws MILLPOND_E_INVALID where the body is none */
-export function reviewMutation(policy: AdmissionPolicy, body: unknown): AdmissionReview {
+export async function reviewMutation(policy: AdmissionPolicy, body: unknown): Promise<AdmissionReview> {
   const request = parseReview(body);
-  return answer(request.uid, () => {
+  return await answerLater(request.uid, async () => {
     if (request.operation !== "CREATE") return [];
     const asked = readPodRequest(policy.names, request.object);
     if (asked !== undefined) {
-      checkAgainstPool(asked, policy.limits(), policy.queuesOf(request.namespace));
+      checkAgainstPool(asked, policy.limits(), await policy.tenancyOf(request.namespace));
     }
     return mutatePod(policy, request.object);
   });
@@ -106,9 +107,11 @@ export async function reviewUserClaims(policy: AdmissionPolicy, body: unknown): 
   const { uid, operation, namespace, object } = parseReview(body);
   const isNew =
     operation === "CREATE" && object.metadata?.annotations?.[keysOf(policy.names).request] === undefined;
-  const claims = isNew ? await policy.userClaimsOf(namespace, object) : [];
-  return answer(uid, () => {
-    if (isNew) refuseForeignClaims(object, undefined);
+  return await answerLater(uid, async () => {
+    if (!isNew) return [];
+    const claims = await policy.userClaimsOf(namespace, object);
+    refuseForeignClaims(object, undefined);
+    if (claims.length > 0) await policy.tenancyOf(namespace);
     if (claims.length > 0 && readPodRequest(policy.names, object) !== undefined) {
       throw millpondError("MILLPOND_E_INVALID", "the pod asks for the pool by limits and by ResourceClaims", {
         remedy: "Use one of them.",
@@ -139,24 +142,41 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
 }
 
 function answer(uid: string, decide: () => readonly unknown[]): AdmissionReview {
-  const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" } as const;
   try {
-    const patch = decide();
-    if (patch.length === 0) return { ...review, response: { uid, allowed: true } };
-    const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");
-    return { ...review, response: { uid, allowed: true, patchType: "JSONPatch", patch: encoded } };
+    return allow(uid, decide());
   } catch (error) {
-    const code = errorCodeOf(error);
-    if (code === undefined || !(error instanceof Error)) throw error;
-    const message = "rawMessage" in error ? String(error.rawMessage) : error.message;
-    const isForbidden = code === "MILLPOND_E_FORBIDDEN";
-    return {
-      ...review,
-      response: {
-        uid,
-        allowed: false,
-        status: { code: isForbidden ? 403 : 422, reason: isForbidden ? "Forbidden" : "Invalid", message },
-      },
-    };
+    return refuse(uid, error);
   }
+}
+
+async function answerLater(uid: string, decide: () => Promise<readonly unknown[]>): Promise<AdmissionReview> {
+  try {
+    return allow(uid, await decide());
+  } catch (error) {
+    return refuse(uid, error);
+  }
+}
+
+const kind = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" } as const;
+
+function allow(uid: string, patch: readonly unknown[]): AdmissionReview {
+  if (patch.length === 0) return { ...kind, response: { uid, allowed: true } };
+  const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");
+  return { ...kind, response: { uid, allowed: true, patchType: "JSONPatch", patch: encoded } };
+}
+
+/** @throws the error itself, unless it is meant for a user */
+function refuse(uid: string, error: unknown): AdmissionReview {
+  const code = errorCodeOf(error);
+  if (code === undefined || !(error instanceof Error)) throw error;
+  const message = "rawMessage" in error ? String(error.rawMessage) : error.message;
+  const isForbidden = code === "MILLPOND_E_FORBIDDEN";
+  return {
+    ...kind,
+    response: {
+      uid,
+      allowed: false,
+      status: { code: isForbidden ? 403 : 422, reason: isForbidden ? "Forbidden" : "Invalid", message },
+    },
+  };
 }

@@ -3,8 +3,9 @@
 // Checks a request before it becomes a claim: whether a device could hold it, and whether its queue exists and is
 // open to its namespace.
 
-import { type ClaimValues, formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
+import { formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
 import type { PodRequest } from "../request/pod-request.ts";
+import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 
 /** The greatest that the pool has, and its queues. */
 export interface PoolLimits {
@@ -18,15 +19,17 @@ export interface PoolLimits {
 
 /**
  * @param limits Undefined: not known.
- * @param queues Those of the namespace; undefined: all.
  * @throws MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NOT_FOUND, MILLPOND_E_FORBIDDEN
  */
 export function checkAgainstPool(
   { slices, options }: PodRequest,
   limits: PoolLimits | undefined,
-  queues: readonly string[] | undefined,
+  tenancy: Tenancy,
 ): void {
-  checkQueue(options, limits, queues);
+  if (options.queue !== undefined) {
+    checkQueue(tenancy, options.queue);
+    checkQueueExists(options.queue, limits);
+  }
   // A pool without nodes may get some: then the claim waits, and says so.
   if (limits === undefined || limits.mostDevices === 0) return;
   for (const { slice, containers } of slices) {
@@ -48,28 +51,9 @@ export function checkAgainstPool(
   }
 }
 
-function checkQueue(
-  { queue }: ClaimValues,
-  limits: PoolLimits | undefined,
-  queues: readonly string[] | undefined,
-): void {
-  if (queue === undefined) return;
-  if (queues !== undefined && !queues.includes(queue)) {
-    throw millpondError(
-      "MILLPOND_E_FORBIDDEN",
-      `pods of this namespace may not wait in the queue ${quote(queue)}`,
-      {
-        remedy: `Use one of its own: ${queues.join(", ")}.`,
-      },
-    );
-  }
-  if (limits !== undefined && !limits.queues.includes(queue)) {
-    throw millpondError(
-      "MILLPOND_E_NOT_FOUND",
-      `there is no queue ${quote(queue)} in which claims can wait`,
-      {
-        remedy: `Use one of ${limits.queues.slice(0, 20).join(", ")}.`,
-      },
-    );
-  }
+function checkQueueExists(queue: string, limits: PoolLimits | undefined): void {
+  if (limits === undefined || limits.queues.includes(queue)) return;
+  throw millpondError("MILLPOND_E_NOT_FOUND", `there is no queue ${quote(queue)} in which claims can wait`, {
+    remedy: `Use one of ${limits.queues.slice(0, 20).join(", ")}.`,
+  });
 }

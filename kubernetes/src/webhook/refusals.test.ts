@@ -15,6 +15,14 @@ beforeAll(async () => {
     body: { metadata: { name: "team-a", annotations: { "millpond.dev/queues": "default" } } },
   });
   await cluster.pool.connect().queues.putQueue({ queue: { name: "team-b" } });
+  await cluster.pool.connect().queues.putQueue({ queue: { name: "team-c" } });
+  for (const [name, annotations] of Object.entries({
+    "team-c": { "millpond.dev/queues": "team-c" },
+    misspelt: { "millpond.dev/queues": "Team C" },
+    emptied: { "millpond.dev/queues": "" },
+    "odd-tenant": { "millpond.dev/tenant": "team_c" },
+  }))
+    await cluster.core.createNamespace({ body: { metadata: { name, annotations } } });
   await cluster.startOperator();
   // The queues and the sizes of the pool are read a moment after the start.
   const at = { namespace: "default", name: "probe" };
@@ -67,6 +75,15 @@ test.each([
     { namespace: "team-a", ...annotated({ "millpond.dev/queue": "team-b" }) },
     "FORBIDDEN",
   ],
+  [
+    "a queue that another namespace names as its own",
+    one,
+    annotated({ "millpond.dev/queue": "team-c" }),
+    "FORBIDDEN",
+  ],
+  ["a namespace whose list of queues is misspelt", one, { namespace: "misspelt" }, "FORBIDDEN"],
+  ["a namespace whose list of queues is empty", one, { namespace: "emptied" }, "FORBIDDEN"],
+  ["a namespace whose tenant is misspelt", one, { namespace: "odd-tenant" }, "FORBIDDEN"],
   ["a misspelt annotation", one, annotated({ "millpond.dev/que": "default" }), "INVALID"],
   [
     "a forged request",
@@ -104,6 +121,16 @@ test.each([
   );
   expect(cluster.server.store.list("/pods")).toEqual(pods);
   expect((await cluster.claims()).filter((name) => name.includes("wrong"))).toEqual([]);
+});
+
+test("the queues of a namespace hold for the first pod that follows it", async () => {
+  for (let round = 0; round < 20; round += 1) {
+    const namespace = `new-${round}`;
+    const annotations = { "millpond.dev/queues": "default" };
+    await cluster.core.createNamespace({ body: { metadata: { name: namespace, annotations } } });
+    const wrong = { namespace, ...annotated({ "millpond.dev/queue": "team-b" }) };
+    expect(await refusal(cluster.createPod("wrong", one, wrong))).toContain("[MILLPOND_E_FORBIDDEN]");
+  }
 });
 
 test("a pod that waits stays as it was asked for, through whichever part of the API others change it", async () => {

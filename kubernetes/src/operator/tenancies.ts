@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The tenancies of all namespaces of a cluster, from a copy of its namespaces that is kept current. The copy may be older
+// than a pod that asks: a namespace that it lacks, and every namespace before a claim is made, are read from the server.
+
+import type { V1Namespace } from "@kubernetes/client-node";
+import { millpondError } from "@millpond/api";
+import type { ResourceNames } from "../request/resource-names.ts";
+import { type Tenancy, tenancyOf } from "../request/tenancy.ts";
+
+export interface TenanciesOptions {
+  readonly names: ResourceNames;
+  /** The namespaces of the copy. */
+  readonly known: () => Iterable<V1Namespace>;
+  /** Reads one from the server; undefined: there is none. */
+  readonly read: (namespace: string) => Promise<V1Namespace | undefined>;
+}
+
+export class Tenancies {
+  readonly #options: TenanciesOptions;
+
+  constructor(options: TenanciesOptions) {
+    this.#options = options;
+  }
+
+  /** As of the copy, or of the server where the copy lacks it. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  async find(namespace: string): Promise<Tenancy> {
+    for (const each of this.#options.known()) {
+      if (each.metadata?.name === namespace) return this.#tenancyOf(each);
+    }
+    return await this.read(namespace);
+  }
+
+  /** As of the server. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  async read(namespace: string): Promise<Tenancy> {
+    const found = await this.#options.read(namespace);
+    if (found === undefined) {
+      throw millpondError("MILLPOND_E_NOT_FOUND", `there is no namespace ${namespace}`, {
+        remedy: "Create it first.",
+      });
+    }
+    return this.#tenancyOf(found);
+  }
+
+  #tenancyOf(namespace: V1Namespace): Tenancy {
+    return tenancyOf(this.#options.names, namespace, this.#options.known());
+  }
+}
