@@ -11,4 +11,14 @@ export const topology = {
   }),
   nvmlDeviceGetTopologyCommonAncestor: hand({ device: "gpu", other: "gpu", level: out("unsigned") }),
   nvmlDeviceGetTopologyNearestGpus: handWithView({ device: "gpu", level: "number", devices: list("Handle") }),
+  nvmlDeviceGetNvLinkState: hand({ device: "gpu", link: "number", isActive: out("unsigned") }),
+  nvmlDeviceGetNvLinkCapability: hand({
+    device: "gpu",
+    link: "number",
+    capability: "number",
+    isThere: out("unsigned"),
+  }),
+  nvmlDeviceGetNvLinkRemotePciInfo: hand({ device: "gpu", link: "number", pci: out("PciInfoV2") }),
+  nvmlDeviceGetNvLinkRemotePciInfo_v2: hand({ device: "gpu", link: "number", pci: out("PciInfo") }),
+  nvmlDeviceGetNvLinkRemoteDeviceType: hand({ device: "gpu", link: "number", type: out("unsigned") }),
 } as const satisfies NvmlGroup;

@@ -13,15 +13,17 @@ constexpr unsigned kIdsOfClocks = 4;
 constexpr unsigned kMostFields = 4096;
 
 // Numbers of fields, of nvml.h.
-constexpr unsigned kPowerAverage = 185, kPowerInstant = 186, kPowerCurrentLimit = 190;
+constexpr unsigned kNvlinkState = 165, kPowerAverage = 185, kPowerInstant = 186, kPowerCurrentLimit = 190;
 
 Return clockOf(const std::optional<unsigned> (&clocks)[3], unsigned clock, unsigned& megahertz) {
   if (clock >= kKindsOfClocks) return kInvalidArgument;
   return clock < std::size(clocks) ? known(clocks[clock], megahertz) : kNotSupported;
 }
 
-Return fieldOf(const Gpu& gpu, unsigned field, unsigned& number) {
+/// `scope`: the link, of fields that are about one.
+Return fieldOf(const Gpu& gpu, unsigned field, unsigned scope, unsigned& number) {
   switch (field) {
+    case kNvlinkState: return deviceGetNvLinkState(gpu, scope, number);
     case kPowerAverage:
     case kPowerInstant: return known(gpu.card.powerMilliwatts, number);
     case kPowerCurrentLimit: return known(gpu.card.powerLimitMilliwatts, number);
@@ -65,7 +67,7 @@ Return deviceGetFieldValues(const Gpu& device, unsigned count, FieldValue& value
     value.tookUs = 0;
     value.type = ValueType::kUnsigned;
     value.value.longNumber = 0;
-    value.result = fieldOf(device, value.field, value.value.number);
+    value.result = fieldOf(device, value.field, value.scope, value.value.number);
   }
   return kSuccess;
 }

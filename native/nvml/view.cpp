@@ -87,6 +87,7 @@ Gpu readGpu(const Json& device, unsigned index) {
   gpu.numaNode = textOf(&device, "numaNode");
   gpu.pcieSwitch = textOf(&device, "pcieSwitch");
   gpu.nvlinkDomain = textOf(&device, "nvlinkDomain");
+  gpu.nvlinks = figure(&device, "nvlinks").value_or(0);
   gpu.memoryTotal = number(&device, "memoryBytes");
   gpu.memoryUsed = std::min(number(&device, "memoryUsedBytes"), *gpu.memoryTotal);
   gpu.utilization = figure(&device, "utilizationPercent");
@@ -126,6 +127,13 @@ Result<View> readDescription(const Json& answer) {
     if (view.gpus.back().uuid.empty() || *view.gpus.back().memoryTotal == 0)
       return codedError(codes::kVersion, "the node's agent described a device without UUID or memory",
                         "Check that this client library and the agent are of the same version.");
+  }
+  // Links to cards outside the claim are not shown.
+  for (Gpu& gpu : view.gpus) {
+    const bool reachesOther = std::any_of(view.gpus.begin(), view.gpus.end(), [&](const Gpu& other) {
+      return other.index != gpu.index && !gpu.nvlinkDomain.empty() && other.nvlinkDomain == gpu.nvlinkDomain;
+    });
+    if (!reachesOther) gpu.nvlinks = 0;
   }
   for (const Json& session : items(&answer, "sessions")) {
     const unsigned pid = figure(&session, "pid").value_or(0);

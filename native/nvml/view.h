@@ -39,6 +39,7 @@ struct Gpu {
   int major = 0, minor = 0;  ///< compute capability; 0: not known
   std::optional<unsigned> minorNumber;
   std::string numaNode, pcieSwitch, nvlinkDomain;  ///< equal for devices in the same place; empty: unknown
+  unsigned nvlinks = 0;                            ///< links to other vGPUs of the claim
   std::optional<uint64_t> memoryTotal;             ///< the claim's limit
   uint64_t memoryUsed = 0;
   std::optional<unsigned> utilization;  ///< percent of the claim's share of the time

@@ -103,6 +103,7 @@ function sources(...sessions: readonly ReturnType<typeof session>[]): ClaimSourc
           computeCapability: "9.0",
           multiprocessors: 132,
           kind: "nvidia",
+          nvlinks: 18,
         },
         topology: { numaNode: "0", pcieSwitch: "", nvlinkDomain: "" },
       },
@@ -127,6 +128,7 @@ test("a claim is described without anything of others on its device", () => {
     memoryUsedBytes: 3000n,
     utilizationPercent: 60,
     index: 3,
+    nvlinks: 18,
   });
   // The card is shared, so the claim learns nothing about it.
   expect(described.devices?.[0]).not.toHaveProperty("card");

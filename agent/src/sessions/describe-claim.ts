@@ -73,6 +73,7 @@ export function describeClaim(
         driverVersion,
         cudaVersion,
         ...topology,
+        nvlinks: description.nvlinks,
         memoryBytes: BigInt(memoryBytes),
         computePercent,
         memoryUsedBytes: BigInt(sum(own.map(({ figures }) => figures.memoryUsedBytes.get(uuid) ?? 0))),

@@ -41,6 +41,7 @@ const probeSchema = z.object({
       computeCapability: z.string(),
       multiprocessors: z.int().nonnegative(),
       kind: z.enum(["nvidia", "softgpu"]),
+      nvlinks: z.int().nonnegative().default(0),
     }),
   ),
   nvlinks: z.array(z.tuple([z.string(), z.string()])),

@@ -47,6 +47,10 @@ PROGRAM("launches", "launches: parameters in every form, their layout, shapes, w
   CHECK(cuMemcpyDtoH_v2(results, out, sizeof results));
   say("packed: %g %g %g %g %g %g %g", results[0], results[1], results[2], results[3], results[4], results[5], results[6]);
   SEE(cuLaunchKernel(mixed, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, extra));
+  size = 0;
+  SEE(cuLaunchKernel(mixed, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+  size = sizeof packed + 1;
+  SEE(cuLaunchKernel(mixed, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
   CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
   c = 42;
   SEE(cuLaunchKernelEx(&config, mixed, parameters, NULL));

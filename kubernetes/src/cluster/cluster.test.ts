@@ -86,7 +86,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await reflector.synced;
     const names = () => [...reflector.objects.values()].map(({ metadata }) => metadata?.name ?? "").sort();
     await expect.poll(() => lists).toBe(2);
-    expect(pages).toBe(6);
+    await expect.poll(() => pages).toBe(6);
     await make("later");
     await expect.poll(names).toContain("later");
     await core.deleteNamespacedConfigMap({ name: "m-3", namespace: "default" });

@@ -5,17 +5,10 @@
 
 namespace millpond::client {
 
-CUresult packParameters(const FunctionInfo& info, void** kernelParams, void** extra, std::span<std::byte> bytes) {
-  if (info.parameterBytes == 0) return CUDA_SUCCESS;
-  if (kernelParams) {
-    if (extra) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < info.parameters.size(); ++i) {
-      if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      std::memcpy(bytes.data() + info.parameters[i].offset, kernelParams[i], info.parameters[i].size);
-    }
-    return CUDA_SUCCESS;
-  }
-  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
+namespace {
+
+/// Packs one buffer. It may end early, which NCCL relies on; one that is too long is too large to launch.
+CUresult packBuffer(const FunctionInfo& info, void** extra, std::span<std::byte> bytes) {
   const void* buffer = nullptr;
   size_t size = 0;
   for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
@@ -26,8 +19,24 @@ CUresult packParameters(const FunctionInfo& info, void** kernelParams, void** ex
     else
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if (buffer == nullptr || size < info.parameterBytes) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(bytes.data(), buffer, info.parameterBytes);
+  if (size > info.parameterBytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (info.parameterBytes == 0) return CUDA_SUCCESS;
+  if (buffer == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(bytes.data(), buffer, size);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult packParameters(const FunctionInfo& info, void** kernelParams, void** extra, std::span<std::byte> bytes) {
+  if (kernelParams && extra && info.parameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (extra && !kernelParams) return packBuffer(info, extra, bytes);
+  if (info.parameterBytes == 0) return CUDA_SUCCESS;
+  if (!kernelParams) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < info.parameters.size(); ++i) {
+    if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(bytes.data() + info.parameters[i].offset, kernelParams[i], info.parameters[i].size);
+  }
   return CUDA_SUCCESS;
 }
 

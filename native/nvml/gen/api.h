@@ -65,5 +65,10 @@ Return deviceGetP2PStatus(const Gpu& device, const Gpu& other, unsigned capabili
 Return deviceGetTopologyCommonAncestor(const Gpu& device, const Gpu& other, unsigned& level);
 Return deviceGetTopologyNearestGpus(const View& view, const Gpu& device, unsigned level,
                                     std::vector<Handle>& devices);
+Return deviceGetNvLinkState(const Gpu& device, unsigned link, unsigned& isActive);
+Return deviceGetNvLinkCapability(const Gpu& device, unsigned link, unsigned capability, unsigned& isThere);
+Return deviceGetNvLinkRemotePciInfo(const Gpu& device, unsigned link, PciInfoV2& pci);
+Return deviceGetNvLinkRemotePciInfo_v2(const Gpu& device, unsigned link, PciInfo& pci);
+Return deviceGetNvLinkRemoteDeviceType(const Gpu& device, unsigned link, unsigned& type);
 
 }  // namespace millpond::nvml::api

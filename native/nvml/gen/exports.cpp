@@ -705,6 +705,57 @@ NVML Return nvmlDeviceGetTopologyNearestGpus(Handle device, unsigned level, unsi
   });
 }
 
+NVML Return nvmlDeviceGetNvLinkState(Handle device, unsigned link, unsigned* isActive) {
+  if (const Return ready = Library::check(); ready != kSuccess) return ready;
+  if (!isActive) return kInvalidArgument;
+  return Library::answer([&](const View& view) -> Return {
+    const Gpu* const deviceGpu = view.find(device);
+    if (!deviceGpu) return kInvalidArgument;
+    return api::deviceGetNvLinkState(*deviceGpu, link, *isActive);
+  });
+}
+
+NVML Return nvmlDeviceGetNvLinkCapability(Handle device, unsigned link, unsigned capability,
+                                          unsigned* isThere) {
+  if (const Return ready = Library::check(); ready != kSuccess) return ready;
+  if (!isThere) return kInvalidArgument;
+  return Library::answer([&](const View& view) -> Return {
+    const Gpu* const deviceGpu = view.find(device);
+    if (!deviceGpu) return kInvalidArgument;
+    return api::deviceGetNvLinkCapability(*deviceGpu, link, capability, *isThere);
+  });
+}
+
+NVML Return nvmlDeviceGetNvLinkRemotePciInfo(Handle device, unsigned link, PciInfoV2* pci) {
+  if (const Return ready = Library::check(); ready != kSuccess) return ready;
+  if (!pci) return kInvalidArgument;
+  return Library::answer([&](const View& view) -> Return {
+    const Gpu* const deviceGpu = view.find(device);
+    if (!deviceGpu) return kInvalidArgument;
+    return api::deviceGetNvLinkRemotePciInfo(*deviceGpu, link, *pci);
+  });
+}
+
+NVML Return nvmlDeviceGetNvLinkRemotePciInfo_v2(Handle device, unsigned link, PciInfo* pci) {
+  if (const Return ready = Library::check(); ready != kSuccess) return ready;
+  if (!pci) return kInvalidArgument;
+  return Library::answer([&](const View& view) -> Return {
+    const Gpu* const deviceGpu = view.find(device);
+    if (!deviceGpu) return kInvalidArgument;
+    return api::deviceGetNvLinkRemotePciInfo_v2(*deviceGpu, link, *pci);
+  });
+}
+
+NVML Return nvmlDeviceGetNvLinkRemoteDeviceType(Handle device, unsigned link, unsigned* type) {
+  if (const Return ready = Library::check(); ready != kSuccess) return ready;
+  if (!type) return kInvalidArgument;
+  return Library::answer([&](const View& view) -> Return {
+    const Gpu* const deviceGpu = view.find(device);
+    if (!deviceGpu) return kInvalidArgument;
+    return api::deviceGetNvLinkRemoteDeviceType(*deviceGpu, link, *type);
+  });
+}
+
 // Whatever they are called with: the caller takes its arguments back.
 #define REFUSED(name)                                     \
   NVML Return name() {                                    \
@@ -823,13 +874,8 @@ REFUSED(nvmlDeviceGetMinMaxFanSpeed)
 REFUSED(nvmlDeviceGetNumFans)
 REFUSED(nvmlDeviceGetNumGpuCores)
 REFUSED(nvmlDeviceGetNumaNodeId)
-REFUSED(nvmlDeviceGetNvLinkCapability)
 REFUSED(nvmlDeviceGetNvLinkErrorCounter)
 REFUSED(nvmlDeviceGetNvLinkInfo)
-REFUSED(nvmlDeviceGetNvLinkRemoteDeviceType)
-REFUSED(nvmlDeviceGetNvLinkRemotePciInfo)
-REFUSED(nvmlDeviceGetNvLinkRemotePciInfo_v2)
-REFUSED(nvmlDeviceGetNvLinkState)
 REFUSED(nvmlDeviceGetNvLinkUtilizationControl)
 REFUSED(nvmlDeviceGetNvLinkUtilizationCounter)
 REFUSED(nvmlDeviceGetNvLinkVersion)

@@ -13,6 +13,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kCapabilityNvlink = 2;
 constexpr int kCapabilityIsThere = 0;
+constexpr unsigned kMostLinks = 18;
 constexpr int kGpuIsLost = 15;
 constexpr int kResetRequired = 16;
 constexpr int kTemperatureOfGpu = 0;
@@ -90,6 +91,18 @@ bool Nvml::areLinked(const std::string& uuid, const std::string& other) const {
   int found = -1;
   return status && first && second && status(first, second, kCapabilityNvlink, &found) == kSuccess &&
          found == kCapabilityIsThere;
+}
+
+unsigned Nvml::linksOf(const std::string& uuid) const {
+  const auto state = reinterpret_cast<int (*)(Device, unsigned, unsigned*)>(find("nvmlDeviceGetNvLinkState"));
+  const Device its = device(uuid);
+  if (!state || !its) return 0;
+  unsigned links = 0;
+  for (unsigned link = 0; link < kMostLinks; ++link) {
+    unsigned isActive = 0;
+    if (state(its, link, &isActive) == kSuccess && isActive) ++links;
+  }
+  return links;
 }
 
 void Nvml::watch(const std::string& uuid) {

@@ -17,6 +17,8 @@ class Nvml {
 
   /// "580.159.04"; empty: not known.
   std::string driverVersion() const;
+  /// Number of active NVLink links of a device, by UUID.
+  unsigned linksOf(const std::string& uuid) const;
   /// Whether two devices, by UUID, reach each other over NVLink, directly or through switches.
   bool areLinked(const std::string& uuid, const std::string& other) const;
 

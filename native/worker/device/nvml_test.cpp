@@ -17,12 +17,16 @@ TEST("devices are linked as the management library says") {
   CHECK(nvml.areLinked("GPU-b", "GPU-a"));
   CHECK(!nvml.areLinked("GPU-a", "GPU-c"));
   CHECK(!nvml.areLinked("GPU-a", "GPU-unknown"));
+  CHECK_EQ(nvml.linksOf("GPU-a"), 2u);
+  CHECK_EQ(nvml.linksOf("GPU-c"), 0u);
+  CHECK_EQ(nvml.linksOf("GPU-unknown"), 0u);
 }
 
 TEST("without a management library nothing is known") {
   const Nvml nvml("/nonexistent/libnvidia-ml.so.1");
   CHECK_EQ(nvml.driverVersion(), std::string());
   CHECK(!nvml.areLinked("GPU-a", "GPU-b"));
+  CHECK_EQ(nvml.linksOf("GPU-a"), 0u);
 }
 
 namespace {

@@ -45,6 +45,7 @@ Result<std::string> probeDevices(const Driver& driver) {
     if (!rc) rc = attribute(processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     if (rc) return Error{"device " + std::to_string(i) + ": " + failure(driver, "a query", rc)};
     const bool soft = isSoftwareGpu(driver, device);
+    const unsigned links = soft ? 0 : nvml.linksOf(uuidText(uuid));
     if (!soft) cards.push_back(uuidText(uuid));
     devices.push_back(Json::Object{{"ordinal", i},
                                    {"uuid", uuidText(uuid)},
@@ -53,7 +54,8 @@ Result<std::string> probeDevices(const Driver& driver) {
                                    {"pciBusId", std::string(bus)},
                                    {"computeCapability", std::to_string(major) + "." + std::to_string(minor)},
                                    {"multiprocessors", processors},
-                                   {"kind", soft ? "softgpu" : "nvidia"}});
+                                   {"kind", soft ? "softgpu" : "nvidia"},
+                                   {"nvlinks", static_cast<uint64_t>(links)}});
   }
   Json::Array links;
   for (size_t i = 0; i < cards.size(); ++i)

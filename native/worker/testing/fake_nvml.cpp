@@ -63,6 +63,14 @@ extern "C" {
   return 0;
 }
 
+/// The first two devices have links 0 and 2.
+[[gnu::visibility("default")]] int nvmlDeviceGetNvLinkState(const void* device, unsigned link, unsigned* isActive) {
+  if (!isOne(device) || link >= 18) return kInvalidArgument;
+  if (device == &kDevices[2]) return kUnsupported;
+  *isActive = link == 0 || link == 2;
+  return 0;
+}
+
 [[gnu::visibility("default")]] int nvmlEventSetCreate(void** set) {
   *set = &reports;
   return 0;

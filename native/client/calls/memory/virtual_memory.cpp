@@ -24,21 +24,24 @@ constexpr uint64_t kAddressStep = uint64_t{1} << 36;
 /// Mapped memory has no owner among the contexts, and is not freed by address.
 constexpr unsigned kMapped = MemoryRun::kMapped;
 
+/// Granularity of host memory, as measured on a card.
+constexpr size_t kHostGranularity = size_t{2} << 20;
+
+bool isHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 /// Whether it describes memory of a device of this process: its context, or the call's error.
 CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& context) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  switch (prop->location.type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE: break;
-    case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: {
-      static std::atomic<bool> said{false};
-      logOnce(said, LogLevel::Warn, "host memory made by cuMemCreate is not supported: use cuMemHostAlloc");
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    default: return CUDA_ERROR_INVALID_VALUE;
+  if (isHost(prop->location)) {
+    static std::atomic<bool> said{false};
+    logOnce(said, LogLevel::Info, "host memory made by cuMemCreate is not supported: use cuMemHostAlloc");
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (prop->requestedHandleTypes && (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL))
     return CUDA_ERROR_INVALID_VALUE;
@@ -291,7 +294,12 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
                                        CUmemAllocationGranularity_flags option) noexcept {
   Call call("cuMemGetAllocationGranularity", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (granularity == nullptr || prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // NCCL fails if this is refused, and does without host memory of this kind only if it cannot be made.
+  if (isHost(prop->location) && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED) {
+    *granularity = kHostGranularity;
+    return CUDA_SUCCESS;
+  }
   const Context* context = nullptr;
   if (const CUresult r = checkProperties(prop, context); r != CUDA_SUCCESS) return r;
   cmd::VmGranularity wire{};

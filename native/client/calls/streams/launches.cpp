@@ -127,7 +127,7 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
     large.resize(info.parameterBytes);
     params = large;
   } else if (info.parameterBytes > 0) {
-    std::memset(usual.data(), 0, info.parameterBytes);  // the gaps between parameters
+    std::memset(usual.data(), 0, info.parameterBytes);  // gaps between parameters, and what a buffer leaves out
   }
   if (const CUresult r = packParameters(info, kernelParams, extra, params); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;

@@ -59,18 +59,19 @@ CUresult packExtra(const ptx::KernelInfo& info, void** extra, std::vector<std::b
     }
   }
   const size_t given = size ? *size : 0;
-  if (given < info.parameterBytes || given > ptx::kMaxParameterBytes || (given > 0 && !bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (given > 0) std::memcpy(buffer->data(), bytes, info.parameterBytes);
+  if (given > info.parameterBytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (info.parameterBytes == 0) return CUDA_SUCCESS;
+  if (given == 0 || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  // As on a card, the buffer may end early: the rest is zero.
+  std::memcpy(buffer->data(), bytes, given);
   return CUDA_SUCCESS;
 }
 
 CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** extra, std::vector<std::byte>* buffer) {
-  buffer->resize(info.parameterBytes);
+  buffer->assign(info.parameterBytes, std::byte{});
   if (parameters && extra) return CUDA_ERROR_INVALID_VALUE;
-  if (info.parameterBytes == 0) return CUDA_SUCCESS;
   if (extra) return packExtra(info, extra, buffer);
+  if (info.parameterBytes == 0) return CUDA_SUCCESS;
   if (!parameters) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < info.parameters.size(); ++i) {
     const ptx::ParameterInfo& parameter = info.parameters[i];

@@ -31,13 +31,23 @@ TEST("a kernel computes, with parameters in both forms") {
     CUdeviceptr a, b, sum;
     int n;
   } parameters{deviceA.pointer(), deviceB.pointer(), deviceA.pointer(), kSize};
-  size_t size = sizeof(parameters);
+  // Without the padding behind the last one: a card takes no buffer that is longer than the parameters.
+  const size_t whole = offsetof(decltype(parameters), n) + sizeof parameters.n;
+  size_t size = whole;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                    CU_LAUNCH_PARAM_END};
   OK(CU(cuLaunchKernel)(module.function("add"), 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   CHECK(deviceA.values() == result);
 
+  // Parameters beyond the end of the buffer are zero: here the number of elements.
   size = offsetof(decltype(parameters), n);
+  OK(CU(cuMemsetD8_v2)(deviceA.pointer(), 0, kSize * sizeof(float)));
+  OK(CU(cuLaunchKernel)(module.function("add"), 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
+  CHECK(deviceA.values() == std::vector<float>(kSize));
+  size = whole + 1;
+  FAILS(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        CU(cuLaunchKernel)(module.function("add"), 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
+  size = 0;
   FAILS(CUDA_ERROR_INVALID_VALUE,
         CU(cuLaunchKernel)(module.function("add"), 40, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   void* pointers[] = {&parameters.a, &parameters.b, &parameters.sum, &parameters.n};
