@@ -3,110 +3,32 @@
 // Pods that run CUDA programs: a real control plane, kubelet and container runtime, and software GPUs of a machine that is
 // none of the cluster's.
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import type { V1Pod } from "@kubernetes/client-node";
-import { type Connection, connect } from "@millpond/cli";
+import type { Connection } from "@millpond/cli";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { inRoot, nativeDir } from "../../scripts/lib/paths.ts";
-import { installClientLibrary, withSockets } from "./node/client-library.ts";
-import { DevicePlugin } from "./node/device-plugin.ts";
-import { DraPlugin } from "./node/dra-plugin.ts";
-import { programImage, writePauseImage, writeProgramImage } from "./testing/images.ts";
-import { missingNode, RealNode } from "./testing/real-node.ts";
-import { TestCluster } from "./testing/test-cluster.ts";
-import { testLog } from "./testing/test-pool.ts";
+import { programImage } from "./testing/images.ts";
+import {
+  exampleContainer,
+  missingCluster,
+  type RealCluster,
+  startRealCluster,
+} from "./testing/real-cluster.ts";
+import type { TestCluster } from "./testing/test-cluster.ts";
 
-const client = join(nativeDir("release"), "client");
-const missing =
-  missingNode() ?? (existsSync(join(client, "libcuda.so.1")) ? undefined : "npm run build has not been run");
-
-/** A pool of software GPUs, its own process, which the node reaches over TLS. */
-class SoftPool implements AsyncDisposable {
-  readonly #child: ChildProcess;
-  readonly connection: Connection;
-
-  private constructor(child: ChildProcess, connection: Connection) {
-    this.#child = child;
-    this.connection = connection;
-  }
-
-  static async start(cluster: TestCluster, address: string): Promise<SoftPool> {
-    const { directory } = cluster.plane;
-    const config = join(directory, "config.json");
-    const args = ["up", "--soft", "--state", join(directory, "soft-pool"), "--listen", `${address}:0`];
-    const command = [process.execPath, inRoot("cli", "bin", "millpond.mjs"), ...args];
-    const child = spawn("setpriv", ["--pdeathsig", "TERM", ...command], {
-      stdio: ["ignore", "pipe", "pipe"],
-      env: { PATH: process.env["PATH"], HOME: directory, MILLPOND_CONFIG: config },
-    });
-    let output = "";
-    for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (part: Buffer) => (output += part.toString()));
-    await cluster.until("the pool is ready", async () => {
-      if (child.exitCode !== null) throw new Error(output);
-      return await Promise.resolve(output.includes("the pool is ready"));
-    });
-    const { contexts, currentContext } = JSON.parse(readFileSync(config, "utf8")) as {
-      contexts: Record<string, { controller: string; token: string; ca: string }>;
-      currentContext: string;
-    };
-    const context = contexts[currentContext] ?? { controller: "", token: "", ca: "" };
-    return new SoftPool(child, connect({ ...context, source: "the test" }));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill("SIGTERM");
-    await once(this.#child, "exit");
-  }
-}
+const missing = missingCluster();
 
 describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
   `a real node, by %s${missing === undefined ? "" : ` (skipped: ${missing})`}`,
   (allocation) => {
-    const cleanup = new AsyncDisposableStack();
+    let real: RealCluster;
     let cluster: TestCluster;
     let pool: Connection;
     beforeAll(async () => {
-      cluster = cleanup.use(await TestCluster.start({}));
-      const node = cleanup.use(await RealNode.start(cluster, "worker-a", allocation === "dra" ? 1 : 2));
-      node.importImage(writePauseImage(cluster.plane.directory));
-      node.importImage(
-        writeProgramImage(cluster.plane.directory, inRoot("examples", "prebuilt", "millpond-examples")),
-      );
-      const soft = cleanup.use(await SoftPool.start(cluster, node.hostAddress));
-      pool = soft.connection;
-      await cluster.startOperator({
-        pool,
-        allocation,
-        programs: { controller: pool.controller, ca: pool.ca ?? "" },
-      });
-      const nodes = join(cluster.plane.directory, "soft-pool", "nodes");
-      const library = readdirSync(nodes)
-        .map((name) => join(nodes, name, "run", "sockets"))
-        .reduce(withSockets, installClientLibrary(client, join(node.directory, "client")));
-      const { kubeletDirectory, cdiDirectory } = node;
-      const common = { names: cluster.names, library, kubeletDirectory, log: testLog };
-      if (allocation === "dra") {
-        const account = await cluster.connectAs("millpond-node");
-        const plugin = cleanup.use(await DraPlugin.start({ ...common, cluster: account, cdiDirectory }));
-        await plugin.registered;
-        await cluster.until("the pool is published", async () => {
-          const { items } = await cluster.plane.cluster.resource.listResourceSlice();
-          return items.length > 0;
-        });
-      } else {
-        cleanup.use(DevicePlugin.start({ ...common, slots: 32 }));
-        await cluster.until("the node has slots", async () => {
-          const { status } = await cluster.core.readNode({ name: "worker-a" });
-          return status?.allocatable?.["millpond.dev/vgpu"] === "32";
-        });
-      }
+      real = await startRealCluster({ allocation, subnet: allocation === "dra" ? 1 : 2 });
+      ({ cluster, pool } = real);
     });
     afterAll(async () => {
-      await cleanup.disposeAsync();
+      await real?.[Symbol.asyncDispose]();
     });
 
     const run = async (
@@ -121,22 +43,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         spec: {
           restartPolicy: "Never",
           ...more,
-          containers: [
-            {
-              name: "main",
-              image: `docker.io/${programImage}`,
-              imagePullPolicy: "Never",
-              command: [...command],
-              resources: { limits },
-              securityContext: {
-                allowPrivilegeEscalation: false,
-                capabilities: { drop: ["ALL"] },
-                runAsNonRoot: true,
-                runAsUser: 10_001,
-                seccompProfile: { type: "RuntimeDefault" },
-              },
-            },
-          ],
+          containers: [exampleContainer("main", command, limits)],
         },
       });
       let pod: V1Pod | undefined;

@@ -36,6 +36,11 @@ export const withKubernetes =
     ? " (skipped: MILLPOND_KUBERNETES names no directory with its programs)"
     : "";
 
+export interface ControlPlaneOptions {
+  /** Time after which a node without a word from its kubelet counts as lost. Default: a day. */
+  readonly nodeLossSeconds?: number;
+}
+
 export class ControlPlane implements AsyncDisposable {
   readonly directory = mkdtempSync(join(tmpdir(), "millpond-kubernetes-"));
   readonly cluster: Cluster;
@@ -52,7 +57,7 @@ export class ControlPlane implements AsyncDisposable {
     this.cluster = connectCluster(config);
   }
 
-  static async start(): Promise<ControlPlane> {
+  static async start({ nodeLossSeconds = 86_400 }: ControlPlaneOptions = {}): Promise<ControlPlane> {
     const found = findKubernetes();
     if (found === undefined)
       throw new Error("MILLPOND_KUBERNETES names no directory with Kubernetes' programs");
@@ -68,7 +73,7 @@ export class ControlPlane implements AsyncDisposable {
         "--leader-elect=false",
         `--service-account-private-key-file=${join(plane.directory, "accounts.key")}`,
         `--root-ca-file=${join(plane.directory, "certs", "apiserver.crt")}`,
-        "--node-monitor-grace-period=86400s",
+        `--node-monitor-grace-period=${nodeLossSeconds}s`,
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         ...plane.#loopback(),

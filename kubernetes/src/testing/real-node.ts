@@ -101,6 +101,15 @@ export class RealNode implements AsyncDisposable {
     );
   }
 
+  /** Stops the kubelet, as on a machine that hangs; containers go on. */
+  stopKubelet(): void {
+    this.run("pkill", "-STOP", "-x", "kubelet");
+  }
+
+  resumeKubelet(): void {
+    this.run("pkill", "-CONT", "-x", "kubelet");
+  }
+
   /** The end of the logs of the node's programs. */
   get log(): string {
     return ["containerd", "kubelet"]

@@ -13,7 +13,7 @@ import {
 } from "../cluster/cluster.ts";
 import { Operator, type OperatorOptions } from "../operator/operator.ts";
 import { makeResourceNames, type ResourceNames } from "../request/resource-names.ts";
-import { ControlPlane } from "./control-plane.ts";
+import { ControlPlane, type ControlPlaneOptions } from "./control-plane.ts";
 import { install } from "./manifests.ts";
 import { TestPool, testLog } from "./test-pool.ts";
 
@@ -36,9 +36,10 @@ export class TestCluster implements AsyncDisposable {
   static async start(
     nodes: Readonly<Record<string, readonly bigint[]>>,
     names: ResourceNames = makeResourceNames("millpond.dev", "vgpu=pool.kubernetes.io/gpu"),
+    options: ControlPlaneOptions = {},
   ): Promise<TestCluster> {
     await using cleanup = new AsyncDisposableStack();
-    const plane = cleanup.use(await ControlPlane.start());
+    const plane = cleanup.use(await ControlPlane.start(options));
     const pool = cleanup.use(await TestPool.start(nodes));
     const cluster = new TestCluster(plane, pool, names);
     cluster.minor = (await readVersion(plane.cluster)).minor;

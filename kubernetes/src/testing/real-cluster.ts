@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A cluster with a real node, and a pool of software GPUs on a machine that is none of the cluster's.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { V1Container } from "@kubernetes/client-node";
+import { type Connection, connect } from "@millpond/cli";
+import { inRoot, nativeDir } from "../../../scripts/lib/paths.ts";
+import type { Allocation } from "../allocation.ts";
+import { installClientLibrary, withSockets } from "../node/client-library.ts";
+import { DevicePlugin } from "../node/device-plugin.ts";
+import { DraPlugin } from "../node/dra-plugin.ts";
+import type { ControlPlaneOptions } from "./control-plane.ts";
+import { programImage, writePauseImage, writeProgramImage } from "./images.ts";
+import { missingNode, RealNode } from "./real-node.ts";
+import { TestCluster } from "./test-cluster.ts";
+import { testLog } from "./test-pool.ts";
+
+const client = join(nativeDir("release"), "client");
+
+/** Why no such cluster can be started here; undefined: it can. */
+export function missingCluster(): string | undefined {
+  return (
+    missingNode() ?? (existsSync(join(client, "libcuda.so.1")) ? undefined : "npm run build has not been run")
+  );
+}
+
+/** A pool of software GPUs, its own process, which the node reaches over TLS. */
+class SoftPool implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly connection: Connection;
+
+  private constructor(child: ChildProcess, connection: Connection) {
+    this.#child = child;
+    this.connection = connection;
+  }
+
+  static async start(cluster: TestCluster, address: string, options: readonly string[]): Promise<SoftPool> {
+    const { directory } = cluster.plane;
+    const config = join(directory, "config.json");
+    const args = [
+      "up",
+      "--soft",
+      "--state",
+      join(directory, "soft-pool"),
+      "--listen",
+      `${address}:0`,
+      ...options,
+    ];
+    const command = [process.execPath, inRoot("cli", "bin", "millpond.mjs"), ...args];
+    const child = spawn("setpriv", ["--pdeathsig", "TERM", ...command], {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { PATH: process.env["PATH"], HOME: directory, MILLPOND_CONFIG: config },
+    });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (part: Buffer) => (output += part.toString()));
+    await cluster.until("the pool is ready", async () => {
+      if (child.exitCode !== null) throw new Error(output);
+      return await Promise.resolve(output.includes("the pool is ready"));
+    });
+    const { contexts, currentContext } = JSON.parse(readFileSync(config, "utf8")) as {
+      contexts: Record<string, { controller: string; token: string; ca: string }>;
+      currentContext: string;
+    };
+    const context = contexts[currentContext] ?? { controller: "", token: "", ca: "" };
+    return new SoftPool(child, connect({ ...context, source: "the test" }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.kill("SIGTERM");
+    await once(this.#child, "exit");
+  }
+}
+
+export interface RealCluster extends AsyncDisposable {
+  readonly cluster: TestCluster;
+  readonly node: RealNode;
+  readonly pool: Connection;
+}
+
+export interface RealClusterOptions extends ControlPlaneOptions {
+  readonly allocation: Allocation;
+  /** 0 to 255, another one for each cluster. */
+  readonly subnet: number;
+  /** Options of `millpond up --soft`. */
+  readonly up?: readonly string[];
+}
+
+/** Resolves when pods can use the pool from the node `worker-a`. */
+export async function startRealCluster(options: RealClusterOptions): Promise<RealCluster> {
+  const { allocation, subnet, up = [] } = options;
+  await using cleanup = new AsyncDisposableStack();
+  const cluster = cleanup.use(await TestCluster.start({}, undefined, options));
+  const { directory } = cluster.plane;
+  const node = cleanup.use(await RealNode.start(cluster, "worker-a", subnet));
+  node.importImage(writePauseImage(directory));
+  node.importImage(writeProgramImage(directory, inRoot("examples", "prebuilt", "millpond-examples")));
+  const soft = cleanup.use(await SoftPool.start(cluster, node.hostAddress, up));
+  const pool = soft.connection;
+  await cluster.startOperator({
+    pool,
+    allocation,
+    programs: { controller: pool.controller, ca: pool.ca ?? "" },
+  });
+  const nodes = join(directory, "soft-pool", "nodes");
+  const library = readdirSync(nodes)
+    .map((name) => join(nodes, name, "run", "sockets"))
+    .reduce(withSockets, installClientLibrary(client, join(node.directory, "client")));
+  const { kubeletDirectory, cdiDirectory } = node;
+  const common = { names: cluster.names, library, kubeletDirectory, log: testLog };
+  if (allocation === "dra") {
+    const account = await cluster.connectAs("millpond-node");
+    const plugin = cleanup.use(await DraPlugin.start({ ...common, cluster: account, cdiDirectory }));
+    await plugin.registered;
+    await cluster.until("the pool is published", async () => {
+      const { items } = await cluster.plane.cluster.resource.listResourceSlice();
+      return items.length > 0;
+    });
+  } else {
+    cleanup.use(DevicePlugin.start({ ...common, slots: 32 }));
+    await cluster.until("the node has slots", async () => {
+      const { status } = await cluster.core.readNode({ name: "worker-a" });
+      return status?.allocatable?.["millpond.dev/vgpu"] === "32";
+    });
+  }
+  const held = cleanup.move();
+  return { cluster, node, pool, [Symbol.asyncDispose]: () => held.disposeAsync() };
+}
+
+/** A container of the image with the examples, as restricted namespaces allow it. */
+export function exampleContainer(
+  name: string,
+  command: readonly string[],
+  limits: Readonly<Record<string, string>>,
+): V1Container {
+  return {
+    name,
+    image: `docker.io/${programImage}`,
+    imagePullPolicy: "Never",
+    command: [...command],
+    resources: { limits: { ...limits } },
+    securityContext: {
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ["ALL"] },
+      runAsNonRoot: true,
+      runAsUser: 10_001,
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+  };
+}
