@@ -164,7 +164,7 @@ class RunningAgent implements Agent {
       devices: devices.map((device) => ({
         uuid: device.description.uuid,
         driver: device.driver,
-        overheadBytes: overheadOf(device, options.sessionOverheadBytes),
+        overheadBytes: this.#overheadOf(device),
       })),
       roomForWorkers: (uuid, sessions) => this.#roomForWorkers(uuid, sessions),
       isIll: (uuid) => this.#health.illnessOf(uuid) !== undefined,
@@ -360,10 +360,14 @@ class RunningAgent implements Agent {
     this.#knownRevision = answer.revision;
   }
 
+  #overheadOf(device: DiscoveredDevice): number {
+    return overheadOf(device, this.#options.sessionOverheadBytes);
+  }
+
   #roomForWorkers(uuid: string, sessions: readonly SessionRecord[]): number {
     const device = this.devices.find(({ description }) => description.uuid === uuid);
     if (device === undefined) return 0;
-    const overheadBytes = overheadOf(device, this.#options.sessionOverheadBytes);
+    const overheadBytes = this.#overheadOf(device);
     const { memoryBytes } = device.description;
     return roomForWorkers(
       { uuid, memoryBytes, overheadBytes },
@@ -394,7 +398,7 @@ class RunningAgent implements Agent {
       return reportDevice(device, {
         illness: this.#illnessOf(uuid),
         fault: this.#health.faultOf(uuid),
-        overheadBytes: overheadOf(device, this.#options.sessionOverheadBytes),
+        overheadBytes: this.#overheadOf(device),
       });
     });
   }

@@ -11,6 +11,7 @@ export { isNodeName } from "./names.ts";
 export { type Excess, type HolderRef, type Reason, reason } from "./reasons/args.ts";
 export { mayKnowAll, renderReason } from "./reasons/render.ts";
 export { borrowingWord, parseBorrowing, parseQuota, quotaText } from "./quota.ts";
+export { shellQuote } from "./shell.ts";
 export {
   formatAge,
   formatBytes,

@@ -243,6 +243,9 @@ export {
 } from "./units.ts";
 export type { MemoryRequest } from "./units.ts";
 
+// Words of a shell
+export { shellQuote } from "./shell.ts";
+
 // Tickets
 export { type FindKeys, isKeyId } from "./tickets/signed-text.ts";
 export {

@@ -3,7 +3,7 @@
 // Words of the commands that views show. Users copy them into a terminal, and an address of the console, which anyone can
 // write, may have any text in the place of a name.
 
-import { isNodeName } from "@millpond/api/browser";
+import { isNodeName, shellQuote } from "@millpond/api/browser";
 
 /** Returns a name, or of a GPU `node/index`; NAME for a text that is none, which could be an option or run a program. */
 export function nameWord(name: string): string {
@@ -12,6 +12,5 @@ export function nameWord(name: string): string {
 
 /** Quotes a text for a POSIX shell where necessary. Control characters become blanks: terminals take some as keys. */
 export function shellWord(text: string): string {
-  const line = text.replaceAll(/\p{Cc}+/gu, " ");
-  return /^[\w@%+=:,./-]+$/.test(line) ? line : `'${line.replaceAll("'", String.raw`'\''`)}'`;
+  return shellQuote(text.replaceAll(/\p{Cc}+/gu, " "));
 }

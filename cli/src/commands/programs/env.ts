@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { dirname } from "node:path";
-import { formatClaimVariables } from "@millpond/api";
+import { formatClaimVariables, shellQuote } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
 import { findNativeFiles } from "../../host/native-files.ts";
-import { shellQuote } from "../../command-line/shell-quote.ts";
 import { countGpusOfHost, visibleDevices } from "../../host/visible-devices.ts";
 
 export async function run(values: Values<"env">): Promise<number> {

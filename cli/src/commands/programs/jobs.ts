@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { formatAge } from "@millpond/api";
+import { formatAge, shellQuote } from "@millpond/api";
 import type { Values } from "../../command-line/command-values.ts";
-import { shellQuote } from "../../command-line/shell-quote.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import { type JobRecord, jobsDirectory, jobState, listJobs } from "../../job/job.ts";
 import { defaultStateDirectory } from "../../node/pool-directory.ts";
