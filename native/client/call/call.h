@@ -110,7 +110,7 @@ class Call {
     };
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), bytes); r != CUDA_SUCCESS) return r;
-    if constexpr (requires { fixed.hEvent; } && isRecord(C::kOp))
+    if constexpr (isRecord(C::kOp))
       if (const CUresult r = enqueueRecord(fixed.hEvent, streamOf(fixed)); r != CUDA_SUCCESS) return r;
     const MirrorTurn turn = this->turn(fixed);
     const bool blocks = cmd::isWork(C::kOp) && (remote_->blocking || blocks_);
@@ -263,7 +263,7 @@ class Call {
       return CUDA_SUCCESS;
     const auto* slot = remote_->handles.find(event);
     const bool isTimed = slot && !(slot->traits.flags & CU_EVENT_DISABLE_TIMING);
-    return isTimed ? enqueue(stream, 0) : CUDA_SUCCESS;
+    return isTimed ? QueueBound::instance().admit(*this, stream, 0) : CUDA_SUCCESS;
   }
   /// The device's turn at mirrored memory, while the command is being appended.
   template <typename C>

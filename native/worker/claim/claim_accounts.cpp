@@ -13,6 +13,18 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{10};
 
+/// Repeats `take` until it succeeds. Where a session of the claim is over but its process has not ended, that takes as long
+/// as its end; otherwise another one must give something back. False if patience has run out.
+template <typename Take, typename AwaitsEnd>
+bool takePatiently(ContextPatience patience, Take take, AwaitsEnd awaitsEnd) {
+  const int64_t began = monotonicNs();
+  while (!take()) {
+    if (monotonicNs() - began > (awaitsEnd() ? patience.ending : patience.serving)) return false;
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return true;
+}
+
 }  // namespace
 
 ClaimAccounts::ClaimAccounts(ClaimPlace place, std::vector<DeviceAccount> devices)
@@ -33,36 +45,26 @@ Status ClaimAccounts::enter(ContextPatience patience) {
 }
 
 Status ClaimAccounts::takeHostMemory(ContextPatience patience) {
-  const int64_t began = monotonicNs();
-  while (!things_.hold(Thing::kHostByte, place_.sessionHostBytes)) {
-    if (monotonicNs() - began > (things_.awaitsEnd() ? patience.ending : patience.serving)) {
-      isFull_ = true;
-      return Error{"a session needs " + sizeText(place_.sessionHostBytes, Rounding::kUp) +
-                   " of host memory, and the others of the claim have " +
-                   sizeText(things_.total(Thing::kHostByte), Rounding::kUp) + " of the " +
-                   sizeText(place_.limits.of(Thing::kHostByte)) + " that it may have on this node"};
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-  return Done{};
+  const auto take = [&] { return things_.hold(Thing::kHostByte, place_.sessionHostBytes); };
+  if (takePatiently(patience, take, [&] { return things_.awaitsEnd(); })) return Done{};
+  isFull_ = true;
+  return Error{"a session needs " + sizeText(place_.sessionHostBytes, Rounding::kUp) +
+               " of host memory, and the others of the claim have " +
+               sizeText(things_.total(Thing::kHostByte), Rounding::kUp) + " of the " +
+               sizeText(place_.limits.of(Thing::kHostByte)) + " that it may have on this node"};
 }
 
 Status ClaimAccounts::takeContext(size_t device, ContextPatience patience) {
   ClaimBudget& budget = budgets_[device];
-  const int64_t began = monotonicNs();
-  while (!budget.takeContext()) {
-    const int64_t waited = monotonicNs() - began;
-    if (waited > (budget.awaitsEnd() ? patience.ending : patience.serving)) {
-      isFull_ = true;
-      const uint32_t others = budget.sessions() - 1;
-      return Error{"the driver needs " + sizeText(devices_[device].contextBytes, Rounding::kUp) + " of device " +
-                   devices_[device].uuid + " for one more, and of the claim's " + sizeText(budget.limitBytes()) +
-                   " there " + (others == 1 ? "is" : "are") + " " + sizeText(budget.left()) + " left beside " +
-                   std::to_string(others) + (others == 1 ? " session" : " sessions")};
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-  return Done{};
+  if (takePatiently(
+          patience, [&] { return budget.takeContext(); }, [&] { return budget.awaitsEnd(); }))
+    return Done{};
+  isFull_ = true;
+  const uint32_t others = budget.sessions() - 1;
+  return Error{"the driver needs " + sizeText(devices_[device].contextBytes, Rounding::kUp) + " of device " +
+               devices_[device].uuid + " for one more, and of the claim's " + sizeText(budget.limitBytes()) +
+               " there " + (others == 1 ? "is" : "are") + " " + sizeText(budget.left()) + " left beside " +
+               std::to_string(others) + (others == 1 ? " session" : " sessions")};
 }
 
 void ClaimAccounts::rest() {

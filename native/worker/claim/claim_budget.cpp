@@ -9,7 +9,6 @@
 #include <cstdlib>
 
 #include "protocol/futex.h"
-#include "protocol/handshake/process_watch.h"
 #include "worker/claim/shared_file.h"
 
 namespace millpond::worker {
@@ -123,13 +122,10 @@ Status ClaimBudget::enter(const std::string& path, uint64_t revision) {
   seat_ = kClaimSeats;
   const Lock lock(*content_);
   sweep();
-  for (uint32_t i = 0; i < kClaimSeats && seat_ == kClaimSeats; ++i)
-    if (!content_->seats[i].isTaken && tryLockRobust(content_->lives[i])) seat_ = i;
+  seat_ = takeSeat(*content_);
   if (seat_ == kClaimSeats)
     return Error{"the budget " + path + " has no seat left: " + std::to_string(kClaimSeats) +
                  " sessions of the claim use the device, or have not ended yet"};
-  content_->seats[seat_] = {1, ::getpid(), 0, 0};
-  content_->seatsUsed = std::max(content_->seatsUsed, seat_ + 1);
   isShared_ = true;
   if (revision >= content_->revision) {
     content_->revision = revision;
@@ -160,17 +156,7 @@ void ClaimBudget::clearSeat(uint32_t seat) const {
 
 void ClaimBudget::sweep() const {
   if (!isShared_ && seat_ != kClaimSeats) return;
-  for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
-    Seat& seat = content_->seats[i];
-    if (i == seat_ || !seat.isTaken || !tryLockRobust(content_->lives[i])) continue;
-    // The kernel lets go of a process's locks before it closes its files, and the driver's memory goes with these.
-    const ProcessWatch process(seat.pid);
-    const int64_t now = monotonicNs();
-    if (seat.deadSince == 0) seat.deadSince = now;
-    if (process.file() < 0 || process.ended() || now - seat.deadSince > kWorkerEndsNs) clearSeat(i);
-    ::pthread_mutex_unlock(&content_->lives[i]);
-  }
-  while (content_->seatsUsed > 0 && !content_->seats[content_->seatsUsed - 1].isTaken) --content_->seatsUsed;
+  clearEndedSeats(*content_, seat_, [this](uint32_t seat) { clearSeat(seat); });
   while (content_->sharedUsed > 0 && !content_->shared[content_->sharedUsed - 1].bytes) --content_->sharedUsed;
 }
 
@@ -191,12 +177,7 @@ bool ClaimBudget::takeContext() {
 
 bool ClaimBudget::awaitsEnd() {
   const Lock lock(*content_);
-  for (uint32_t i = 0; isShared_ && i < content_->seatsUsed; ++i) {
-    if (i == seat_ || !content_->seats[i].isTaken || !tryLockRobust(content_->lives[i])) continue;
-    ::pthread_mutex_unlock(&content_->lives[i]);
-    return true;
-  }
-  return false;
+  return isShared_ && hasEndingSeat(*content_, seat_);
 }
 
 uint32_t ClaimBudget::sessions() const {

@@ -12,17 +12,13 @@
 #include <string>
 
 #include "base/result.h"
+#include "worker/claim/claim_seats.h"
 
 namespace millpond::worker {
 
-/// Maximum number of sessions of an allocation on a device, including those that are ending: the agent admits 16 for
-/// each of its 32 vGPUs, and as many may not have ended yet.
-inline constexpr uint32_t kClaimSeats = 1024;
 /// Maximum number of allocations that sessions of an allocation share at a time on a device. Further ones count for
 /// each session that opens them.
 inline constexpr uint32_t kClaimShared = 2048;
-/// Time after which a killed worker is considered ended, even where its process cannot be watched.
-inline constexpr int64_t kWorkerEndsNs = 30'000'000'000;
 
 class ClaimBudget {
  public:

@@ -6,8 +6,7 @@
 
 #include <algorithm>
 
-#include "protocol/futex.h"
-#include "protocol/handshake/process_watch.h"
+#include "worker/claim/claim_seats.h"
 #include "worker/claim/shared_file.h"
 
 namespace millpond::worker {
@@ -75,11 +74,9 @@ Status ClaimThings::enter(const std::string& path) {
     seat_ = kClaimSeats;
     content_ = content;
     sweep();
-    for (uint32_t i = 0; i < kClaimSeats && seat_ == kClaimSeats; ++i)
-      if (!content->seats[i].isTaken && tryLockRobust(content->lives[i])) seat_ = i;
+    seat_ = takeSeat(*content);
     if (seat_ != kClaimSeats) {
-      content->seats[seat_] = {1, ::getpid(), 0, own_};
-      content->seatsUsed = std::max(content->seatsUsed, seat_ + 1);
+      content->seats[seat_].amounts = own_;
       return Done{};
     }
   }
@@ -103,17 +100,7 @@ uint64_t ClaimThings::others(Thing thing) const {
 }
 
 void ClaimThings::sweep() {
-  for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
-    ThingsSeat& seat = content_->seats[i];
-    if (i == seat_ || !seat.isTaken || !tryLockRobust(content_->lives[i])) continue;
-    // The kernel releases a process's locks before its memory.
-    const ProcessWatch process(seat.pid);
-    const int64_t now = monotonicNs();
-    if (seat.deadSince == 0) seat.deadSince = now;
-    if (process.file() < 0 || process.ended() || now - seat.deadSince > kWorkerEndsNs) seat.isTaken = 0;
-    ::pthread_mutex_unlock(&content_->lives[i]);
-  }
-  while (content_->seatsUsed > 0 && !content_->seats[content_->seatsUsed - 1].isTaken) --content_->seatsUsed;
+  clearEndedSeats(*content_, seat_, [this](uint32_t seat) { content_->seats[seat].isTaken = 0; });
 }
 
 uint64_t ClaimThings::total(Thing thing) {
@@ -127,12 +114,7 @@ uint64_t ClaimThings::total(Thing thing) {
 bool ClaimThings::awaitsEnd() {
   if (!content_) return false;
   const Lock lock(*content_);
-  for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
-    if (i == seat_ || !content_->seats[i].isTaken || !tryLockRobust(content_->lives[i])) continue;
-    ::pthread_mutex_unlock(&content_->lives[i]);
-    return true;
-  }
-  return false;
+  return hasEndingSeat(*content_, seat_);
 }
 
 bool ClaimThings::hold(Thing thing, uint64_t amount) {
