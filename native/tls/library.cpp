@@ -350,8 +350,12 @@ void describe(MillpondTls& tls, const char* reason) {
 void explain(MillpondTls& tls) {
   const unsigned long error = ERR_peek_last_error();
   const char* reason = ERR_reason_error_string(error);
+  const int code = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
   if (isUntrusted(tls))
     std::snprintf(tls.why, sizeof(tls.why), "it is not trusted: %s", untrusted(tls, SSL_get_verify_result(tls.ssl)));
+  else if (!tls.isLink && (code == SSL_R_WRONG_VERSION_NUMBER || code == SSL_R_HTTP_REQUEST))
+    std::snprintf(tls.why, sizeof(tls.why),
+                  "it does not speak TLS; the address of a plain HTTP server begins with http://");
   else
     describe(tls, reason ? reason : "it speaks no TLS");
   ERR_clear_error();

@@ -8,6 +8,21 @@
 
 namespace millpond::client {
 
+CallFailure explainFailure(const Callee& callee, const HttpFailure& failure) {
+  const std::string where = callee.name + " at " + callee.base.text();
+  if (!failure.lacksTls && !failure.isUntrusted)
+    return {codedText(codes::kUnreachable, "cannot reach " + where + ": " + failure.message,
+                      "Check that it runs and that the address is right."),
+            true};
+  const char* remedy =
+      failure.lacksTls ? "Copy all client libraries of one Millpond release into one directory."
+      : callee.base.fingerprint
+          ? "Another server answers at its address, or its run directory is new: start that agent again."
+          : "If its certificate has expired or is for other names, renew it there. If its authority is not known, set "
+            "MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's state directory.";
+  return {codedText(codes::kTls, "cannot talk to " + where + ": " + failure.message, remedy)};
+}
+
 CallResult call(const Callee& callee, const std::string& method, const Json& request, int answerMs) {
   const std::string url = callee.base.text();
   const std::string& whom = callee.name;
@@ -17,21 +32,7 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   const HttpResult answer =
       httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
   const std::string where = whom + " at " + url;
-  if (answer.failure && answer.failure->isUntrusted) {
-    const char* remedy =
-        callee.base.fingerprint
-            ? "Another server answers at its address, or its run directory is new: start that agent again."
-            : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
-              "state directory.";
-    return {{},
-            CallFailure{codedText(codes::kTls, "cannot talk to " + where + ": " + answer.failure->message, remedy)}};
-  }
-  if (answer.failure) {
-    return {{},
-            CallFailure{codedText(codes::kUnreachable, "cannot reach " + where + ": " + answer.failure->message,
-                                  "Check that it runs and that the address is right."),
-                        true}};
-  }
+  if (answer.failure) return {{}, explainFailure(callee, *answer.failure)};
   auto body = Json::parse(answer->body);
   if (answer->status == 200 && body && body->object()) return {std::move(*body), std::nullopt};
   if (answer->status == 200) {

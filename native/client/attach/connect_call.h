@@ -32,6 +32,9 @@ struct Callee {
   const std::string& authorities;
 };
 
+/// Says why there is no response, and what helps.
+CallFailure explainFailure(const Callee& callee, const HttpFailure& failure);
+
 /// One call of a Connect service.
 CallResult call(const Callee& callee, const std::string& method, const Json& request, int answerMs);
 

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "protocol/transport/channel.h"
+#include "protocol/transport/tls_library.h"
 
 namespace millpond::client {
 
@@ -261,6 +262,7 @@ std::optional<HttpFailure> openChannel(const Url& base, const std::string& autho
                                        Channel& channel) {
   std::unique_ptr<TlsStream> tls;
   if (base.isSecure) {
+    if (auto library = tlsLibrary(); !library) return HttpFailure{library.error().message, false, true};
     auto made = TlsStream::toServer({base.host, authorities, base.fingerprint});
     if (!made) return HttpFailure{made.error().message, true};
     tls = std::move(*made);
@@ -270,7 +272,8 @@ std::optional<HttpFailure> openChannel(const Url& base, const std::string& autho
   channel = Channel(std::move(*socket));
   if (!tls) return std::nullopt;
   if (auto shaken = tls->shakeWithin(channel.socket(), limits.connectMs); !shaken)
-    return HttpFailure{shaken.error().message, tls->isUntrusted()};
+    return tls->isUntrusted() ? HttpFailure{shaken.error().message, true}
+                              : HttpFailure{"no TLS connection: " + shaken.error().message};
   channel.encrypt(std::move(tls));
   return std::nullopt;
 }

@@ -43,6 +43,7 @@ struct HttpLimits {
 struct HttpFailure {
   std::string message;
   bool isUntrusted = false;  ///< the server's identity could not be verified; a retry does not help
+  bool lacksTls = false;     ///< this machine lacks the TLS library; a retry does not help
 };
 
 struct HttpResult {

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/attach/http.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "client/attach/connect_call.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 #include "testing/servers/http_server.h"
 #include "testing/servers/https_server.h"
@@ -204,6 +211,48 @@ TEST("a server that speaks no TLS is not asked in clear") {
   const auto answer = httpPost(*Url::parse("https" + server.url().substr(4)), "/x", "secret", "{}", {.connectMs = 100},
                                other.authorities());
   CHECK(!answer);
-  CHECK(!answer.failure->isUntrusted);
+  CHECK(!answer.failure->isUntrusted && !answer.failure->lacksTls);
   CHECK(server.requests().empty());
+}
+
+TEST("a server that replies to the handshake in clear, or closes it, is not called untrusted") {
+  const HttpsTestServer other({});
+  const auto failureAfter = [&](const std::string& bytes) {
+    uint16_t port = 0;
+    const auto listener = millpond::listenTcp("127.0.0.1", port);
+    CHECK(bool(listener));
+    std::thread server([&] {
+      pollfd wait{listener->get(), POLLIN, 0};  // the listener does not block
+      CHECK_EQ(::poll(&wait, 1, 5000), 1);
+      const int client = ::accept(listener->get(), nullptr, nullptr);
+      // Unread bytes would turn the end into a reset, which may overtake the reply.
+      char hello[4096];
+      CHECK(::recv(client, hello, sizeof(hello), 0) > 0);
+      CHECK_EQ(::send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+      ::close(client);
+    });
+    const auto answer =
+        httpPost(*Url::parse("https://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick, other.authorities());
+    server.join();
+    CHECK(!answer);
+    CHECK(!answer.failure->isUntrusted && !answer.failure->lacksTls);
+    return answer.failure->message;
+  };
+  CHECK_EQ(failureAfter(""), "no TLS connection: the other side closed the connection");
+  CHECK_EQ(failureAfter("HTTP/1.1 400 Bad Request\r\n\r\n"),
+           "no TLS connection: it does not speak TLS; the address of a plain HTTP server begins with http://");
+}
+
+TEST("each failure of a call has its own remedy, and only those of the network are retried") {
+  using millpond::client::explainFailure;
+  const Url url = *Url::parse("https://c:7170");
+  const std::string none;
+  const millpond::client::Callee callee{url, "the controller", none, none};
+  const auto lacking = explainFailure(callee, {"cannot load libmillpond-tls.so", false, true});
+  CHECK(lacking.message.find("Copy all client libraries") != std::string::npos);
+  CHECK(lacking.message.find("MILLPOND_CA") == std::string::npos && !lacking.passing);
+  const auto untrusted = explainFailure(callee, {"it is not trusted: its certificate has expired", true});
+  CHECK(untrusted.message.find("renew it there") != std::string::npos && !untrusted.passing);
+  const auto closed = explainFailure(callee, {"no TLS connection: the other side closed the connection"});
+  CHECK(closed.message.find("MILLPOND_E_UNREACHABLE") != std::string::npos && closed.passing);
 }
