@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubernetes' kinds of workloads on a real node: pods of several containers, Jobs, Deployments and StatefulSets, and what is done
-// to them while they run: preemption, resizing, draining, and the loss of their node.
+// Kubernetes' kinds of workloads on a real node: pods of several containers, Jobs, Deployments and StatefulSets. Some are
+// preempted, resized or evicted while they run, or lose their node.
 
 import {
   AppsV1Api,
@@ -373,7 +373,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         async () => (await cluster.pod("lost"))?.metadata?.deletionTimestamp !== undefined,
         120_000,
       );
-      // Its program may still be running: what it holds is nobody else's.
+      // Its program may still be running, so its claim must not be given to others.
       expect(await bound()).toHaveLength(1);
       await cluster.core.deleteNode({ name: "worker-a" });
       await cluster.until("it is gone", async () => (await cluster.pod("lost")) === undefined, 180_000);

@@ -16,8 +16,17 @@ export interface TenanciesOptions {
   readonly read: (namespace: string) => Promise<V1Namespace | undefined>;
 }
 
+interface Read {
+  readonly atMs: number;
+  readonly namespace: Promise<V1Namespace | undefined>;
+}
+
+const freshMs = 500;
+
 export class Tenancies {
   readonly #options: TenanciesOptions;
+  /** Reads of the last moment, by name. */
+  readonly #reads = new Map<string, Read>();
 
   constructor(options: TenanciesOptions) {
     this.#options = options;
@@ -31,15 +40,34 @@ export class Tenancies {
     return await this.read(namespace);
   }
 
-  /** As of the server. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  /**
+   * As of the server, half a second ago at most: hundreds of pods that come at once share the reads of their namespace.
+   *
+   * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND
+   */
   async read(namespace: string): Promise<Tenancy> {
-    const found = await this.#options.read(namespace);
+    const found = await this.#recent(namespace);
     if (found === undefined) {
       throw millpondError("MILLPOND_E_NOT_FOUND", `there is no namespace ${namespace}`, {
         remedy: "Create it first.",
       });
     }
     return this.#tenancyOf(found);
+  }
+
+  async #recent(name: string): Promise<V1Namespace | undefined> {
+    const nowMs = performance.now();
+    const last = this.#reads.get(name);
+    if (last !== undefined && nowMs - last.atMs < freshMs) return await last.namespace;
+    for (const [each, { atMs }] of this.#reads) if (nowMs - atMs >= freshMs) this.#reads.delete(each);
+    const read = { atMs: nowMs, namespace: this.#options.read(name) };
+    this.#reads.set(name, read);
+    const forget = (): void => {
+      if (this.#reads.get(name) === read) this.#reads.delete(name);
+    };
+    // One that is not there may be made at any moment.
+    read.namespace.then((found) => found ?? forget(), forget);
+    return await read.namespace;
   }
 
   #tenancyOf(namespace: V1Namespace): Tenancy {
