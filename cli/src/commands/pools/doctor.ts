@@ -12,6 +12,7 @@ import {
   checkSharedMemory,
 } from "../../doctor/machine.ts";
 import { checkContextFile, checkPool } from "../../doctor/pool.ts";
+import { markOf } from "../../output/marks.ts";
 import { renderObject } from "../../output/resources.ts";
 
 export async function run(values: Values<"doctor">): Promise<number> {
@@ -34,16 +35,10 @@ export async function run(values: Values<"doctor">): Promise<number> {
   return isWell ? exitStatus.ok : exitStatus.finding;
 }
 
-const marks = {
-  ok: ["✔", "green"],
-  info: ["·", "gray"],
-  warning: ["!", "yellow"],
-  failure: ["✘", "red"],
-} as const;
+const colours = { ok: "green", info: "gray", warning: "yellow", failure: "red" } as const;
 
 function renderFinding({ status, name, detail, fix }: Finding): string {
-  const [mark, colour] = marks[status];
-  const shown = styleText(colour, mark, { stream: process.stdout });
+  const shown = styleText(colours[status], markOf(status, process.env), { stream: process.stdout });
   const [first = "", ...more] = detail.split("\n");
   const lines = [`${shown} ${name}: ${first}`, ...more.map((line) => `    ${line}`)];
   if (fix !== "") lines.push(`    fix: ${fix}`);

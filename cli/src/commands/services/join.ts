@@ -12,6 +12,7 @@ import type { Values } from "../../command-line/command-values.ts";
 import { checkUrls } from "../../connection/connection.ts";
 import { checkAgentToken, checkClock, checkDrivers, checkPort } from "../../node/join-checks.ts";
 import { defaultNodeName } from "../../node/node-defaults.ts";
+import { markOf } from "../../output/marks.ts";
 import { readTokenInput } from "../../command-line/token-input.ts";
 import { configDirectory } from "../../service/service-options.ts";
 
@@ -20,7 +21,7 @@ const service = "millpond-agent.service";
 /** `millpond join`: writes nothing until all local checks pass. */
 export async function run(values: Values<"join">, [address = ""]: readonly string[]): Promise<number> {
   const controller = checkUrls(address, "the controller");
-  const say = (text: string): boolean => process.stdout.write(`✔ ${text}\n`);
+  const say = (text: string): boolean => process.stdout.write(`${markOf("ok", process.env)} ${text}\n`);
   say(await checkDrivers(values.driver ?? "auto", process.env));
   const listen = values.listen;
   say(await checkPort(listen, controller, isAgentHere()));
@@ -83,7 +84,7 @@ function start(isAsked: boolean, config: string): string {
       return `! systemctl ${args.join(" ")} failed: ${stderr.trim()}\nLook with \`journalctl -u ${service}\`.\n`;
     }
   }
-  return `✔ ${service} runs, and starts with the machine\n`;
+  return `${markOf("ok", process.env)} ${service} runs, and starts with the machine\n`;
 }
 
 function writeWhole(path: string, content: string, mode: number): void {
