@@ -73,6 +73,14 @@ export function connectCluster(config?: ClusterConfig): Cluster {
 export const asMergePatch = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
 /** Lists such as conditions are merged by their keys. */
 export const asStrategicPatch = setHeaderOptions("Content-Type", PatchStrategy.StrategicMergePatch);
+/**
+ * For calls whose caller knows what it writes: the server answers with the metadata of the object alone. To parse whole
+ * pods took a tenth of the time of the operator.
+ */
+export function briefly(options?: Parameters<typeof setHeaderOptions>[2]): typeof asMergePatch {
+  const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+  return setHeaderOptions("Accept", `${metadataAlone},application/json`, options);
+}
 /** RFC 6902. */
 export const asJsonPatch = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
 

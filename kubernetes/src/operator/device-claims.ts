@@ -5,7 +5,7 @@
 
 import type { Claim } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
-import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { briefly, type Cluster, unlessStatus } from "../cluster/cluster.ts";
 import { attributeText } from "../inventory/resource-slices.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
 import { formatQuantity } from "../request/quantity.ts";
@@ -53,7 +53,7 @@ export class DeviceClaims {
         if ((await unlessStatus(gone, 404, 409)) === undefined) continue;
       }
       const body = toResourceClaim(this.#names, pod, name, claim);
-      await unlessStatus(resource.createNamespacedResourceClaim({ namespace, body }), 409);
+      await unlessStatus(resource.createNamespacedResourceClaim({ namespace, body }, briefly()), 409);
       count += 1;
     }
     return count;
@@ -65,7 +65,7 @@ export class DeviceClaims {
     for (const [index, claim] of claims.entries()) {
       const body = toResourceClaim(this.#names, pod, `${baseName}-${index}`, claim);
       const made = await unlessStatus(
-        this.#cluster.resource.createNamespacedResourceClaim({ namespace, body }),
+        this.#cluster.resource.createNamespacedResourceClaim({ namespace, body }, briefly()),
         409,
       );
       if (made !== undefined) continue;
@@ -80,7 +80,7 @@ export class DeviceClaims {
         404,
       );
       // Not until it has gone, which a finalizer may delay: what called tries again.
-      await this.#cluster.resource.createNamespacedResourceClaim({ namespace, body });
+      await this.#cluster.resource.createNamespacedResourceClaim({ namespace, body }, briefly());
     }
   }
 }

@@ -46,12 +46,16 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
 const resizeAgainMs = 30_000;
 /** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
+/** Time after which the objects of a pod that has not started are made again if they are not there. */
+const remadeAfterMs = 5000;
 
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
   readonly #maker: ClaimMaker;
   /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
+  /** When a pod's objects were made, by its UID, and for which allocations. */
+  readonly #made = new Map<string, { readonly allocations: string; readonly atMs: number }>();
   /** How often Kubernetes' scheduler had no room for a device that the pool had granted. */
   bookDifferences = 0;
 
@@ -167,12 +171,13 @@ export class PodReconciler {
       return await this.#endRobbed(pod, "its claim waited again, and has others now");
     const isNew =
       isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod) || lacksSecret(pod);
-    if (isNew) {
+    if (isNew && (lacksSecret(pod) || !this.#hasMade(pod, claims))) {
       const tokens: Record<string, string> = {};
       for (const [index, claim] of claims.entries())
         tokens[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
       await writer.makeSecret(pod, objectName(id), { ...endpoint, ...tokens });
       await deviceClaims?.make(pod, objectName(id), claims);
+      this.#made.set(uidOf(pod), { allocations: allocationsOf(claims), atMs: performance.now() });
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
     const isUnmarked = !this.#options.isGated && pod.metadata?.annotations?.[keys.node] === undefined;
@@ -211,6 +216,15 @@ export class PodReconciler {
     });
     const again = await this.#compareBooks(pod, claims, { id, places });
     return again ?? (await this.#resize(pod, claims));
+  }
+
+  /**
+   * Whether the pod's objects were made a moment ago: several events follow a grant before the program starts. Somebody may delete
+   * them later, so they are made again then.
+   */
+  #hasMade(pod: V1Pod, claims: readonly Claim[]): boolean {
+    const made = this.#made.get(uidOf(pod));
+    return made?.allocations === allocationsOf(claims) && performance.now() - made.atMs < remadeAfterMs;
   }
 
   /** Replaces a ResourceClaim, and reports that, when the scheduler finds no room for `lackingMs` where the pool granted it. */
@@ -374,6 +388,7 @@ export class PodReconciler {
     }
     if (pod === undefined) writer.forget(uid);
     this.#lackingSince.delete(uid);
+    this.#made.delete(uid);
   }
 
   async #waits(pod: V1Pod, reason: string, message: string): Promise<number | undefined> {
@@ -396,6 +411,11 @@ function isHeld({ state }: Claim): boolean {
 
 function isGranted(claim: Claim): boolean {
   return isHeld(claim) && claim.preemptAt === 0n;
+}
+
+/** Different whenever one of the claims is allocated again. */
+function allocationsOf(claims: readonly Claim[]): string {
+  return claims.map(({ allocation }) => String(allocation?.epoch ?? 0n)).join(" ");
 }
 
 function isGated({ spec }: V1Pod, gate: string): boolean {

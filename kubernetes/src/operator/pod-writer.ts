@@ -9,6 +9,7 @@ import {
   asJsonPatch,
   asMergePatch,
   asStrategicPatch,
+  briefly,
   type Cluster,
   describeFailure,
   statusOf,
@@ -63,7 +64,7 @@ export class PodWriter {
       status: { conditions: [{ type, status, reason, message, lastTransitionTime: transition ?? at }] },
     };
     await unlessStatus(
-      this.#cluster.core.patchNamespacedPodStatus({ ...nameOf(pod), body }, asStrategicPatch),
+      this.#cluster.core.patchNamespacedPodStatus({ ...nameOf(pod), body }, briefly(asStrategicPatch)),
       404,
       409,
     );
@@ -90,7 +91,10 @@ export class PodWriter {
         const count = known.count + 1;
         const body = { count, message: shorten(message), lastTimestamp: at };
         const patched = await unlessStatus(
-          this.#cluster.core.patchNamespacedEvent({ namespace, name: known.name, body }, asMergePatch),
+          this.#cluster.core.patchNamespacedEvent(
+            { namespace, name: known.name, body },
+            briefly(asMergePatch),
+          ),
           404,
         );
         if (patched !== undefined) {
@@ -110,14 +114,8 @@ export class PodWriter {
         reportingInstance: "operator",
         count: 1,
       };
-      await this.#cluster.core.createNamespacedEvent({
-        namespace,
-        body: {
-          ...event,
-          firstTimestamp: new Date(at),
-          lastTimestamp: new Date(at),
-        },
-      });
+      const body = { ...event, firstTimestamp: new Date(at), lastTimestamp: new Date(at) };
+      await this.#cluster.core.createNamespacedEvent({ namespace, body }, briefly());
       if (this.#events.size > maxEventsKept) this.#events.clear();
       this.#events.set(key, { name: event.metadata.name, count: 1, atMs: performance.now() });
     } catch (error) {
@@ -154,7 +152,7 @@ export class PodWriter {
     ];
     if (host !== undefined)
       patch.push({ op: "add", path: "/spec/affinity", value: withAffinity(pod, host, where) });
-    await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, asJsonPatch);
+    await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, briefly(asJsonPatch));
   }
 
   /**
@@ -169,7 +167,7 @@ export class PodWriter {
     };
     const body = { metadata: { uid: uidOf(pod), annotations } };
     await unlessStatus(
-      this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body }, asMergePatch),
+      this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body }, briefly(asMergePatch)),
       404,
       409,
     );
@@ -203,7 +201,7 @@ export class PodWriter {
       immutable: true,
       stringData: { ...values },
     };
-    await unlessStatus(this.#cluster.core.createNamespacedSecret({ namespace, body }), 409);
+    await unlessStatus(this.#cluster.core.createNamespacedSecret({ namespace, body }, briefly()), 409);
   }
 }
 
