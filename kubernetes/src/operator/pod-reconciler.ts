@@ -46,8 +46,8 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
 const resizeAgainMs = 30_000;
 /** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
-/** Time after which the objects of a pod that has not started are made again if they are not there. */
-const remadeAfterMs = 5000;
+/** Time after which missing objects of a pod that has not started are recreated. */
+const recreateAfterMs = 5000;
 
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
@@ -218,13 +218,10 @@ export class PodReconciler {
     return again ?? (await this.#resize(pod, claims));
   }
 
-  /**
-   * Whether the pod's objects were made a moment ago: several events follow a grant before the program starts. Somebody may delete
-   * them later, so they are made again then.
-   */
+  /** Whether the pod's objects were made recently: several events follow a grant before the program starts. */
   #hasMade(pod: V1Pod, claims: readonly Claim[]): boolean {
     const made = this.#made.get(uidOf(pod));
-    return made?.allocations === allocationsOf(claims) && performance.now() - made.atMs < remadeAfterMs;
+    return made?.allocations === allocationsOf(claims) && performance.now() - made.atMs < recreateAfterMs;
   }
 
   /** Replaces a ResourceClaim, and reports that, when the scheduler finds no room for `lackingMs` where the pool granted it. */
