@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{10};
 
-/// Repeats `take` until it succeeds. Where a session of the claim is over but its process has not ended, that takes as long
-/// as its end; otherwise another one must give something back. False if patience has run out.
+/// Repeats `take` until it succeeds. Where a session of the claim is over but its process has not ended, that takes as
+/// long as its end; otherwise another one must give something back. False if patience has run out.
 template <typename Take, typename AwaitsEnd>
 bool takePatiently(ContextPatience patience, Take take, AwaitsEnd awaitsEnd) {
   const int64_t began = monotonicNs();

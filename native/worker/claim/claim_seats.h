@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seats of a claim's sessions in a file that they share. A file has `seats` (with `isTaken`, `pid` and `deadSince`), one robust
-// mutex for each in `lives`, which its session holds for as long as it lasts, and `seatsUsed`: beyond it no seat is taken.
-// Each function expects the lock of the file.
+// Seats of a claim's sessions in a file that they share. A file has `seats` (with `isTaken`, `pid` and `deadSince`), one
+// robust mutex for each in `lives`, which its session holds for as long as it lasts, and `seatsUsed`: beyond it no seat
+// is taken. Each function expects the lock of the file.
 #pragma once
 
 #include <pthread.h>
@@ -35,7 +35,7 @@ bool anyEndedSeat(Content& content, uint32_t own, Visit visit) {
   return false;
 }
 
-/// Whether the session of a seat is over and its process has not ended yet.
+/// Whether a session is over whose seat is still taken: it is freed when the session's process ends.
 template <typename Content>
 bool hasEndingSeat(Content& content, uint32_t own) {
   return anyEndedSeat(content, own, [](uint32_t) { return true; });
