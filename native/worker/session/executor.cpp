@@ -42,7 +42,7 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
     return handle::kind(wire);
   };
   switch (op) {
-    // A library and its kernels are loaded onto the device at their first use: with GetFunction, see loadKernels.
+    // A library and its kernels are loaded onto the device at their first use: with GetFunction, see Functions::load.
     case cmd::Op::kModuleLoad: return handleOf(offsetof(cmd::ModuleLoad, handle)) == HandleKind::kModule;
     case cmd::Op::kGetFunction: return handleOf(offsetof(cmd::GetFunction, handle)) == HandleKind::kKernel;
     case cmd::Op::kContextCreate:
@@ -80,7 +80,6 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       parking_(parking),
       images_(session_, counts_, imageCache),
       virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
-      callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
       nodeGates_(std::move(gates)),
       eventTimes_(driver) {
   link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
@@ -258,10 +257,6 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
   return result;
 }
 
-// Handles
-
-// Completed work
-
 bool Executor::progress() {
   bool some = progressLent();
   some = hostCopies_.progress() || some;
@@ -282,7 +277,5 @@ void Executor::releaseRing() {
   const uint64_t read = held_.empty() ? link_.position() : held_.front().end - held_.front().header.bytes;
   link_.release(holds_.empty() ? read : std::min(read, holds_.front().start));
 }
-
-// Events of the pool
 
 }  // namespace millpond::worker

@@ -33,9 +33,15 @@
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
 #include "worker/commands/contexts/green_contexts.h"
+#include "worker/commands/graphs/graph_calls.h"
+#include "worker/commands/graphs/graph_clones.h"
+#include "worker/commands/graphs/graph_commands.h"
+#include "worker/commands/graphs/graph_contents.h"
 #include "worker/commands/graphs/graph_memory.h"
 #include "worker/commands/graphs/graph_node_count.h"
+#include "worker/commands/graphs/graph_stages.h"
 #include "worker/commands/graphs/graph_table.h"
+#include "worker/commands/graphs/user_objects.h"
 #include "worker/commands/memory/charges.h"
 #include "worker/commands/memory/frees.h"
 #include "worker/commands/memory/host_copies.h"
@@ -155,26 +161,16 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& in);
   CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
   CUresult onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& in);
-  CUresult onGraphClone(const cmd::Decoded<cmd::GraphClone>& in);
-  CUresult onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& in);
-  CUresult onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& in);
-  CUresult onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& in);
-  CUresult onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& in);
   CUresult onGraphDestroyNode(const cmd::Decoded<cmd::GraphDestroyNode>& in);
-  CUresult onGraphDot(const cmd::Decoded<cmd::GraphDot>& in);
   CUresult onGraphEnableNode(const cmd::Decoded<cmd::GraphEnableNode>& in);
   CUresult onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& in);
   CUresult onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& in);
-  CUresult onGraphFindInClone(const cmd::Decoded<cmd::GraphFindInClone>& in);
   CUresult onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& in);
   CUresult onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& in);
   CUresult onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& in);
-  CUresult onGraphList(const cmd::Decoded<cmd::GraphList>& in);
-  CUresult onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& in);
   CUresult onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNodeAttribute>& in);
   CUresult onGraphNodeType(const cmd::Decoded<cmd::GraphNodeType>& in);
   CUresult onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& in);
-  CUresult onGraphSource(const cmd::Decoded<cmd::GraphSource>& in);
   CUresult onGraphSources(const cmd::Decoded<cmd::GraphSources>& in);
   CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
   CUresult onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& in);
@@ -188,8 +184,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
   CUresult onPoolFree(const cmd::Decoded<cmd::PoolFree>& in);
   CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
-  CUresult onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& in);
-  CUresult onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& in);
 
  private:
   /// A copy to client memory in progress, a staging chunk at a time.
@@ -347,25 +341,16 @@ class Executor : private SessionOwner, private SessionPart {
   /// Releases the memory of replies that the client has received.
   bool progressLent();
   bool registerTransfers();
-  /// Loads the looked-up kernels onto the device before a function of the client can be pending: their first launch
-  /// would wait for that function, whose return only the launching thread receives.
-  void loadKernels();
-  void loadKernel(uint64_t wire);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
 
   /// The last node of a captured stream; 0 when it is unknown.
   uint64_t lastCaptured(const Stream& stream);
-  bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
-                    std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data);
   CUresult captureHostFunction(const Stream& stream, const Callback& callback);
   /// Adds a node to the stream's capture, as the next of the stream.
   CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
   CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
   CUresult captureFree(const Stream& stream, CUdeviceptr address);
-  const HostCall* graphCall(const Callback& callback);
-  /// For an end of a copy in memory of the client alone. `original`: the copy as given by the client.
-  CUresult makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original, std::shared_ptr<GraphStage>& stage);
 
   /// A node's parameters for the driver, and the memory to which they point.
   struct NodeParams {
@@ -387,21 +372,7 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult readFill(const graph::NodeRecord& record, NodeParams& out);
   CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
-  uint64_t wireFunction(CUfunction function, CUkernel kernel);
   uint64_t wireEvent(CUevent event);
-  /// Copies the worker's state of a graph's nodes for its clone.
-  void copySpecials(uint64_t from, uint64_t to);
-  void adoptChild(uint64_t node, CUgraph graph);
-  std::shared_ptr<const ExecContents> contentsOf(uint64_t graph);
-  /// Nodes that are done before another begins: copies to the client, and functions of the client.
-  struct Before {
-    std::vector<uint64_t> landings;
-    std::vector<uint64_t> calls;
-  };
-  void collect(uint64_t graph, const Before& before, ExecContents& contents);
-  void addUnder(uint64_t graph, Before& before);
-  /// A page of the client memory that launches read and write; `count`: total number.
-  std::vector<graph::Source> sourcesOf(const ExecContents& contents, uint32_t first, uint32_t& count);
   CUresult launchGraph(const cmd::GraphLaunch& launch);
   void land(const GraphStage& stage);
   CUresult memoryInfo(uint16_t context);
@@ -450,11 +421,29 @@ class Executor : private SessionOwner, private SessionPart {
   ContextCommands contextCommands_{session_, counts_, charges_};
   GreenContexts greenContexts_{session_, counts_, charges_, objects_};
   Profiles profiles_{session_};
-  const CommandParts parts_{
-      session_, addresses_,  objects_,    functions_,     operations_,      images_,        links_,
-      modules_, launches_,   tensorMaps_, topology_,      textures_,        arrays_,        virtualMemoryCommands_,
-      streams_, hostMemory_, pools_,      sharedObjects_, contextCommands_, greenContexts_, profiles_,
-      *this};
+  /// The driver's threads may outlive this.
+  const std::shared_ptr<Callbacks> callbacks_ = std::make_shared<Callbacks>([this] { link_.wake(); });
+  GraphTable graphs_;
+  GraphNodeCount nodeCount_{counts_, graphs_};
+  UserObjects userObjects_{session_, callbacks_, graphs_};
+  GraphCalls graphCalls_{callbacks_};
+  GraphStages graphStages_{session_, graphs_, buffers_};
+  GraphContents graphContents_{driver_, graphs_};
+  GraphClones graphClones_{session_, graphs_, nodeCount_};
+  GraphCommands graphCommands_{session_, graphs_, nodeCount_, hostMemory_};
+  const CommandParts parts_{session_,         addresses_,
+                            objects_,         functions_,
+                            operations_,      images_,
+                            links_,           modules_,
+                            launches_,        tensorMaps_,
+                            topology_,        textures_,
+                            arrays_,          virtualMemoryCommands_,
+                            streams_,         hostMemory_,
+                            pools_,           sharedObjects_,
+                            contextCommands_, greenContexts_,
+                            profiles_,        userObjects_,
+                            graphStages_,     graphClones_,
+                            graphCommands_,   *this};
   std::deque<Download> downloads_;
   std::deque<Landing> landings_;
   uint64_t lastLanding_ = 0;
@@ -465,21 +454,13 @@ class Executor : private SessionOwner, private SessionPart {
   std::deque<LentReply> lentReplies_;
   std::deque<Hold> holds_;
   uint32_t nextChunk_ = 0;
-  std::shared_ptr<Callbacks> callbacks_;          ///< the driver's threads may outlive this
   std::deque<Request> callbackWaiters_;           ///< threads of the client that run callbacks
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
   uint64_t afterCallbackBytes_ = 0;                                           ///< of the commands in it
   std::vector<std::byte> small_;
 
-  GraphTable graphs_;
-  GraphNodeCount nodeCount_{counts_, graphs_};
   std::unordered_map<uint64_t, Exec> execs_;
-  std::unordered_map<uint64_t, CUuserObject> userObjects_;
-  std::unordered_map<CUgraphConditionalHandle, uint64_t> conditions_;  ///< handle → graph that it was made for
-  std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
-  std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may use them until the end
-  std::string dot_;
 
   gate::Gates nodeGates_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device

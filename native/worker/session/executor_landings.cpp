@@ -2,10 +2,7 @@
 // Bytes for client memory for which no thread waits: from asynchronous copies to memory that is not shared, and from
 // launches of graphs. They are collected in memory of this worker, and sent when the device has written them, in work
 // order.
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <bit>
 
 #include "worker/session/executor.h"
 
@@ -14,9 +11,6 @@ namespace {
 
 constexpr size_t kMaxLandings = size_t{1} << 16;
 constexpr size_t kMaxNamedLandings = 2 * kMaxLandings;
-constexpr uint64_t kLeastBuffer = 4096;
-/// Buffers larger than this are sized to a multiple of it instead of a power of two.
-constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
 
 std::vector<uint64_t> nodesAt(const std::map<uint64_t, std::vector<uint64_t>>& nodes, uint64_t node) {
   const auto found = nodes.find(node);
@@ -24,10 +18,6 @@ std::vector<uint64_t> nodesAt(const std::map<uint64_t, std::vector<uint64_t>>& n
 }
 
 }  // namespace
-
-// Pinned memory
-
-// Landings
 
 CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command) {
   const auto& copy = command.fixed;
@@ -125,6 +115,17 @@ void Executor::finishLanding(const Landing& landing, CUresult state) {
   for (const auto& [node, stage] : landing.contents->stages)
     if (!stage->toDevice && !landing.landed.contains(stage.get())) land(*stage);
   endLanding(landing.number);
+}
+
+void Executor::land(const GraphStage& stage) {
+  const std::span<const std::byte> all(stage.memory, stage.bytes);
+  // Contiguous rows are sent as one.
+  if (!stage.hasGaps()) return void(sendLanding(stage.address, all, 0, false));
+  for (uint64_t slice = 0; slice < stage.depth; ++slice)
+    for (uint64_t row = 0; row < stage.height; ++row) {
+      const uint64_t offset = slice * stage.sliceStride + row * stage.rowStride;
+      sendLanding(stage.address + offset, all.subspan(offset, stage.width), 0, false);
+    }
 }
 
 bool Executor::progressLandings() {

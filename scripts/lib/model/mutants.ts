@@ -84,7 +84,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     bug: "graph-stages",
-    file: "native/worker/commands/graphs/graph_contents.cpp",
+    file: "native/worker/commands/graphs/graph_stages.cpp",
     from: "  if (CUresult rc = buffers_.view(stage->address, stage->bytes, view)) return rc;\n  stage->memory = view.at(stage->address);\n",
     to: "  const uint64_t apart = stage->address + (toDevice ? uint64_t{1} << 50 : 0);\n  if (CUresult rc = buffers_.view(apart, stage->bytes, view)) return rc;\n  stage->memory = view.at(apart);\n",
     ways: [tcp],

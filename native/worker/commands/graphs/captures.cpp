@@ -21,23 +21,6 @@ uint64_t Executor::lastCaptured(const Stream& s) {
   return number ? graphs_.adopt(number, nodes[0]) : 0;
 }
 
-bool Executor::dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges,
-                            bool hasEdges, std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data) {
-  const size_t count = nodes.size() / sizeof(uint64_t);
-  if (nodes.size() % sizeof(uint64_t) || edges.size() != (hasEdges ? count * sizeof(CUgraphEdgeData) : 0)) return false;
-  for (size_t i = 0; i < count; ++i) {
-    uint64_t number = 0;
-    std::memcpy(&number, nodes.data() + i * sizeof(number), sizeof(number));
-    const GraphTable::Node* node = graphs_.node(number);
-    // The driver refuses a node of another graph; a node that does not exist must not reach it.
-    if (!node || (graph && node->graph != graph)) return false;
-    out.push_back(node->handle);
-  }
-  data.resize(hasEdges ? count : 0);
-  if (!data.empty()) std::memcpy(data.data(), edges.data(), edges.size());
-  return true;
-}
-
 CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command) {
   const auto& begin = command.fixed;
   Stream s;
@@ -49,7 +32,7 @@ CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command
     const GraphTable::Graph* graph = graphs_.graph(begin.graph);
     std::vector<CUgraphNode> nodes;
     std::vector<CUgraphEdgeData> edges;
-    if (!graph || !dependencies(begin.graph, command.tail[0], command.tail[1], begin.hasEdges, nodes, edges))
+    if (!graph || !graphs_.dependencies(begin.graph, command.tail[0], command.tail[1], begin.hasEdges, nodes, edges))
       return CUDA_ERROR_INVALID_VALUE;
     rc = driver_.cuStreamBeginCaptureToGraph(s.handle, graph->handle, nodes.data(),
                                              edges.empty() ? nullptr : edges.data(), nodes.size(),
@@ -122,7 +105,7 @@ CUresult Executor::onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& comma
   if (!driver_.cuStreamUpdateCaptureDependencies_v2) return CUDA_ERROR_NOT_SUPPORTED;
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;
-  if (!dependencies(0, command.tail[0], command.tail[1], command.fixed.hasEdges, nodes, edges))
+  if (!graphs_.dependencies(0, command.tail[0], command.tail[1], command.fixed.hasEdges, nodes, edges))
     return CUDA_ERROR_INVALID_VALUE;
   return driver_.cuStreamUpdateCaptureDependencies_v2(s.handle, nodes.data(), edges.empty() ? nullptr : edges.data(),
                                                       nodes.size(), command.fixed.flags);
@@ -161,7 +144,7 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   original.srcHeight = original.dstHeight = original.Height = original.Depth = 1;
   const Box box{.address = in.hostAddress, .pitch = in.bytes, .rows = 1, .width = in.bytes};
   std::shared_ptr<GraphStage> stage;
-  if (CUresult rc = makeStage(box, toDevice, original, stage)) return rc;
+  if (CUresult rc = graphStages_.make(box, toDevice, original, stage)) return rc;
   const CUresult rc = toDevice ? driver_.cuMemcpyHtoDAsync_v2(device.device(), stage->memory, in.bytes, s.handle)
                                : driver_.cuMemcpyDtoHAsync_v2(stage->memory, device.device(), in.bytes, s.handle);
   if (rc) return rc;
@@ -173,7 +156,7 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
 }
 
 CUresult Executor::captureHostFunction(const Stream& s, const Callback& callback) {
-  const HostCall* call = graphCall(callback);
+  const HostCall* call = graphCalls_.of(callback);
   if (!call) return CUDA_ERROR_OUT_OF_MEMORY;
   if (CUresult rc = driver_.cuLaunchHostFunc(s.handle, &HostCall::runNode, const_cast<HostCall*>(call))) return rc;
   const uint64_t node = lastCaptured(s);

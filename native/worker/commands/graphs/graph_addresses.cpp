@@ -53,7 +53,7 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
   if (fromRc && !fromStage) return fromRc;
   if (toRc && !toStage) return toRc;
   if (fromStage || toStage)
-    if (CUresult rc = makeStage(fromStage ? src : dst, fromStage, record.copy.whole(), out.stage)) return rc;
+    if (CUresult rc = graphStages_.make(fromStage ? src : dst, fromStage, record.copy.whole(), out.stage)) return rc;
   if (fromStage) {
     copy.srcHost = out.stage->memory;
     copy.srcXInBytes = copy.srcY = copy.srcZ = 0;

@@ -1,78 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data that launches of a graph need beside the driver: memory and functions of the client that its nodes use.
-#include <algorithm>
-#include <cstring>
+#include "worker/commands/graphs/graph_contents.h"
 
-#include "worker/session/executor.h"
+#include <algorithm>
+#include <map>
+#include <set>
 
 namespace millpond::worker {
-namespace {
 
-constexpr size_t kMaxGraphCalls = size_t{1} << 20;
-
-}  // namespace
-
-CUresult Executor::makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original,
-                             std::shared_ptr<GraphStage>& out) {
-  const auto extent = box.extent();
-  auto stage = std::make_unique<GraphStage>();
-  const uint64_t base = AddressGate::echo(box.address);
-  if (!extent || __builtin_add_overflow(base, extent->offset, &stage->address) ||
-      stage->address > UINT64_MAX - extent->bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  stage->toDevice = toDevice;
-  stage->width = box.width;
-  stage->height = box.height;
-  stage->depth = box.depth;
-  stage->rowStride = extent->rowStride;
-  stage->sliceStride = extent->sliceStride;
-  stage->bytes = extent->bytes;
-  stage->original = original;
-  ClientPages::View view;
-  if (CUresult rc = buffers_.view(stage->address, stage->bytes, view)) return rc;
-  stage->memory = view.at(stage->address);
-  stage->number = graphs_.next(graph::Tag::kGraph);
-  std::erase_if(stages_, [](const auto& each) { return each.second.expired(); });
-  out = std::shared_ptr<GraphStage>(stage.release(), [this, view](GraphStage* gone) {
-    const std::unique_ptr<GraphStage> end(gone);
-    buffers_.leave(view);
-  });
-  stages_[out->number] = out;
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphSource(const cmd::Decoded<cmd::GraphSource>& command) {
-  const auto found = stages_.find(command.fixed.source);
-  const auto stage = found == stages_.end() ? nullptr : found->second.lock();
-  const auto data = command.tail[0];
-  if (!stage) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t offset = command.fixed.address - stage->address;
-  if (!stage->toDevice || offset > stage->bytes || data.size() > stage->bytes - offset)
-    return violation("bytes beyond what a graph reads");
-  if (!data.empty()) std::memcpy(stage->memory + offset, data.data(), data.size());
-  return CUDA_SUCCESS;
-}
-
-void Executor::land(const GraphStage& stage) {
-  const std::span<const std::byte> all(stage.memory, stage.bytes);
-  // Contiguous rows are sent as one.
-  if (!stage.hasGaps()) return void(sendLanding(stage.address, all, 0, false));
-  for (uint64_t slice = 0; slice < stage.depth; ++slice)
-    for (uint64_t row = 0; row < stage.height; ++row) {
-      const uint64_t offset = slice * stage.sliceStride + row * stage.rowStride;
-      sendLanding(stage.address + offset, all.subspan(offset, stage.width), 0, false);
-    }
-}
-
-const HostCall* Executor::graphCall(const Callback& callback) {
-  const std::array<uint64_t, 3> key{callback.function, callback.data, callback.context};
-  const auto known = graphCalls_.find(key);
-  if (known != graphCalls_.end()) return known->second.get();
-  if (graphCalls_.size() >= kMaxGraphCalls) return nullptr;
-  return graphCalls_.emplace(key, std::make_unique<HostCall>(HostCall{callbacks_, callback})).first->second.get();
-}
-
-void Executor::addUnder(uint64_t number, Before& before) {
+void GraphContents::addUnder(uint64_t number, Before& before) {
   const GraphTable::Graph* graph = graphs_.graph(number);
   if (!graph) return;
   for (const uint64_t each : graph->special) {
@@ -83,7 +18,7 @@ void Executor::addUnder(uint64_t number, Before& before) {
   }
 }
 
-void Executor::collect(uint64_t number, const Before& outside, ExecContents& contents) {
+void GraphContents::collect(uint64_t number, const Before& outside, ExecContents& contents) {
   const GraphTable::Graph* graph = graphs_.graph(number);
   if (!graph || graph->special.empty()) return;
   const std::vector<uint64_t> special(graph->special.begin(), graph->special.end());
@@ -135,24 +70,6 @@ void Executor::collect(uint64_t number, const Before& outside, ExecContents& con
       for (const uint64_t child : children) collect(child, before, contents);
     }
   }
-}
-
-std::shared_ptr<const ExecContents> Executor::contentsOf(uint64_t number) {
-  auto contents = std::make_shared<ExecContents>();
-  collect(number, {}, *contents);
-  return contents;
-}
-
-std::vector<graph::Source> Executor::sourcesOf(const ExecContents& contents, uint32_t first, uint32_t& count) {
-  std::vector<graph::Source> page;
-  count = 0;
-  for (const auto& [node, stage] : contents.stages) {
-    if (count >= first && page.size() < graph::kSourcePage)
-      page.push_back(
-          {stage->toDevice ? stage->number : 0, stage->address, stage->bytes, stage->hasGaps() ? 1u : 0u, 0});
-    ++count;
-  }
-  return page;
 }
 
 }  // namespace millpond::worker

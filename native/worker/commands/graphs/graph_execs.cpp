@@ -39,12 +39,12 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
     reply(answer, std::span<const std::byte>{});
     return CUDA_SUCCESS;
   }
-  Exec made{exec, contentsOf(in.graph)};
+  Exec made{exec, graphContents_.of(in.graph)};
   answer.exec = number;
   nodeCount_.keep(answer.exec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
   answer.kept = static_cast<uint32_t>(made.contents->kept().size());
-  const std::vector<graph::Source> sources = sourcesOf(*made.contents, 0, answer.sourceCount);
+  const std::vector<graph::Source> sources = made.contents->sources(0, answer.sourceCount);
   execs_.emplace(answer.exec, std::move(made));
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
@@ -54,7 +54,7 @@ CUresult Executor::onGraphSources(const cmd::Decoded<cmd::GraphSources>& command
   const auto exec = execs_.find(command.fixed.exec);
   if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
   uint32_t count = 0;
-  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, command.fixed.first, count);
+  const std::vector<graph::Source> sources = exec->second.contents->sources(command.fixed.first, count);
   reply(cmd::GraphSourcesReply{}, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
 }
@@ -82,9 +82,9 @@ CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& c
   answer.result = static_cast<uint32_t>(info.result);
   if (info.errorNode) answer.errorNode = graphs_.adopt(command.fixed.graph, info.errorNode);
   if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
-  if (!answer.status) exec->second.contents = contentsOf(command.fixed.graph);
+  if (!answer.status) exec->second.contents = graphContents_.of(command.fixed.graph);
   answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
-  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, 0, answer.sourceCount);
+  const std::vector<graph::Source> sources = exec->second.contents->sources(0, answer.sourceCount);
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
 }

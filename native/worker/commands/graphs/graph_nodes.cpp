@@ -92,8 +92,8 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
     case CU_GRAPH_NODE_TYPE_MEMSET: return readFill(record, out);
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
-      out.call = graphCall({CallbackKind::kHostFunction, contexts_.primaryOf(contexts_.bound()), record.host.function,
-                            record.host.data, 0});
+      out.call = graphCalls_.of({CallbackKind::kHostFunction, contexts_.primaryOf(contexts_.bound()),
+                                 record.host.function, record.host.data, 0});
       if (!out.call) return CUDA_ERROR_OUT_OF_MEMORY;
       out.params.host = {&HostCall::runNode, const_cast<HostCall*>(out.call)};
       return CUDA_SUCCESS;
@@ -139,9 +139,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       if (record.conditional.bodies > graph::kMaxBodies) return CUDA_ERROR_NOT_SUPPORTED;
       // A graph that the driver created for this session and that still exists.
-      if (const auto known = conditions_.find(record.conditional.handle);
-          known == conditions_.end() || !graphs_.graph(known->second))
-        return CUDA_ERROR_INVALID_VALUE;
+      if (!graphs_.hasCondition(record.conditional.handle)) return CUDA_ERROR_INVALID_VALUE;
       out.params.conditional.handle = record.conditional.handle;
       out.params.conditional.type = static_cast<CUgraphConditionalNodeType>(record.conditional.kind);
       out.params.conditional.size = record.conditional.bodies;
@@ -166,7 +164,7 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   if (!driver_.cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
   std::vector<CUgraphNode> after;
   std::vector<CUgraphEdgeData> edges;
-  if (!graph || !dependencies(in.graph, command.tail[0], command.tail[1], in.hasEdges, after, edges))
+  if (!graph || !graphs_.dependencies(in.graph, command.tail[0], command.tail[1], in.hasEdges, after, edges))
     return CUDA_ERROR_INVALID_VALUE;
   const std::vector<std::byte> record(command.tail[2].begin(), command.tail[2].end());
   NodeParams node;
@@ -202,13 +200,13 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   } else if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph clone = nullptr;
     if (driver_.cuGraphChildGraphNodeGetGraph(made, &clone) == CUDA_SUCCESS) {
-      adoptChild(answer.node, clone);
-      copySpecials(childNumber, graphs_.numberOf(clone));
+      graphs_.adoptChild(answer.node, clone);
+      graphClones_.copySpecials(childNumber, graphs_.numberOf(clone));
     }
   }
   if (node.params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL && node.params.conditional.phGraph_out)
     for (uint32_t i = 0; i < node.params.conditional.size; ++i) {
-      adoptChild(answer.node, node.params.conditional.phGraph_out[i]);
+      graphs_.adoptChild(answer.node, node.params.conditional.phGraph_out[i]);
       bodies.push_back(graphs_.numberOf(node.params.conditional.phGraph_out[i]));
     }
   reply(answer, std::as_bytes(std::span<const uint64_t>(bodies)));
@@ -246,11 +244,11 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   if (node.call) contents->calls[in.node] = node.call;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
     // The functions and copies of the previous graph stay registered beside those of the new one.
-    collect(graphs_.numberOf(node.params.graph.graph), {}, *contents);
+    graphContents_.add(graphs_.numberOf(node.params.graph.graph), *contents);
   }
   cmd::GraphSetNodeReply answer{};
   answer.hostFunctions = static_cast<uint32_t>(contents->calls.size());
-  const std::vector<graph::Source> sources = sourcesOf(*contents, 0, answer.sourceCount);
+  const std::vector<graph::Source> sources = contents->sources(0, answer.sourceCount);
   exec->second.contents = std::move(contents);
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
@@ -360,7 +358,7 @@ CUresult Executor::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& command
       CUgraph child = nullptr;
       rc = driver_.cuGraphChildGraphNodeGetGraph(node->handle, &child);
       if (!rc) {
-        adoptChild(command.fixed.node, child);
+        graphs_.adoptChild(command.fixed.node, child);
         node = graphs_.node(command.fixed.node);
         record.child = {graphs_.numberOf(child), 0, 0};
       }

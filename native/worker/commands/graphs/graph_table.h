@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of graphs and their nodes, and the worker's own state of nodes.
+// The numbers of graphs, their nodes and conditional handles, and the worker's own state of nodes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -101,6 +103,23 @@ class GraphTable {
     owner.children.push_back(graph);
     markSpecial(node);
   }
+  /// A graph in a node of another one: a child graph, or a body.
+  void adoptChild(uint64_t node, CUgraph graph);
+  /// The driver's handles of these nodes, of that graph (0: of any), and the data of their edges. Returns false if there
+  /// is no such node.
+  bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
+                    std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data);
+  /// A conditional handle, made for that graph.
+  void addCondition(CUgraphConditionalHandle handle, uint64_t graph) { conditions_[handle] = graph; }
+  /// Whether it was made for a graph that still exists.
+  bool hasCondition(CUgraphConditionalHandle handle) const {
+    const auto known = conditions_.find(handle);
+    return known != conditions_.end() && graph(known->second);
+  }
+  /// Forgets the conditional handles of graphs that have ended.
+  void dropConditions() {
+    std::erase_if(conditions_, [this](const auto& each) { return !graph(each.second); });
+  }
   bool empty() const { return graphs_.empty(); }
   /// Forgets a graph, its nodes, and the graphs in them.
   void dropGraph(uint64_t number) {
@@ -135,6 +154,7 @@ class GraphTable {
   std::unordered_map<CUgraph, uint64_t> graphNumbers_;
   std::unordered_map<uint64_t, Graph> graphs_;
   std::unordered_map<uint64_t, Node> nodes_;
+  std::unordered_map<CUgraphConditionalHandle, uint64_t> conditions_;  ///< handle → graph that it was made for
 };
 
 /// Data that launches of an executable graph need beside the driver, by node of the graph from which it was
@@ -147,6 +167,8 @@ struct ExecContents {
   std::map<uint64_t, std::vector<uint64_t>> after;  ///< node of a call → later copies from the client
   std::vector<std::shared_ptr<GraphAllocation>> allocations;
 
+  /// A page of the client memory that launches read and write; `count`: total number.
+  std::vector<graph::Source> sources(uint32_t first, uint32_t& count) const;
   /// Allocations that outlive a launch: the program frees them, or another launch does.
   std::vector<std::shared_ptr<GraphAllocation>> kept() const {
     std::vector<std::shared_ptr<GraphAllocation>> out;

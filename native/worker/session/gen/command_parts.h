@@ -10,6 +10,9 @@ class Arrays;
 class ContextCommands;
 class Executor;
 class Functions;
+class GraphClones;
+class GraphCommands;
+class GraphStages;
 class GreenContexts;
 class HostMemory;
 class Images;
@@ -26,6 +29,7 @@ class Streams;
 class TensorMaps;
 class Textures;
 class Topology;
+class UserObjects;
 class VirtualMemoryCommands;
 
 /// By reference: a session owns them.
@@ -51,6 +55,10 @@ struct CommandParts {
   ContextCommands& contextCommands;
   GreenContexts& greenContexts;
   Profiles& profiles;
+  UserObjects& userObjects;
+  GraphStages& graphStages;
+  GraphClones& graphClones;
+  GraphCommands& graphs;
   Executor& executor;
 };
 

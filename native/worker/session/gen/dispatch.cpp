@@ -14,6 +14,10 @@
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
 #include "worker/commands/contexts/green_contexts.h"
+#include "worker/commands/graphs/graph_clones.h"
+#include "worker/commands/graphs/graph_commands.h"
+#include "worker/commands/graphs/graph_stages.h"
+#include "worker/commands/graphs/user_objects.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
 #include "worker/commands/memory/pools.h"
@@ -1734,6 +1738,54 @@ CUresult runProfileRead(const CommandParts& parts, const cmd::Decoded<cmd::Profi
   return parts.profiles.onProfileRead(in);
 }
 
+CUresult runUserObjectCreate(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCreate>& in) {
+  return parts.userObjects.onUserObjectCreate(in);
+}
+
+CUresult runUserObjectCount(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCount>& in) {
+  return parts.userObjects.onUserObjectCount(in);
+}
+
+CUresult runGraphSource(const CommandParts& parts, const cmd::Decoded<cmd::GraphSource>& in) {
+  return parts.graphStages.onGraphSource(in);
+}
+
+CUresult runGraphClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphClone>& in) {
+  return parts.graphClones.onGraphClone(in);
+}
+
+CUresult runGraphFindInClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphFindInClone>& in) {
+  return parts.graphClones.onGraphFindInClone(in);
+}
+
+CUresult runGraphCreate(const CommandParts& parts, const cmd::Decoded<cmd::GraphCreate>& in) {
+  return parts.graphs.onGraphCreate(in);
+}
+
+CUresult runGraphDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroy>& in) {
+  return parts.graphs.onGraphDestroy(in);
+}
+
+CUresult runGraphList(const CommandParts& parts, const cmd::Decoded<cmd::GraphList>& in) {
+  return parts.graphs.onGraphList(in);
+}
+
+CUresult runGraphDepend(const CommandParts& parts, const cmd::Decoded<cmd::GraphDepend>& in) {
+  return parts.graphs.onGraphDepend(in);
+}
+
+CUresult runGraphConditional(const CommandParts& parts, const cmd::Decoded<cmd::GraphConditional>& in) {
+  return parts.graphs.onGraphConditional(in);
+}
+
+CUresult runGraphDot(const CommandParts& parts, const cmd::Decoded<cmd::GraphDot>& in) {
+  return parts.graphs.onGraphDot(in);
+}
+
+CUresult runGraphMemory(const CommandParts& parts, const cmd::Decoded<cmd::GraphMemory>& in) {
+  return parts.graphs.onGraphMemory(in);
+}
+
 CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
   return parts.executor.onCallbackDone(in);
 }
@@ -1806,32 +1858,8 @@ CUresult runGraphAddNode(const CommandParts& parts, const cmd::Decoded<cmd::Grap
   return parts.executor.onGraphAddNode(in);
 }
 
-CUresult runGraphClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphClone>& in) {
-  return parts.executor.onGraphClone(in);
-}
-
-CUresult runGraphConditional(const CommandParts& parts, const cmd::Decoded<cmd::GraphConditional>& in) {
-  return parts.executor.onGraphConditional(in);
-}
-
-CUresult runGraphCreate(const CommandParts& parts, const cmd::Decoded<cmd::GraphCreate>& in) {
-  return parts.executor.onGraphCreate(in);
-}
-
-CUresult runGraphDepend(const CommandParts& parts, const cmd::Decoded<cmd::GraphDepend>& in) {
-  return parts.executor.onGraphDepend(in);
-}
-
-CUresult runGraphDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroy>& in) {
-  return parts.executor.onGraphDestroy(in);
-}
-
 CUresult runGraphDestroyNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroyNode>& in) {
   return parts.executor.onGraphDestroyNode(in);
-}
-
-CUresult runGraphDot(const CommandParts& parts, const cmd::Decoded<cmd::GraphDot>& in) {
-  return parts.executor.onGraphDot(in);
 }
 
 CUresult runGraphEnableNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphEnableNode>& in) {
@@ -1846,10 +1874,6 @@ CUresult runGraphExecUpdate(const CommandParts& parts, const cmd::Decoded<cmd::G
   return parts.executor.onGraphExecUpdate(in);
 }
 
-CUresult runGraphFindInClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphFindInClone>& in) {
-  return parts.executor.onGraphFindInClone(in);
-}
-
 CUresult runGraphGetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphGetNode>& in) {
   return parts.executor.onGraphGetNode(in);
 }
@@ -1862,14 +1886,6 @@ CUresult runGraphLaunch(const CommandParts& parts, const cmd::Decoded<cmd::Graph
   return parts.executor.onGraphLaunch(in);
 }
 
-CUresult runGraphList(const CommandParts& parts, const cmd::Decoded<cmd::GraphList>& in) {
-  return parts.executor.onGraphList(in);
-}
-
-CUresult runGraphMemory(const CommandParts& parts, const cmd::Decoded<cmd::GraphMemory>& in) {
-  return parts.executor.onGraphMemory(in);
-}
-
 CUresult runGraphNodeAttribute(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeAttribute>& in) {
   return parts.executor.onGraphNodeAttribute(in);
 }
@@ -1880,10 +1896,6 @@ CUresult runGraphNodeType(const CommandParts& parts, const cmd::Decoded<cmd::Gra
 
 CUresult runGraphSetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphSetNode>& in) {
   return parts.executor.onGraphSetNode(in);
-}
-
-CUresult runGraphSource(const CommandParts& parts, const cmd::Decoded<cmd::GraphSource>& in) {
-  return parts.executor.onGraphSource(in);
 }
 
 CUresult runGraphSources(const CommandParts& parts, const cmd::Decoded<cmd::GraphSources>& in) {
@@ -1936,14 +1948,6 @@ CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree
 
 CUresult runSessionRestored(const CommandParts& parts, const cmd::Decoded<cmd::SessionRestored>& in) {
   return parts.executor.onSessionRestored(in);
-}
-
-CUresult runUserObjectCount(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCount>& in) {
-  return parts.executor.onUserObjectCount(in);
-}
-
-CUresult runUserObjectCreate(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCreate>& in) {
-  return parts.executor.onUserObjectCreate(in);
 }
 
 using Bytes = std::span<const std::byte>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole graphs: creation, dependencies, and objects that they retain.
+#include "worker/commands/graphs/graph_commands.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -7,9 +8,7 @@
 #include <cctype>
 #include <cstdio>
 
-#include "base/log.h"
 #include "base/unique_fd.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -37,7 +36,7 @@ std::span<const std::byte> bytesOf(const std::vector<uint64_t>& numbers) { retur
 
 }  // namespace
 
-CUresult Executor::onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& command) {
+CUresult GraphCommands::onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& command) {
   if (!driver_.cuGraphCreate || !driver_.cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraph graph = nullptr;
   if (CUresult rc = driver_.cuGraphCreate(&graph, command.fixed.flags)) return rc;
@@ -45,78 +44,19 @@ CUresult Executor::onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& command) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& command) {
+CUresult GraphCommands::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
   if (!graph || graph->root != command.fixed.graph) return CUDA_ERROR_INVALID_VALUE;
   const CUgraph handle = graph->handle;
   graphs_.dropGraph(command.fixed.graph);
   nodeCount_.give(command.fixed.graph);
-  std::erase_if(conditions_, [this](const auto& each) { return !graphs_.graph(each.second); });
+  graphs_.dropConditions();
   const CUresult rc = driver_.cuGraphDestroy(handle);
   hostMemory_.releaseForgotten();
   return rc;
 }
 
-void Executor::copySpecials(uint64_t from, uint64_t to) {
-  const GraphTable::Graph* source = graphs_.graph(from);
-  const GraphTable::Graph* target = graphs_.graph(to);
-  if (!source || !target) return;
-  const std::vector<uint64_t> special(source->special.begin(), source->special.end());
-  const CUgraph handle = target->handle;
-  for (const uint64_t each : special) {
-    CUgraphNode twin = nullptr;
-    if (driver_.cuGraphNodeFindInClone(&twin, graphs_.node(each)->handle, handle)) continue;
-    const uint64_t number = graphs_.adopt(to, twin);
-    const GraphTable::Node original = *graphs_.node(each);
-    GraphTable::Node& copy = *graphs_.node(number);
-    copy.stage = original.stage;
-    copy.call = original.call;
-    copy.allocation = original.allocation;
-    graphs_.markSpecial(number);
-    CUgraph child = nullptr;
-    if (original.children.size() == 1 && driver_.cuGraphChildGraphNodeGetGraph(twin, &child) == CUDA_SUCCESS) {
-      adoptChild(number, child);
-      copySpecials(original.children[0], graphs_.numberOf(child));
-    }
-  }
-}
-
-void Executor::adoptChild(uint64_t node, CUgraph child) {
-  const uint64_t owner = graphs_.node(node)->graph;
-  const uint64_t number = graphs_.adopt(child, graphs_.graph(owner)->root);
-  graphs_.graph(number)->root = graphs_.graph(owner)->root;
-  auto& children = graphs_.node(node)->children;
-  if (std::find(children.begin(), children.end(), number) == children.end()) children.push_back(number);
-  graphs_.markSpecial(node);
-}
-
-CUresult Executor::onGraphClone(const cmd::Decoded<cmd::GraphClone>& command) {
-  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
-  if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (!nodeCount_.take(nodeCount_.of(command.fixed.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUgraph clone = nullptr;
-  if (CUresult rc = driver_.cuGraphClone(&clone, graph->handle)) {
-    nodeCount_.drop();
-    return rc;
-  }
-  const uint64_t number = graphs_.adopt(clone);
-  nodeCount_.keep(number);
-  copySpecials(command.fixed.graph, number);
-  reply(cmd::GraphCloneReply{number});
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphFindInClone(const cmd::Decoded<cmd::GraphFindInClone>& command) {
-  const GraphTable::Node* node = graphs_.node(command.fixed.node);
-  const GraphTable::Graph* clone = graphs_.graph(command.fixed.clone);
-  if (!node || !clone) return CUDA_ERROR_INVALID_VALUE;
-  CUgraphNode found = nullptr;
-  if (CUresult rc = driver_.cuGraphNodeFindInClone(&found, node->handle, clone->handle)) return rc;
-  reply(cmd::GraphFindInCloneReply{graphs_.adopt(command.fixed.clone, found)});
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
+CUresult GraphCommands::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
   const auto& in = command.fixed;
   const bool ofNode = in.what >= 3;
   uint64_t owner = in.object;
@@ -166,13 +106,13 @@ CUresult Executor::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) {
+CUresult GraphCommands::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) {
   const auto& in = command.fixed;
   const GraphTable::Graph* graph = graphs_.graph(in.graph);
   std::vector<CUgraphNode> from, to;
   std::vector<CUgraphEdgeData> edges, none;
-  if (!graph || !dependencies(in.graph, command.tail[0], command.tail[2], in.hasEdges, from, edges) ||
-      !dependencies(in.graph, command.tail[1], {}, false, to, none) || from.size() != to.size())
+  if (!graph || !graphs_.dependencies(in.graph, command.tail[0], command.tail[2], in.hasEdges, from, edges) ||
+      !graphs_.dependencies(in.graph, command.tail[1], {}, false, to, none) || from.size() != to.size())
     return CUDA_ERROR_INVALID_VALUE;
   const CUgraphEdgeData* data = edges.empty() ? nullptr : edges.data();
   return in.remove ? driver_.cuGraphRemoveDependencies_v2(graph->handle, from.data(), to.data(), data, from.size())
@@ -181,7 +121,7 @@ CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) 
 
 // Objects of a graph
 
-CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
+CUresult GraphCommands::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
   if (!graph || !contexts_.bound()) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGraphConditionalHandleCreate) return CUDA_ERROR_NOT_SUPPORTED;
@@ -189,12 +129,12 @@ CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>&
   if (CUresult rc = driver_.cuGraphConditionalHandleCreate(
           &handle, graph->handle, contexts_.at(contexts_.bound()).handle, command.fixed.initial, command.fixed.flags))
     return rc;
-  conditions_[handle] = command.fixed.graph;
+  graphs_.addCondition(handle, command.fixed.graph);
   reply(cmd::GraphConditionalReply{handle});
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
+CUresult GraphCommands::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
   const auto& in = command.fixed;
   const GraphTable::Graph* graph = graphs_.graph(in.graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -221,7 +161,7 @@ CUresult Executor::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& command) {
+CUresult GraphCommands::onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& command) {
   const auto& in = command.fixed;
   CUdevice target = 0;
   if (!device(in.device, target)) return violation("no device of the session");
@@ -238,36 +178,6 @@ CUresult Executor::onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& command) 
   if (rc) return rc;
   reply(cmd::GraphMemoryReply{value});
   return CUDA_SUCCESS;
-}
-
-CUresult Executor::onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& command) {
-  const auto& in = command.fixed;
-  if (!contexts_.bound() || !driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
-  auto call = std::make_unique<HostCall>(HostCall{
-      callbacks_, {CallbackKind::kDestructor, contexts_.primaryOf(contexts_.bound()), in.destroy, in.data, 0}});
-  CUuserObject object = nullptr;
-  if (CUresult rc = driver_.cuUserObjectCreate(&object, call.get(), &HostCall::announceOnce, in.references, in.flags))
-    return rc;
-  call.release();  // the driver has it now
-  const uint64_t number = graphs_.next(graph::Tag::kUserObject);
-  userObjects_[number] = object;
-  reply(cmd::UserObjectCreateReply{number});
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& command) {
-  const auto& in = command.fixed;
-  const auto object = userObjects_.find(in.object);
-  if (object == userObjects_.end()) return CUDA_ERROR_INVALID_VALUE;
-  const GraphTable::Graph* graph = in.what >= 2 ? graphs_.graph(in.graph) : nullptr;
-  if (in.what >= 2 && !graph) return CUDA_ERROR_INVALID_VALUE;
-  switch (in.what) {
-    case 0: return driver_.cuUserObjectRetain(object->second, in.count);
-    case 1: return driver_.cuUserObjectRelease(object->second, in.count);
-    case 2: return driver_.cuGraphRetainUserObject(graph->handle, object->second, in.count, in.flags);
-    case 3: return driver_.cuGraphReleaseUserObject(graph->handle, object->second, in.count);
-    default: return violation("a reference of no kind");
-  }
 }
 
 }  // namespace millpond::worker
