@@ -288,6 +288,33 @@ TEST("what a synchronous copy was made from may be changed when it has returned"
   }
 }
 
+TEST("rows that are copied behind a function which waits for the thread are copied on") {
+  for (const bool isWhole : {true, false}) {
+    Bounce b;
+    Gate gate;
+    constexpr size_t kPitch = 64;
+    std::memset(b.between, 0, kBytes);
+    b.begin(7, b.stream);
+    gate.close(b.stream);
+    CUDA_MEMCPY2D rows{};
+    rows.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.dstMemoryType = CU_MEMORYTYPE_HOST;
+    rows.srcDevice = b.from;
+    rows.dstHost = b.between;
+    rows.srcPitch = rows.dstPitch = kPitch;
+    rows.WidthInBytes = isWhole ? kPitch : kPitch - sizeof(int);
+    rows.Height = 4;
+    OK(CU(cuMemcpy2DAsync_v2)(&rows, b.stream));
+    for (const size_t at : {size_t{0}, 2 * kPitch})
+      OK(CU(cuMemcpyHtoDAsync_v2)(b.to + at, b.between + at / sizeof(int), 2 * kPitch, b.stream));
+    gate.open();
+    OK(CU(cuStreamSynchronize)(b.stream));
+    const std::vector<int> words = read(b.to, 4 * kPitch / sizeof(int));
+    for (size_t i = 0; i < words.size(); ++i)
+      CHECK_EQ(words[i], isWhole || i % (kPitch / sizeof(int)) != kPitch / sizeof(int) - 1 ? 7 : 0);
+  }
+}
+
 TEST("what is copied to the program's memory arrives while the program does something else") {
   context();
   constexpr size_t kMany = size_t{16} << 20;

@@ -8,6 +8,7 @@
 #include "client/addresses/address_guard.h"
 #include "client/addresses/own_address.h"
 #include "client/call/preconditions.h"
+#include "client/calls/streams/callbacks.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/state/capture_state.h"
@@ -152,6 +153,24 @@ bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
 }
 
+void doNothing(void*) {}
+
+/// From memory that is mirrored for it. What lands there until the stream reaches the copy gets into the worker's memory
+/// with the return of the next function, so there must be one.
+CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint64_t from, size_t bytes,
+                       uint64_t stream, Wait wait) {
+  bool lands = false;
+  {
+    const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
+    for (const Landings::Part& part : parts) lands = lands || part.landing != 0;
+  }
+  if (const CUresult r = call.remote().mapped.reach(call, source, MappedMemory::Landing::kUnderWay); r != CUDA_SUCCESS)
+    return r;
+  if (lands)
+    if (const CUresult r = giveFunction(call, stream, &doNothing, nullptr); r != CUDA_SUCCESS) return r;
+  return within(call, to, from, bytes, stream, wait);
+}
+
 /// Waits briefly until the stream's work is done.
 CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
   const int64_t end = monotonicNs() + kPatienceNs;
@@ -189,12 +208,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (source && source->kind == MemoryKind::kPinnedLocal && mayBeWritten(call, host, bytes, stream)) {
     bool isDone = false;
     if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
-    if (!isDone) {
-      if (const CUresult r = call.remote().mapped.reach(call, *source, MappedMemory::Landing::kUnderWay);
-          r != CUDA_SUCCESS)
-        return r;
-      return within(call, to, host, bytes, stream, wait);
-    }
+    if (!isDone) return throughMirror(call, to, *source, host, bytes, stream, wait);
   }
   if (call.remote().landings.any()) [[unlikely]]
     return fromLandings(call, to, host, bytes, stream, wait);
