@@ -2,6 +2,8 @@
 // The driver library that a program finds by its name: a card's, the software GPU's, or Millpond's client.
 #pragma once
 
+#include <string>
+
 #include "cuda/gen/cuda_api.h"
 
 namespace millpond::model {
@@ -10,6 +12,8 @@ namespace millpond::model {
 void* driverSymbol(const char* name);
 /// The name of an error, for people.
 const char* errorName(CUresult result);
+/// Ends the process with 1 and a line on standard output.
+[[noreturn]] void give(const std::string& text);
 
 }  // namespace millpond::model
 

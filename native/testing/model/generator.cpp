@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kMostEvents = 120;
 constexpr uint8_t kObjects = 4;  // words, promises and graphs of a program, at most
+/// Words of large memory: two such copies are more than the ring between client and worker takes.
+constexpr uint32_t kLarge = 1 << 20;
 
 class Generator {
  public:
@@ -58,14 +60,15 @@ class Generator {
       Buffer buffer;
       // Something for kernels to work on.
       buffer.memory = i == 0 ? Memory::device : pick(kinds);
-      buffer.isAsked = !has("unasked") || chance(50);
+      if (isLocal(buffer.memory)) buffer.isForKernels = !has("copied") || chance(50);
+      buffer.isAsked = buffer.isForKernels && (!has("unasked") || chance(50));
       buffer.slots = 1 + below(3);
       buffer.words = pick(std::vector<uint32_t>{16, 16, 64, 1024, 4096, 65536});
       program_.buffers.push_back(buffer);
     }
-    if (has("large") && chance(4))
+    if (has("large") && chance(6))
       for (Buffer& buffer : program_.buffers)
-        if (buffer.memory != Memory::managed) buffer.words = 2 << 20, buffer.slots = 1;
+        if (buffer.memory != Memory::managed) buffer.words = kLarge << below(2), buffer.slots = 1;
     const size_t streams = 1 + below(4);
     for (size_t i = 0; i < streams; ++i) program_.streams.push_back({chance(50)});
     program_.threads = static_cast<uint8_t>(has("threads") && chance(40) ? 2 + below(2) : 1);
@@ -80,41 +83,45 @@ class Generator {
   // Choices
 
   uint8_t stream() {
+    if (inPile_ > 0 && chance(85)) return pileStream_;
     if (lastStream_ != kNone && chance(50)) return lastStream_;
     return chance(80) ? static_cast<uint8_t>(kFirstStream + below(program_.streams.size())) : pick(usable_);
   }
   uint8_t thread() { return static_cast<uint8_t>(below(program_.threads)); }
   template <typename Suits>
   int slot(Suits suits, int but = -1) {
-    if (lastSlot_ >= 0 && lastSlot_ != but && chance(40) && suits(bufferOf(program_, lastSlot_).memory))
-      return lastSlot_;
+    if (lastSlot_ >= 0 && lastSlot_ != but && chance(40) && suits(bufferOf(program_, lastSlot_))) return lastSlot_;
     std::vector<int> all;
     for (int i = 0; i < static_cast<int>(slotCount(program_)); ++i)
-      if (i != but && suits(bufferOf(program_, i).memory)) all.push_back(i);
+      if (i != but && suits(bufferOf(program_, i))) all.push_back(i);
     return all.empty() ? -1 : pick(all);
   }
   uint32_t value() { return 1 + below(1000); }
-  bool isForKernels(Memory memory) const { return isDevice(memory) && (!isHost(memory) || has("mapped")); }
-  bool isFillable(Memory memory) const {
-    return isDevice(memory) && (!isHost(memory) || has("fill-host")) && memory != Memory::managed;
+  bool isForKernels(const Buffer& buffer) const {
+    return isDevice(buffer.memory) && buffer.isForKernels && (!isHost(buffer.memory) || has("mapped"));
+  }
+  bool isFillable(const Buffer& buffer) const {
+    return isDevice(buffer.memory) && buffer.isForKernels && (!isHost(buffer.memory) || has("fill-host")) &&
+           buffer.memory != Memory::managed;
   }
 
   Op launch() {
     Op op{.kind = OpKind::launch, .thread = thread(), .stream = stream()};
-    op.to = static_cast<int16_t>(slot([&](Memory m) { return isForKernels(m); }));
-    op.from = static_cast<int16_t>(slot([&](Memory m) { return isForKernels(m); }, op.to));
+    op.to = static_cast<int16_t>(slot([&](const Buffer& b) { return isForKernels(b); }));
+    op.from = static_cast<int16_t>(slot([&](const Buffer& b) { return isForKernels(b); }, op.to));
     op.value = value();
     if (chance(30)) op.variant = chance(50) ? Variant::table : Variant::packed;
     const auto touchesHost = [&](int each) { return each >= 0 && isHost(bufferOf(program_, each).memory); };
     if ((touchesHost(op.to) || touchesHost(op.from)) && !has("indirect")) op.variant = Variant::plain;
-    if (has("burst") && chance(2) && op.from >= 0 && bufferOf(program_, op.from).words <= 64)
-      op.count = 1100 + below(1000);
+    if (op.from < 0 || bufferOf(program_, op.from).words > 64) return op;
+    if (has("burst") && chance(inPile_ > 0 ? 15 : 2)) op.count = 1100 + below(1000);
+    if (op.count == 1 && inPile_ > 0 && chance(30)) op.count = 2 + below(180);
     return op;
   }
   Op copy() {
     Op op{.kind = OpKind::copy, .thread = thread(), .stream = stream()};
-    op.from = static_cast<int16_t>(slot([](Memory) { return true; }));
-    op.to = static_cast<int16_t>(slot([](Memory) { return true; }, op.from));
+    op.from = static_cast<int16_t>(slot([](const Buffer&) { return true; }));
+    op.to = static_cast<int16_t>(slot([](const Buffer&) { return true; }, op.from));
     op.isSynchronous = has("legacy") && chance(20);
     if (has("rows") && chance(20)) op.variant = Variant::rows;
     if (op.variant == Variant::plain && chance(20)) op.variant = Variant::unified;
@@ -134,7 +141,7 @@ class Generator {
   }
   Op fill() {
     Op op{.kind = OpKind::fill, .thread = thread(), .stream = stream()};
-    op.to = static_cast<int16_t>(slot([&](Memory m) { return isFillable(m); }));
+    op.to = static_cast<int16_t>(slot([&](const Buffer& b) { return isFillable(b); }));
     op.value = value();
     op.isSynchronous = has("legacy") && chance(20);
     if (has("rows") && chance(30)) op.variant = Variant::rows;
@@ -143,26 +150,32 @@ class Generator {
   Op hostFunction() {
     Op op{.kind = OpKind::hostFunction, .thread = thread(), .stream = stream()};
     op.count = has("sleep") && chance(20) ? 1 + below(4) : 0;
-    if (chance(60)) op.to = static_cast<int16_t>(slot([](Memory m) { return isHost(m) && m != Memory::managed; }));
+    if (chance(60))
+      op.to =
+          static_cast<int16_t>(slot([](const Buffer& b) { return isHost(b.memory) && b.memory != Memory::managed; }));
     op.value = value();
     if (has("promise") && chance(30) && promises_ < kObjects) op.object = promises_;
     return op;
   }
 
   Op propose() {
-    const uint32_t which = below(100);
+    // Behind a function that holds its stream up comes work, not a call that waits for it.
+    const uint32_t which = inPile_ > 0 ? below(66) : below(100);
     if (which < 22) return launch();
     if (which < 50) return copy();
     if (which < 56) return fill();
     if (which < 64) return hostFunction();
     Op op{.thread = thread(), .stream = stream()};
-    if (which < 70) {
+    if (inPile_ > 0) {
+      op.kind = OpKind::launchGraph;
+      op.object = graphs_ > 0 ? static_cast<uint8_t>(below(graphs_)) : kNone;
+    } else if (which < 70) {
       op.kind = OpKind::hostUpdate;
-      op.to = static_cast<int16_t>(slot([](Memory m) { return isHost(m); }));
+      op.to = static_cast<int16_t>(slot([](const Buffer& b) { return isHost(b.memory); }));
       op.value = value();
     } else if (which < 75) {
       op.kind = OpKind::hostCheck;
-      op.from = static_cast<int16_t>(slot([](Memory m) { return isHost(m); }));
+      op.from = static_cast<int16_t>(slot([](const Buffer& b) { return isHost(b.memory); }));
     } else if (which < 80) {
       op.kind = OpKind::launchGraph;
       op.object = graphs_ > 0 ? static_cast<uint8_t>(below(graphs_)) : kNone;
@@ -296,8 +309,28 @@ class Generator {
   }
 
   void addOp() {
+    if (inPile_ > 0) {
+      --inPile_;
+    } else if (has("pile") && chance(3)) {
+      beginPile();
+      return;
+    }
     const Op op = propose();
     if (isWhole(op)) addOrdered(op);
+  }
+  /// A stream is held up, and more than usual follows in it.
+  void beginPile() {
+    Op op{.kind = OpKind::hostFunction, .thread = thread(), .stream = stream(), .count = 0};
+    if (has("promise") && promises_ < kObjects && (!has("sleep") || chance(50))) {
+      op.object = promises_;
+    } else if (has("sleep")) {
+      op.count = 5 + below(60);
+    } else {
+      return;
+    }
+    if (!addOrdered(op)) return;
+    pileStream_ = op.stream;
+    inPile_ = 3 + below(12);
   }
   bool addOrdered(const Op& op) {
     std::vector<Op> before;
@@ -336,15 +369,14 @@ class Generator {
     }
   }
   std::optional<Op> node() {
-    const auto suits = [&](Memory m) { return isDevice(m) && m != Memory::managed; };
+    const auto suits = [&](const Buffer& b) { return isDevice(b.memory) && b.memory != Memory::managed; };
     Op op;
     const uint32_t which = below(10);
     if (which < 4) {
       op = launch();
       op.variant = Variant::plain;
       op.count = 1;
-      if (op.to >= 0 && op.from >= 0 &&
-          !(suits(bufferOf(program_, op.to).memory) && suits(bufferOf(program_, op.from).memory)))
+      if (op.to >= 0 && op.from >= 0 && !(suits(bufferOf(program_, op.to)) && suits(bufferOf(program_, op.from))))
         return std::nullopt;
     } else if (which < 8 && has("graph-copies")) {
       op.kind = OpKind::copy;
@@ -363,6 +395,8 @@ class Generator {
       op.object = kNone;
     }
     if (!isWhole(op)) return std::nullopt;
+    // The next node often uses what this one has made.
+    if (op.to >= 0) lastSlot_ = op.to;
     op.thread = 0;
     op.branch = static_cast<uint8_t>(below(2));
     op.joins = chance(50);
@@ -407,6 +441,8 @@ class Generator {
   uint8_t events_ = 0;
   uint8_t promises_ = 0;
   uint8_t graphs_ = 0;
+  uint32_t inPile_ = 0;  ///< ops that are still to come
+  uint8_t pileStream_ = kNone;
 };
 
 }  // namespace

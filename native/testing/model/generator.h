@@ -15,15 +15,17 @@ namespace millpond::model {
 
 /// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
 // clang-format off
-inline constexpr std::array<std::string_view, 25> kFeatures = {
+inline constexpr std::array<std::string_view, 27> kFeatures = {
     "threads",     // more than one thread
     "burst",       // a thousand launches and more behind each other
-    "large",       // memory of 8 MiB
+    "pile",        // much work behind a host function
+    "large",       // memory of 4 and 8 MiB
     "sleep",       // host functions that sleep
     "promise",     // host functions that wait for a thread
     "value",       // streams that wait for words and write them
     "pageable", "registered", "managed", "pool", "peer",
     "mapped",      // kernels that work on host memory
+    "copied",      // pinned and registered memory that copies alone use
     "unasked",     // pinned and registered memory whose address for kernels is not asked for: kernels are given the host's
     "indirect",    // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
     "rows",        // copies and fills of two dimensions

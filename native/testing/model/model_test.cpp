@@ -92,6 +92,42 @@ TEST("a thousand launches wait for whatever holds their stream up") {
   CHECK(judge({on(OpKind::hostFunction, kA, 0), burst, fulfil}) == Refusal::none);
 }
 
+TEST("launches behind a promise fill the stream up") {
+  const Op function = on(OpKind::hostFunction, kA, 0);
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  const Op many{.kind = OpKind::launch, .stream = kA, .to = kDevice, .from = kOther, .count = 180};
+  Op others = many;
+  others.stream = kB;
+  others.to = kPinned;
+  CHECK(judge({function, many, many, others, others, others, fulfil}) == Refusal::none);
+  CHECK(judge({function, many, many, many, fulfil}) == Refusal::stuck);
+  CHECK(judge({function, many, many, fulfil, many}) == Refusal::none);
+}
+
+TEST("work behind a promise does not come while another thread may wait for all streams") {
+  const Op function = on(OpKind::hostFunction, kB, 0);
+  Op wait = copyOn(kLegacy, kDevice, kPinned);
+  wait.isSynchronous = true;
+  // In a stream that the copy waits for, behind the other function if a driver has one thread for them.
+  const Op held = on(OpKind::hostFunction, kA);
+  Op receive = on(OpKind::receive, kA, 0), fulfil = on(OpKind::fulfil, kA, 0), tell = on(OpKind::send, kA, 1);
+  for (Op* each : {&wait, &receive, &fulfil, &tell}) each->thread = 1;
+  const Op told = on(OpKind::receive, kA, 1);
+  CHECK(judge({function, on(OpKind::send, kA, 0), receive, wait, held, fulfil}, 2) == Refusal::unordered);
+  CHECK(judge({function, on(OpKind::send, kA, 0), receive, wait, tell, told, held, fulfil}, 2) == Refusal::none);
+}
+
+TEST("an allocation may wait for what other threads wait for") {
+  const Op ask = on(OpKind::ask, kA, 0);
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  Op function = on(OpKind::hostFunction, kA, 0), receive = on(OpKind::receive, kA, 0);
+  Op wait = on(OpKind::syncContext, kA);
+  for (Op* each : {&function, &receive, &wait}) each->thread = 1;
+  CHECK(judge({function, ask, fulfil, wait}, 2) == Refusal::unordered);
+  CHECK(judge({function, ask, on(OpKind::send, kA, 0), fulfil, receive, wait}, 2) == Refusal::none);
+  CHECK(judge({function, fulfil, ask, wait}, 2) == Refusal::none);
+}
+
 TEST("what waits for a word is ordered behind what sets it") {
   const Op write = copyOn(kB, kDevice, kPinned);
   const Op read = copyOn(kA, kOther, kDevice);
@@ -171,4 +207,33 @@ TEST("what is left out of programs is not in them") {
       CHECK(!op.isSynchronous && op.stream != kLegacy);
     }
   }
+}
+
+TEST("kernels do not use pinned memory that copies alone use, and half of the programs' is such") {
+  size_t copied = 0, used = 0;
+  for (uint64_t number = 0; number < 300; ++number) {
+    const Program program = generate(9, number, {});
+    for (const Buffer& buffer : program.buffers)
+      if (isLocal(buffer.memory)) ++(buffer.isForKernels ? used : copied);
+    eachOp(program, [&](const Op& op) {
+      if (op.kind != OpKind::launch && op.kind != OpKind::fill) return;
+      for (const int slot : {op.to, op.from}) CHECK(slot < 0 || bufferOf(program, slot).isForKernels);
+    });
+  }
+  CHECK(copied > used / 2 && used > copied / 2);
+}
+
+TEST("some programs pile work up behind a host function") {
+  size_t piles = 0;
+  for (uint64_t number = 0; number < 300; ++number) {
+    const Program program = generate(10, number, {});
+    uint8_t stream = kNone;
+    size_t behind = 0;
+    for (const Op& op : program.ops) {
+      if (op.kind == OpKind::hostFunction && stream == kNone) stream = op.stream;
+      if (stream != kNone && op.stream == stream && op.kind <= OpKind::fill) ++behind;
+    }
+    if (behind >= 6) ++piles;
+  }
+  CHECK(piles > 30);
 }

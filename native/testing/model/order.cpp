@@ -5,6 +5,12 @@
 #include <cstddef>
 
 namespace millpond::model {
+namespace {
+
+/// A card's streams take about a thousand commands each; then calls wait. Some commands are several.
+constexpr size_t kMostHeldUp = 400;
+
+}  // namespace
 
 void Moments::insert(size_t moment) {
   if (words_.size() <= moment / 64) words_.resize(moment / 64 + 1);
@@ -24,6 +30,7 @@ Order::Order(const Program& program)
     : program_(program),
       threads_(program.threads, kNever),
       blocked_(program.threads, kNever),
+      waitedForAll_(program.threads, kNever),
       lanes_(kFirstStream + program.streams.size() + program.threads),
       slots_(slotCount(program)),
       events_(program.events),
@@ -88,7 +95,12 @@ bool Order::write(int slot, size_t at, size_t done) {
   return true;
 }
 
-bool Order::isBusy(const Lane& lane) const { return lane.last != kNever; }
+/// Whether it could wait for something that only later ops set.
+bool Order::isHeld(size_t moment) const {
+  return std::any_of(holds_.begin(), holds_.end(), [&](const Hold& hold) {
+    return hold.work == moment || moments_[moment].maybe.contains(hold.work);
+  });
+}
 
 /// The op's call returns when `work` is done, or could.
 void Order::blocksOn(size_t work, bool isCertain) {
@@ -141,12 +153,30 @@ Refusal Order::append(const Op& op) {
   hasBegun_ = hasBegun_ || op.kind != OpKind::graph;
   threads_[op.thread] = end_;
   if (waits_) blocked_[op.thread] = end_;
-  return settle();
+  if (waits_ && op.kind != OpKind::receive && op.kind != OpKind::syncEvent) waitedForAll_[op.thread] = end_;
+  if (op.kind == OpKind::ask || isByWay(op.variant)) allocations_.push_back({op.thread, end_});
+  return settle(op);
 }
 
 /// No call may wait for a held op, nor for host functions that could be queued behind one: a driver may run all of them
 /// on one thread.
-Refusal Order::settle() {
+Refusal Order::settle(const Op& op) {
+  if (work_ != kNever && isHeld(work_)) {
+    // Calls of other threads that wait for all streams could turn out to wait for this, too.
+    for (const size_t each : waitedForAll_)
+      if (each != end_ && !isBefore(each, begin_)) return Refusal::unordered;
+    heldUp_ += op.kind == OpKind::launch ? op.count : 1;
+    if (heldUp_ > kMostHeldUp) return Refusal::stuck;
+  }
+  if (holds_.empty()) heldUp_ = 0;
+  // An allocation may wait for whatever other threads wait for, so that must not need what comes behind the allocation.
+  if (waits_ && op.kind != OpKind::receive) {
+    for (const Allocation& each : allocations_) {
+      if (each.thread == op.thread || isBefore(each.end, begin_)) continue;
+      for (const Freed& hold : freed_)
+        if (moments_[end_].maybe.contains(hold.work) && isBefore(each.end, hold.by)) return Refusal::unordered;
+    }
+  }
   for (const Hold& hold : holds_) {
     if (moments_[end_].maybe.contains(hold.work)) return Refusal::stuck;
     if (!hold.isPromise) continue;
@@ -340,6 +370,7 @@ Refusal Order::release(const Op& op, bool isPromise, size_t by, size_t asks) {
     for (const size_t each : hold.observers)
       if (!isBefore(each, asks)) return Refusal::unordered;
     holds_.erase(holds_.begin() + static_cast<std::ptrdiff_t>(i));
+    freed_.push_back({hold.work, asks});
     for (size_t each = 0; each < moments_.size(); ++each) {
       if (each == hold.work || moments_[each].before.contains(hold.work)) after(each, by);
       if (each == hold.work || moments_[each].maybe.contains(hold.work)) maybeAfter(each, by);

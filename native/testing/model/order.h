@@ -71,6 +71,15 @@ class Order {
     size_t call = 0;  ///< its beginning
     std::vector<size_t> observers;
   };
+  /// A hold that is over.
+  struct Freed {
+    size_t work = 0;
+    size_t by = 0;  ///< beginning of what ended it
+  };
+  struct Allocation {
+    uint8_t thread = 0;
+    size_t end = 0;
+  };
   struct GraphState {
     bool exists = false;
     std::vector<Op> body;
@@ -91,7 +100,7 @@ class Order {
   bool use(size_t& used);
   bool read(int slot, size_t at, size_t done);
   bool write(int slot, size_t at, size_t done);
-  Refusal settle();
+  Refusal settle(const Op& op);
   Refusal submit(const Op& op);
   Refusal dispatch(const Op& op);
   Refusal copy(const Op& op);
@@ -101,19 +110,23 @@ class Order {
   Refusal sync(const Op& op);
   Refusal hold(const Op& op, bool isPromise);
   Refusal release(const Op& op, bool isPromise, size_t by, size_t asks);
-  bool isBusy(const Lane& lane) const;
+  bool isHeld(size_t moment) const;
   void blocksOn(size_t work, bool isCertain);
 
   const Program& program_;
   std::vector<Moment> moments_;
-  std::vector<size_t> threads_;  ///< last moment of each
-  std::vector<size_t> blocked_;  ///< last return of a call that waited, of each thread
-  std::vector<Lane> lanes_;      ///< streams, with a per-thread default stream for each thread at the end
+  std::vector<size_t> threads_;       ///< last moment of each
+  std::vector<size_t> blocked_;       ///< last return of a call that waited, of each thread
+  std::vector<size_t> waitedForAll_;  ///< the same, of calls that could wait for all streams
+  std::vector<Lane> lanes_;           ///< streams, with a per-thread default stream for each thread at the end
   std::vector<Access> slots_;
   std::vector<EventState> events_;
   std::vector<GraphState> graphs_;
   std::vector<size_t> signals_;
   std::vector<Hold> holds_;
+  std::vector<Freed> freed_;
+  std::vector<Allocation> allocations_;
+  size_t heldUp_ = 0;             ///< commands behind holds
   std::vector<size_t> wordsSet_;  ///< what has set each
   std::vector<bool> promisesUsed_;
   std::vector<bool> promisesFulfilled_;

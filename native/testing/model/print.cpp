@@ -15,7 +15,8 @@ class Printer {
     for (size_t i = 0; i < program.streams.size(); ++i)
       line("CUstream s" + number(i) + "; cuStreamCreate(&s" + number(i) + ", " +
            (program.streams[i].isBlocking ? "CU_STREAM_DEFAULT" : "CU_STREAM_NON_BLOCKING") + ");");
-    line("volatile uint32_t* words; cuMemHostAlloc((void**)&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP);");
+    if (usesWords(program))
+      line("volatile uint32_t* words; cuMemHostAlloc((void**)&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP);");
     for (const Op& op : program.ops) {
       if (program.threads > 1) text_ += "/* thread " + number(op.thread) + " */ ";
       print(op, op.isSynchronous ? "" : streamOf(op));

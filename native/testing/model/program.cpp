@@ -21,6 +21,14 @@ size_t slotCount(const Program& program) {
   return count;
 }
 
+bool usesWords(const Program& program) {
+  bool uses = false;
+  eachOp(program, [&](const Op& op) {
+    uses = uses || op.kind == OpKind::waitValue || op.kind == OpKind::writeValue || op.kind == OpKind::storeWord;
+  });
+  return uses;
+}
+
 namespace {
 
 const char* nameOf(Memory memory) {

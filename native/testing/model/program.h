@@ -19,6 +19,8 @@ enum class Memory : uint8_t {
   pageable,    // malloc
 };
 constexpr bool isHost(Memory memory) { return memory >= Memory::managed; }
+/// The program's own memory that the driver knows.
+constexpr bool isLocal(Memory memory) { return memory == Memory::pinned || memory == Memory::registered; }
 constexpr bool isDevice(Memory memory) { return memory != Memory::pageable && memory != Memory::peer; }
 
 /// A buffer is cut into slots of the same size. A slot is what calls read and write, as rows of kRowWords words.
@@ -26,7 +28,9 @@ struct Buffer {
   Memory memory = Memory::device;
   uint32_t slots = 1;
   uint32_t words = 16;  ///< in a slot
-  /// Whether the program asks for the address for kernels before anything else; for pinned and registered memory.
+  /// Whether kernels and fills use it; false only for pinned and registered memory, which then only copies use.
+  bool isForKernels = true;
+  /// Whether the program asks for the address for kernels before anything else; for such memory.
   bool isAsked = true;
 };
 inline constexpr uint32_t kRowWords = 16;
@@ -115,6 +119,16 @@ struct SlotPlace {
   uint32_t index = 0;  ///< in the buffer
 };
 SlotPlace placeOf(const Program& program, int slot);
+/// Calls `each` with every op of the program, those of graphs, too.
+template <typename Each>
+void eachOp(const Program& program, Each each) {
+  for (const Op& op : program.ops) {
+    each(op);
+    for (const Op& node : op.body) each(node);
+  }
+}
+/// Whether streams or threads of the program use words.
+bool usesWords(const Program& program);
 size_t slotCount(const Program& program);
 inline const Buffer& bufferOf(const Program& program, int slot) {
   return program.buffers[placeOf(program, slot).buffer];

@@ -17,6 +17,7 @@
 #include "testing/model/driver.h"
 #include "testing/model/host_function.h"
 #include "testing/model/kernels.h"
+#include "testing/model/program_memory.h"
 
 namespace millpond::model {
 
@@ -26,7 +27,6 @@ std::atomic<const char*> stage = "begins";
 namespace {
 
 constexpr uint32_t kBlock = 128;
-constexpr size_t kPage = 4096;
 
 CUcontext context = nullptr;
 CUcontext peer = nullptr;
@@ -34,23 +34,17 @@ CUfunction mix = nullptr;
 CUfunction mixTable = nullptr;
 CUfunction mixPacked = nullptr;
 
-[[noreturn]] void give(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-  ::_exit(1);
-}
-
 class Run {
  public:
   Run(const Program& program, const Outcome& outcome)
       : program_(program),
         outcome_(outcome),
+        memory_(program, context, peer),
         events_(program.events),
         promises_(program.promises),
         signals_(program.signals),
         graphs_(program.graphs),
         executables_(program.graphs) {
-    makeMemory();
     for (const Stream& stream : program.streams)
       must("cuStreamCreate", CU(cuStreamCreate)(&streams_.emplace_back(),
                                                 stream.isBlocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
@@ -103,17 +97,10 @@ class Run {
     must("cuEventDestroy", CU(cuEventDestroy_v2)(fork_));
     for (const CUstream each : streams_) must("cuStreamDestroy", CU(cuStreamDestroy_v2)(each));
     for (const CUstream each : capturing_) must("cuStreamDestroy", CU(cuStreamDestroy_v2)(each));
-    for (size_t i = 0; i < memory_.size(); ++i) freeMemory(program_.buffers[i].memory, memory_[i]);
-    must("cuMemFree", CU(cuMemFree_v2)(table_));
-    must("cuMemFreeHost", CU(cuMemFreeHost)(words_));
+    memory_.free();
   }
 
  private:
-  struct Memories {
-    CUdeviceptr device = 0;
-    void* host = nullptr;
-  };
-
   /// What failed, where.
   void must(const char* call, CUresult result) {
     if (result == CUDA_SUCCESS) return;
@@ -125,95 +112,9 @@ class Run {
                : std::string(" before or behind the ops");
   }
 
-  // Memory
-
-  void makeMemory() {
-    for (const Buffer& buffer : program_.buffers) {
-      const size_t bytes = buffer.slots * size_t{buffer.words} * sizeof(uint32_t);
-      Memories memory;
-      switch (buffer.memory) {
-        case Memory::device: must("cuMemAlloc", CU(cuMemAlloc_v2)(&memory.device, bytes)); break;
-        case Memory::pool: must("cuMemAllocAsync", CU(cuMemAllocAsync)(&memory.device, bytes, nullptr)); break;
-        case Memory::peer:
-          must("cuCtxSetCurrent", CU(cuCtxSetCurrent)(peer));
-          must("cuMemAlloc", CU(cuMemAlloc_v2)(&memory.device, bytes));
-          must("cuCtxSetCurrent", CU(cuCtxSetCurrent)(context));
-          break;
-        case Memory::managed:
-          must("cuMemAllocManaged", CU(cuMemAllocManaged)(&memory.device, bytes, CU_MEM_ATTACH_GLOBAL));
-          memory.host = reinterpret_cast<void*>(memory.device);
-          break;
-        case Memory::pinned:
-          must("cuMemHostAlloc", CU(cuMemHostAlloc)(&memory.host, bytes, CU_MEMHOSTALLOC_DEVICEMAP));
-          memory.device = forKernels(buffer, memory.host);
-          break;
-        case Memory::registered: {
-          const size_t pages = (bytes + kPage - 1) / kPage * kPage;
-          memory.host = std::aligned_alloc(kPage, pages);
-          std::memset(memory.host, 0, pages);
-          must("cuMemHostRegister", CU(cuMemHostRegister_v2)(memory.host, pages, CU_MEMHOSTREGISTER_DEVICEMAP));
-          memory.device = forKernels(buffer, memory.host);
-          break;
-        }
-        case Memory::pageable: memory.host = std::malloc(bytes); break;
-      }
-      memory_.push_back(memory);
-    }
-    std::vector<CUdeviceptr> table;
-    for (int slot = 0; slot < static_cast<int>(slotCount(program_)); ++slot) {
-      const Buffer& buffer = bufferOf(program_, slot);
-      std::vector<uint32_t> words(buffer.words);
-      for (uint32_t i = 0; i < buffer.words; ++i) words[i] = initialWord(slot, i);
-      if (isHost(buffer.memory)) {
-        std::memcpy(host(slot), words.data(), buffer.words * sizeof(uint32_t));
-      } else {
-        must("cuMemcpyHtoD", CU(cuMemcpyHtoD_v2)(device(slot), words.data(), buffer.words * sizeof(uint32_t)));
-      }
-      table.push_back(memory_[placeOf(program_, slot).buffer].device == 0 ? 0 : device(slot));
-    }
-    must("cuMemAlloc", CU(cuMemAlloc_v2)(&table_, table.size() * sizeof(CUdeviceptr)));
-    must("cuMemcpyHtoD", CU(cuMemcpyHtoD_v2)(table_, table.data(), table.size() * sizeof(CUdeviceptr)));
-    void* words = nullptr;
-    must("cuMemHostAlloc", CU(cuMemHostAlloc)(&words, kPage, CU_MEMHOSTALLOC_DEVICEMAP));
-    std::memset(words, 0, kPage);
-    words_ = static_cast<uint32_t*>(words);
-    must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&deviceWords_, words, 0));
-  }
-
-  CUdeviceptr forKernels(const Buffer& buffer, void* host) {
-    auto address = reinterpret_cast<CUdeviceptr>(host);
-    if (buffer.isAsked) must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&address, host, 0));
-    return address;
-  }
-
-  void freeMemory(Memory kind, const Memories& memory) {
-    switch (kind) {
-      case Memory::peer:
-        must("cuCtxSetCurrent", CU(cuCtxSetCurrent)(peer));
-        must("cuMemFree", CU(cuMemFree_v2)(memory.device));
-        must("cuCtxSetCurrent", CU(cuCtxSetCurrent)(context));
-        break;
-      case Memory::device:
-      case Memory::managed: must("cuMemFree", CU(cuMemFree_v2)(memory.device)); break;
-      case Memory::pool: must("cuMemFreeAsync", CU(cuMemFreeAsync)(memory.device, nullptr)); break;
-      case Memory::pinned: must("cuMemFreeHost", CU(cuMemFreeHost)(memory.host)); break;
-      case Memory::registered: must("cuMemHostUnregister", CU(cuMemHostUnregister)(memory.host)); [[fallthrough]];
-      case Memory::pageable: std::free(memory.host);
-    }
-  }
-
-  size_t offset(int slot) const {
-    return placeOf(program_, slot).index * size_t{bufferOf(program_, slot).words} * sizeof(uint32_t);
-  }
-  CUdeviceptr device(int slot) const { return memory_[placeOf(program_, slot).buffer].device + offset(slot); }
-  uint32_t* host(int slot) const {
-    return reinterpret_cast<uint32_t*>(static_cast<std::byte*>(memory_[placeOf(program_, slot).buffer].host) +
-                                       offset(slot));
-  }
-  /// The address of a slot of any kind: for host memory, the host's pointer.
-  CUdeviceptr address(int slot) const {
-    return isHost(bufferOf(program_, slot).memory) ? reinterpret_cast<CUdeviceptr>(host(slot)) : device(slot);
-  }
+  CUdeviceptr device(int slot) const { return memory_.device(slot); }
+  uint32_t* host(int slot) const { return memory_.host(slot); }
+  CUdeviceptr address(int slot) const { return memory_.address(slot); }
 
   void compare(int slot, const uint32_t* words, const std::vector<uint32_t>& expected, const char* when) const {
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -265,12 +166,12 @@ class Run {
       }
       case OpKind::syncContext: return must("cuCtxSynchronize", CU(cuCtxSynchronize)());
       case OpKind::waitValue:
-        return must("cuStreamWaitValue32",
-                    CU(cuStreamWaitValue32_v2)(stream(op), deviceWords_ + 64 * op.object, 1, CU_STREAM_WAIT_VALUE_GEQ));
+        return must("cuStreamWaitValue32", CU(cuStreamWaitValue32_v2)(stream(op), memory_.wordOnDevice(op.object), 1,
+                                                                      CU_STREAM_WAIT_VALUE_GEQ));
       case OpKind::writeValue:
-        return must("cuStreamWriteValue32", CU(cuStreamWriteValue32_v2)(stream(op), deviceWords_ + 64 * op.object, 1,
+        return must("cuStreamWriteValue32", CU(cuStreamWriteValue32_v2)(stream(op), memory_.wordOnDevice(op.object), 1,
                                                                         CU_STREAM_WRITE_VALUE_DEFAULT));
-      case OpKind::storeWord: return std::atomic_ref(words_[16 * op.object]).store(1, std::memory_order_release);
+      case OpKind::storeWord: return std::atomic_ref(memory_.word(op.object)).store(1, std::memory_order_release);
       case OpKind::fulfil: return promises_[op.object].open();
       case OpKind::hostUpdate:
         for (uint32_t i = 0; i < bufferOf(program_, op.to).words; ++i)
@@ -322,7 +223,8 @@ class Run {
     std::memcpy(&packed.bytes[Packed::kWords], &words, sizeof words);
     std::memcpy(&packed.bytes[Packed::kValue], &value, sizeof value);
     void* plain[] = {&to, &from, &words, &value};
-    void* table[] = {&table_, &toIndex, &fromIndex, &words, &value};
+    CUdeviceptr places = memory_.table();
+    void* table[] = {&places, &toIndex, &fromIndex, &words, &value};
     void* whole[] = {packed.bytes.data()};
     const bool isTable = op.variant == Variant::table;
     const bool isPacked = op.variant == Variant::packed;
@@ -455,10 +357,7 @@ class Run {
  private:
   const Program& program_;
   const Outcome& outcome_;
-  std::vector<Memories> memory_;
-  CUdeviceptr table_ = 0;
-  uint32_t* words_ = nullptr;
-  CUdeviceptr deviceWords_ = 0;
+  ProgramMemory memory_;
   std::vector<CUstream> streams_;
   std::array<CUstream, 2> capturing_{};
   std::array<CUevent, 2> marks_{};

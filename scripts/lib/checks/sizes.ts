@@ -8,7 +8,6 @@ export const sizeRules: SizeRules = {
   maxEntries: 25,
   longFiles: {
     "native/client/calls/graphs/graphs.cpp": 539,
-    "native/testing/model/runner.cpp": 512,
   },
   fullFolders: {
     "conformance/programs/driver": 49,

@@ -16,13 +16,9 @@ export interface Mutant {
   readonly to: string;
   /** Where it shows. */
   readonly ways: readonly Way[];
-  /** Features that would only hide it: fewer programs find it without them. */
-  readonly without?: readonly string[];
 }
 
 const way = (transport: Way["transport"], isGated = false): Way => ({ transport, isGated, hasCuts: false });
-/** What few bugs need. */
-const rare: readonly string[] = ["burst", "large", "managed", "peer", "pool", "touch-held"];
 const shm = way("shm");
 const tcp = way("tcp");
 
@@ -33,7 +29,6 @@ export const mutants: readonly Mutant[] = [
     from: "  if (call.remote().landings.any()) [[unlikely]]\n    return fromLandings(",
     to: "  if (call.remote().landings.any() && bytes == SIZE_MAX) [[unlikely]]\n    return fromLandings(",
     ways: [tcp],
-    without: [...rare, "mapped", "sleep", "promise", "value", "graph", "fill-host", "temporary"],
   },
   {
     bug: "full-queue",
@@ -48,7 +43,6 @@ export const mutants: readonly Mutant[] = [
     from: "  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;\n",
     to: "  const auto aside = (isLong || isHeldUp) && data.empty() ? buffers_.take(data.size()) : nullptr;\n",
     ways: [shm, tcp],
-    without: ["burst", "managed", "peer", "pool", "touch-held", "graph", "value"],
   },
   {
     bug: "held-calls",
@@ -56,7 +50,6 @@ export const mutants: readonly Mutant[] = [
     from: "session_.current().request != 0 && mayWaitInside(op, frame.head())) {\n",
     to: "session_.current().request != 0 &&\n      (mayWaitInside(op, frame.head()) || op == cmd::Op::kMemAlloc || op == cmd::Op::kStreamQuery)) {\n",
     ways: [shm, tcp],
-    without: [...rare, "graph", "value"],
   },
   {
     bug: "waiting-landing",
@@ -64,7 +57,6 @@ export const mutants: readonly Mutant[] = [
     from: "  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;\n",
     to: "  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().graceSeconds() != 0;\n",
     ways: [shm],
-    without: [...rare, "graph", "mapped"],
   },
   {
     bug: "unreached-pointers",
@@ -72,7 +64,6 @@ export const mutants: readonly Mutant[] = [
     from: "uint64_t address, std::span<const std::byte> bytes) {\n  if (!call.remote().memory.hasLocal()) [[likely]]\n",
     to: "uint64_t address, std::span<const std::byte> bytes) {\n  if (!call.remote().memory.hasLocal() || !bytes.empty()) [[likely]]\n",
     ways: [tcp],
-    without: [...rare, "sleep", "promise", "value", "graph"],
   },
   {
     bug: "unreached-parameters",
@@ -80,7 +71,6 @@ export const mutants: readonly Mutant[] = [
     from: "    if (layout.tailUses[i] == cmd::TailUse::kWords) found.words(tails[i]);\n",
     to: "",
     ways: [tcp],
-    without: [...rare, "sleep", "promise", "value", "graph"],
   },
   {
     bug: "graph-stages",
@@ -88,7 +78,6 @@ export const mutants: readonly Mutant[] = [
     from: "  if (CUresult rc = buffers_.view(stage->address, stage->bytes, view)) return rc;\n  stage->memory = view.at(stage->address);\n",
     to: "  const uint64_t apart = stage->address + (toDevice ? uint64_t{1} << 50 : 0);\n  if (CUresult rc = buffers_.view(apart, stage->bytes, view)) return rc;\n  stage->memory = view.at(apart);\n",
     ways: [tcp],
-    without: [...rare, "sleep", "promise", "value", "mapped"],
   },
   {
     bug: "held-callbacks",
@@ -120,11 +109,10 @@ async function tryMutant(mutant: Mutant, trial: MutantTrial): Promise<string> {
   try {
     await writeFile(path, bugged);
     await trial.build(`mutant ${mutant.bug}`);
-    const without = [...trial.without, ...(mutant.without ?? [])];
     const outcomes: string[] = [];
     for (const each of mutant.ways) {
       const endMs = performance.now() + trial.secondsOfWay * 1000;
-      const { ran, failures } = await runAll(each, { ...trial, without, failures: 1, endMs });
+      const { ran, failures } = await runAll(each, { ...trial, failures: 1, endMs });
       const first = failures[0];
       outcomes.push(
         first === undefined
