@@ -278,6 +278,8 @@ export class NodeLiveness {
       }
       this.#unused.delete(id);
     }
+    // A later ticket of a session takes its place in the order.
+    this.#unused.delete(session);
     this.#unused.set(session, { ...ticket, expiresMs: now + ticketMemoryMs });
   }
 

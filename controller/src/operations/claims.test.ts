@@ -266,6 +266,32 @@ describe("the life of a claim", () => {
     expect(again.claim?.state).toBe(ClaimState.BOUND);
   });
 
+  test("a client that cannot reach the agent keeps one place of its claim, however often it tries", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const agent = pool.agent("node-a");
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    const first = await pool.claims.createTicket({ claim: "a" });
+    let last = first;
+    for (let tries = 0; tries < 100; tries += 1) {
+      last = await pool.claims.createTicket({ claim: "a", unopenedSession: first.session });
+      expect(last.session).toBe(first.session);
+    }
+    // Not for a session of another claim.
+    const other = await pool.claims.createTicket({ claim: "b", unopenedSession: first.session });
+    expect(other.session).not.toBe(first.session);
+    // Nor once it was opened, with whichever of its tickets.
+    expect(await agent.openSession(last.ticket)).toBe(first.session);
+    await agent.settle();
+    const next = await pool.claims.createTicket({ claim: "a", unopenedSession: first.session });
+    expect(next.session).not.toBe(first.session);
+    // Places are still limited.
+    const others = async () => {
+      for (let made = 0; made < 100; made += 1) await pool.claims.createTicket({ claim: "a" });
+    };
+    await expect(others()).rejects.toThrow(/MILLPOND_E_TOO_MANY_SESSIONS/);
+  });
+
   test("a device stays taken until no session uses it any more", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     const agent = pool.agent("node-a");

@@ -38,6 +38,11 @@ export interface Ticket {
 export interface CreateTicketOptions {
   readonly client: ClientFacts;
   readonly signal: AbortSignal;
+  /**
+   * Session of the client's last ticket, with which it could not reach the agent. The new ticket is for that session while
+   * none was opened with it: the agent accepts only one ticket of a session. Default: a session of its own.
+   */
+  readonly unopened?: string;
   /** Default: all claims. */
   readonly sees?: Sight;
 }
@@ -52,11 +57,11 @@ export async function createTicket(
   pool: Pool,
   keys: TicketSigner,
   name: string,
-  { client, signal, sees = seesAll }: CreateTicketOptions,
+  { client, signal, unopened = "", sees = seesAll }: CreateTicketOptions,
 ): Promise<Ticket> {
   const endMs = pool.clock.monotonicMs() + keyPatienceMs;
   for (;;) {
-    const outcome = await tryTicket(pool, keys, name, { client, sees });
+    const outcome = await tryTicket(pool, keys, name, { client, unopened, sees });
     if (!("keyless" in outcome)) {
       return outcome;
     }
@@ -79,7 +84,7 @@ async function tryTicket(
   pool: Pool,
   keys: TicketSigner,
   name: string,
-  { client, sees }: { readonly client: ClientFacts; readonly sees: Sight },
+  { client, unopened, sees }: Required<Omit<CreateTicketOptions, "signal">>,
 ): Promise<Ticket | { readonly keyless: string }> {
   // Between changes, so that no pending change that ends the claim assumes that there is no ticket.
   return await pool.ledger.read(() => {
@@ -89,12 +94,13 @@ async function tryTicket(
     const allocation = requireAllocation(pool, claim);
     const { description, ticketKeys } = requireReadyNode(pool, allocation);
     const { agentUrl } = description;
-    refuseTooManySessions(pool, allocation);
+    const isAgain = pool.liveness.unusedTickets.get(unopened)?.epoch === allocation.epoch;
+    if (!isAgain) refuseTooManySessions(pool, allocation);
     const key = keys.signer(ticketKeys);
     if (key === undefined) {
       return { keyless: allocation.node };
     }
-    const session = randomUUID();
+    const session = isAgain ? unopened : randomUUID();
     const issued = unixSeconds(pool.clock);
     const ticket = signTicket(
       {

@@ -90,10 +90,11 @@ export function makeClaimService(
       return { claim: show(record, context) };
     },
 
-    async createTicket({ claim, clientHost, clientPid, program }, context) {
+    async createTicket({ claim, clientHost, clientPid, program, unopenedSession }, context) {
       const client = { host: cleanText(clientHost), pid: clientPid, program: cleanText(program) };
       return await createTicket(pool, keys, claimName(claim), {
         client,
+        unopened: unopenedSession,
         signal: context.signal,
         sees: sightOf(callerOf(context)),
       });

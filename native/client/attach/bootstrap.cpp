@@ -257,7 +257,7 @@ class Attaching {
     Patience patience(*this);
     for (;;) {
       bool passing = false;
-      // With a new ticket each time: the agent may have used the last one.
+      // With a new ticket each time: the agent may have used the last one, or another node may have the claim by now.
       auto endpoint = getTicketAndOpen(passing);
       if (endpoint || !patience.withFailure({endpoint.error().message, passing})) return endpoint;
     }
@@ -270,12 +270,10 @@ class Attaching {
   }
 
   Result<Endpoint> getTicketAndOpen(bool& passing) {
-    CallResult made = ask("millpond.v1.ClaimService/CreateTicket",
-                          Json(Json::Object{{"claim", claim_},
-                                            {"clientHost", config_.bootId},
-                                            {"clientPid", config_.pid},
-                                            {"program", config_.program}}),
-                          15'000);
+    Json::Object request{
+        {"claim", claim_}, {"clientHost", config_.bootId}, {"clientPid", config_.pid}, {"program", config_.program}};
+    if (!unopened_.empty()) request.push_back({"unopenedSession", unopened_});
+    CallResult made = ask("millpond.v1.ClaimService/CreateTicket", Json(std::move(request)), 15'000);
     if (made.failure) {
       passing = made.failure->passing;
       return Error{made.failure->message};
@@ -308,9 +306,15 @@ class Attaching {
         call({agent, "the node's agent", none, config_.authorities}, "millpond.v1.NodeService/OpenSession",
              Json(Json::Object{{"ticket", endpoint.ticket}, {"transport", transport}}), 60'000);
     if (opened.failure) {
-      passing = opened.failure->passing;
-      return Error{opened.failure->message};
+      const std::string& message = opened.failure->message;
+      // It took an earlier ticket of this session and was ended before its answer: the next attempt is for another one.
+      const bool wasUsed = !unopened_.empty() && endsWithCode(message, codes::kTicketUsed);
+      passing = opened.failure->passing || wasUsed;
+      const bool wasNotRead = endsWithCode(message, codes::kUnreachable) || endsWithCode(message, codes::kNodeNotReady);
+      unopened_ = wasNotRead ? endpoint.session : std::string();
+      return Error{message};
     }
+    unopened_.clear();
     const Json& answer = opened.answer;
     const std::string unixPath = textOf(&answer, "unixPath");
     const std::string bootId = textOf(&answer, "bootId");
@@ -364,6 +368,7 @@ class Attaching {
   std::string reason_;
   std::optional<std::string> explained_;  // the reason reported last
   std::string version_ = "0";
+  std::string unopened_;  // session of a ticket with which the agent was not reached, so that attempts take one place
 };
 
 }  // namespace

@@ -261,6 +261,26 @@ TEST("an agent that is just restarting is tried again, with another ticket") {
   pool.onRaw("NodeService/OpenSession", {"", HttpTestServer::json(503, "{}"), good});
   CHECK(bool(attachTo(environmentFor(pool))));
   CHECK_EQ(pool.calls(), "CreateClaim CreateTicket OpenSession CreateTicket OpenSession CreateTicket OpenSession");
+  // All of them for the one session.
+  CHECK(!pool.request(1).find("unopenedSession"));
+  for (const size_t i : {3u, 5u}) CHECK_EQ(*pool.request(i).find("unopenedSession")->string(), "s-1");
+}
+
+TEST("an agent that was ended after it took a ticket is asked for another session") {
+  Pool pool;
+  allWell(pool);
+  const std::string used =
+      HttpTestServer::json(409, R"({"code":"x","message":"it was used before [MILLPOND_E_TICKET_USED]"})");
+  const std::string good = HttpTestServer::json(200, R"({"session":"s-1","unixPath":"/dev/null","bootId":"boot-1"})");
+  pool.onRaw("NodeService/OpenSession", {"", used, good});
+  CHECK(bool(attachTo(environmentFor(pool))));
+  CHECK_EQ(pool.calls(), "CreateClaim CreateTicket OpenSession CreateTicket OpenSession CreateTicket OpenSession");
+  CHECK_EQ(*pool.request(3).find("unopenedSession")->string(), "s-1");
+  CHECK(!pool.request(5).find("unopenedSession"));
+
+  // Without an earlier attempt, it is an error of its own.
+  pool.onRaw("NodeService/OpenSession", {used});
+  CHECK_EQ(failureOf(environmentFor(pool)), "it was used before [MILLPOND_E_TICKET_USED]");
 }
 
 TEST("a controller that is being started again is waited for, and the claim is made once") {

@@ -364,6 +364,8 @@ export type CreateTicketRequest = {
   readonly clientHost?: string;
   readonly clientPid?: number;
   readonly program?: string;
+  /** Session of the caller's last ticket, where the agent could not be reached with it: while no session was opened with it, the new ticket is for the same session, so that a client that keeps trying holds one place of the claim. */
+  readonly unopenedSession?: string;
 };
 
 export type CreateTicketResponse = {
