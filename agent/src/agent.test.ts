@@ -150,6 +150,26 @@ test("workers that wait where the node listened before are replaced", async () =
   using _client = await attach({ host: opened.tcpHost, port: opened.tcpPort }, ticket);
 });
 
+test("workers have the ports that they are given, and no session is opened beyond them", async () => {
+  // Below the ephemeral ports, where other tests have theirs.
+  const first = 20_000 + (process.pid % 5000) * 2;
+  await using node = await NodeFixture.create();
+  const before = await node.startKnownAgent({ warm: 1 });
+  await before.stop();
+  const agent = await node.startKnownAgent({ warm: 0, workerPorts: `${first}-${first + 1}` });
+  node.controller.allocate("claim-1", "node-a", [firstDevice]);
+  const open = async () => {
+    const ticket = node.controller.ticket("claim-1");
+    const opened = await openSession(agent, ticket, "tcp");
+    return { opened, client: await attach({ host: opened.tcpHost, port: opened.tcpPort }, ticket) };
+  };
+  const [one, two] = [await open(), await open()];
+  using _one = one.client;
+  using _two = two.client;
+  expect(new Set([one.opened.tcpPort, two.opened.tcpPort])).toEqual(new Set([first, first + 1]));
+  await expect(open()).rejects.toThrow(/have all TCP ports from.*\[MILLPOND_E_NO_WORKER\]$/);
+});
+
 describe("an agent that encrypts", () => {
   test("is known by its certificate, and gives each session a secret of its own", async () => {
     await using node = await NodeFixture.create();

@@ -170,6 +170,7 @@ class RunningAgent implements Agent {
       isIll: (uuid) => this.#health.illnessOf(uuid) !== undefined,
       warm: options.warm,
       tcpHost: options.listenHost,
+      tcpPorts: options.workerPorts,
       orphanSeconds: options.orphanSeconds,
       startTimeoutMs: options.startTimeoutMs,
       assignTimeoutMs: options.assignTimeoutMs,

@@ -11,7 +11,7 @@ import type { Drain } from "./workers/worker-pool.ts";
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
                       --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]
                       [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
-                      [--worker-users FROM-TO] [--worker-user USER|none] [--claim-host-memory SIZE]
+                      [--worker-ports FROM-TO] [--worker-users FROM-TO] [--worker-user USER|none] [--claim-host-memory SIZE]
                       [--session-overhead SIZE] [--no-containment] [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
@@ -20,7 +20,8 @@ seconds, that a session waits for a program whose TCP connection was lost; 0 end
 --labels are labels of the node, by which claims can choose it (MILLPOND_AGENT_LABELS). --ca is the certificate, PEM, of
 the authority that signed the controller's certificate (MILLPOND_CA). Traffic of programs with this agent and its workers
 is encrypted beyond loopback, and with --encrypt on loopback too. --advertise is the name or address by which programs
-reach this node, where it differs from --listen's.
+reach this node, where it differs from --listen's. --worker-ports are the TCP ports of its workers, one for each warm worker
+and each session (default: any free ports).
 
 Workers run with the fewest rights that suffice. --worker-users are the user ids that they get from an agent that runs as
 root, one for each claim (default: 1900000000-1900065535); agents of one host need ranges of their own. --worker-user is one
@@ -68,6 +69,7 @@ export function parseAgentCommand(
       worker: required("worker"),
       run: required("run"),
       listen: values.listen,
+      workerPorts: values["worker-ports"],
       advertise: values.advertise,
       encrypt: values.encrypt,
       labels: labels === "" ? {} : parseLabels(labels),
@@ -148,6 +150,7 @@ function parse(args: readonly string[]) {
         encrypt: { type: "boolean" },
         warm: { type: "string" },
         "reconnect-grace": { type: "string" },
+        "worker-ports": { type: "string" },
         "worker-user": { type: "string" },
         "worker-users": { type: "string" },
         "claim-host-memory": { type: "string" },

@@ -7,6 +7,7 @@ import { checkLabels, isNodeName, millpondError, quote } from "@millpond/api";
 import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
+import { parseWorkerPorts, type PortRange } from "./workers/worker-ports.ts";
 
 /** How to run an agent, as its caller states it. */
 export interface AgentOptions {
@@ -29,6 +30,11 @@ export interface AgentOptions {
    * all of it is encrypted. Default `0.0.0.0:7171`, and `127.0.0.1:0` where the controller is on loopback.
    */
   readonly listen?: string | undefined;
+  /**
+   * TCP ports of the workers, as FROM-TO: one for each warm worker and each session that the node may have at a time. Default: any
+   * free ports.
+   */
+  readonly workerPorts?: string | undefined;
   /** Name or address by which programs reach this node. Default: the address it listens on. */
   readonly advertise?: string | undefined;
   /** Whether to encrypt on loopback, too. Default false. */
@@ -92,6 +98,8 @@ export interface ResolvedAgentOptions {
   readonly run: string;
   readonly listenHost: string;
   readonly listenPort: number;
+  /** Undefined: any free ports. */
+  readonly workerPorts: PortRange | undefined;
   /** Name or address by which programs reach this node. */
   readonly advertisedHost: string;
   readonly isEncrypted: boolean;
@@ -132,6 +140,7 @@ const schema = z.object({
   worker: z.string().min(1),
   run: z.string().min(1),
   listen: z.string().optional(),
+  workerPorts: z.string().optional(),
   advertise: z.string().optional(),
   encrypt: z.boolean().default(false),
   warm: z.int().min(0).max(16).default(1),
@@ -165,7 +174,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
       `the agent's option ${issue?.path.join(".")}: ${issue?.message}`,
     );
   }
-  const { advertise, encrypt, drivers, worker, run, ...rest } = parsed.data;
+  const { advertise, encrypt, drivers, worker, run, workerPorts, ...rest } = parsed.data;
   const remote = rest.controllers.find((each) => !isLoopbackName(new URL(each).hostname));
   const listen = parsed.data.listen ?? (remote === undefined ? "127.0.0.1:0" : "0.0.0.0:7171");
   const { host, port } = parseAddress(listen);
@@ -189,6 +198,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     run: resolve(run),
     listenHost: host,
     listenPort: port,
+    workerPorts: workerPorts === undefined ? undefined : parseWorkerPorts(workerPorts, port),
     advertisedHost,
     isEncrypted: encrypt || !isLoopback(host),
     assignTimeoutMs: 10_000,

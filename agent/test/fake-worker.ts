@@ -271,9 +271,16 @@ function serve(): void {
   }
   const tcp = createServer((socket) => admit(socket, "tcp"));
   listeners.push(tcp);
-  tcp.listen(0, values.tcp, () => {
+  const [, host = values.tcp, first = "0", last = "0"] = /^(.+):(\d+)-(\d+)$/.exec(values.tcp) ?? [];
+  let port = Number(first);
+  tcp.on("error", (error) => {
+    if (port >= Number(last)) throw error;
+    tcp.listen((port += 1), host);
+  });
+  tcp.on("listening", () => {
     const address = tcp.address();
     tcpPort = typeof address === "object" && address !== null ? address.port : 0;
     openControl();
   });
+  tcp.listen(port, host);
 }

@@ -84,6 +84,7 @@ export class BenchWorker implements AsyncDisposable {
       dataPath: join(directory, "data.sock"),
       peersPath: join(directory, "peers.sock"),
       logPath: join(directory, "worker.log"),
+      tcpPorts: undefined,
       tcpHost: "127.0.0.1",
       warmDevice: options.uuid,
       orphanSeconds: 60,

@@ -33,6 +33,19 @@ bool splitAddress(const std::string& text, std::string& host, std::string& port)
   return true;
 }
 
+/// `ports`: empty, `:PORT` or `:FIRST-LAST`.
+Status readPorts(const std::string& ports, Options& out) {
+  if (ports.empty()) return Done{};
+  const size_t dash = ports.find('-', 2);
+  const std::string first = ports.substr(1, dash == std::string::npos ? dash : dash - 1);
+  if (!number<uint16_t>(first, 0, 65535, out.tcpPort)) return Error{"the port is no number from 0 to 65535"};
+  out.tcpLastPort = out.tcpPort;
+  if (dash == std::string::npos) return Done{};
+  if (out.tcpPort == 0 || !number<uint16_t>(ports.substr(dash + 1), out.tcpPort, 65535, out.tcpLastPort))
+    return Error{"the ports are no range such as 7200-7299"};
+  return Done{};
+}
+
 /// Guaranteed where the member is absent; none for an unknown class.
 std::optional<ServiceClass> readClass(const Json* member) {
   if (!member) return ServiceClass::kGuaranteed;
@@ -202,8 +215,7 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     } else if (name == "--tcp") {
       std::string port;
       if (!splitAddress(value, out.tcpHost.emplace(), port)) return Error{"--tcp " + value + ": expected HOST[:PORT]"};
-      if (port != "" && !number<uint16_t>(port.substr(1), 0, 65535, out.tcpPort))
-        return Error{"--tcp " + value + ": the port is no number from 0 to 65535"};
+      if (auto read = readPorts(port, out); !read) return Error{"--tcp " + value + ": " + read.error().message};
     } else if (name == "--image-cache") {
       out.imageCache = value;
     } else if (name == "--gates") {

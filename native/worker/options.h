@@ -55,8 +55,9 @@ struct Options {
   std::string controlKey;  ///< presented by an agent there; from MILLPOND_CONTROL_KEY, which hides it
   std::string dataPath;
   std::optional<std::string> tcpHost;
-  uint16_t tcpPort = 0;
-  std::string peersPath;  ///< of the socket for other workers
+  uint16_t tcpPort = 0;      ///< 0: any
+  uint16_t tcpLastPort = 0;  ///< the last of a range, one of which is free; `tcpPort`: there is only that
+  std::string peersPath;     ///< of the socket for other workers
   std::string warmDevice;
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< upper bound for clients

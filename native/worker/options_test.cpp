@@ -177,6 +177,10 @@ TEST("what is left out has its default") {
   CHECK_EQ(*parse(with({"--tcp", "[::1]:7000"}))->tcpHost, "::1");
   CHECK_EQ(parse(with({"--tcp", "[::1]:7000"}))->tcpPort, 7000);
   CHECK_EQ(*parse(with({"--tcp", "[::1]"}))->tcpHost, "::1");
+  CHECK_EQ(parse(with({"--tcp", "[::1]:7000"}))->tcpLastPort, 7000);
+  CHECK_EQ(parse(with({"--tcp", "[::1]:7000-7009"}))->tcpPort, 7000);
+  CHECK_EQ(parse(with({"--tcp", "127.0.0.1:7000-65535"}))->tcpLastPort, 65535);
+  CHECK_EQ(parse(with({"--tcp", "127.0.0.1:7000-7000"}))->tcpLastPort, 7000);
 }
 
 TEST("a bad command line is refused with what is wrong in it") {
@@ -201,6 +205,10 @@ TEST("a bad command line is refused with what is wrong in it") {
       {with({"--tcp", "127.0.0.1:65536"}), "--tcp 127.0.0.1:65536: the port is no number from 0 to 65535"},
       {with({"--tcp", "127.0.0.1:-1"}), "--tcp 127.0.0.1:-1: the port is no number from 0 to 65535"},
       {with({"--tcp", "127.0.0.1:80x"}), "--tcp 127.0.0.1:80x: the port is no number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:7000-"}), "--tcp 127.0.0.1:7000-: the ports are no range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:7000-6999"}), "--tcp 127.0.0.1:7000-6999: the ports are no range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:0-7000"}), "--tcp 127.0.0.1:0-7000: the ports are no range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:7000-65536"}), "--tcp 127.0.0.1:7000-65536: the ports are no range such as 7200-7299"},
       {with({"--tcp", "[::1]7000"}), "--tcp [::1]7000: expected HOST[:PORT]"},
       {with({"--tcp", "[::1"}), "--tcp [::1: expected HOST[:PORT]"},
       {with({"--orphan-seconds", "0"}), "--orphan-seconds 0: expected 1 to 86400"},

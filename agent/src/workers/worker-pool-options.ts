@@ -6,6 +6,7 @@ import type { ClaimCgroups } from "./claim-cgroups.ts";
 import type { WantedSizes } from "./session-pass.ts";
 import type { WorkerOptions } from "./worker.ts";
 import type { WorkerContainment } from "./worker-containment.ts";
+import type { PortRange } from "./worker-ports.ts";
 
 /** A device for which workers are kept warm. */
 export interface PooledDevice {
@@ -27,6 +28,8 @@ export interface WorkerPoolOptions {
   /** Returns the most workers with contexts that a device has room for beside those of these sessions. */
   readonly roomForWorkers: (uuid: string, sessions: readonly SessionRecord[]) => number;
   readonly tcpHost: string;
+  /** TCP ports of the workers; undefined: any free ones. */
+  readonly tcpPorts: PortRange | undefined;
   readonly orphanSeconds: number;
   /** How long a worker may take from its start to its first message. */
   readonly startTimeoutMs: number;

@@ -22,6 +22,7 @@ import {
 import { countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
 import type { OpenOptions, PooledDevice, WorkerPoolOptions } from "./worker-pool-options.ts";
+import { isWithin, requirePort } from "./worker-ports.ts";
 import { spawnWorker } from "./worker-process.ts";
 import { WorkerUsers } from "./worker-users.ts";
 
@@ -266,7 +267,7 @@ export class WorkerPool {
     return this.#options.devices.find((device) => device.uuid === uuid)?.overheadBytes ?? 0;
   }
 
-  /** Starts a worker for sessions to come. Returns false when no user id is free: the end of a worker tries again. */
+  /** Starts a worker for sessions to come. Returns false when no user id or no port is free: the end of a worker tries again. */
   #spawnWarm({ device }: WarmSlot): boolean {
     try {
       this.#spawn(device, undefined);
@@ -278,8 +279,9 @@ export class WorkerPool {
     }
   }
 
-  /** `wanted`: the user that the worker must have. @throws MILLPOND_E_NO_WORKER when no user id is free */
+  /** `wanted`: the user that the worker must have. @throws MILLPOND_E_NO_WORKER when no user id or no port is free */
   #spawn(device: PooledDevice, wanted: number | undefined): Worker {
+    requirePort(this.#options.tcpPorts, this.#workers.size);
     const inUse = new Set(this.workers.map(({ user }) => user));
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
     const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
@@ -295,6 +297,7 @@ export class WorkerPool {
       peersPath: directory.peersPath,
       logPath: directory.logPath,
       tcpHost: this.#options.tcpHost,
+      tcpPorts: this.#options.tcpPorts,
       warmDevice: hasRoom ? device.uuid : "",
       orphanSeconds: this.#options.orphanSeconds,
       reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
@@ -371,6 +374,15 @@ export class WorkerPool {
       delay(adoptionPatienceMs, undefined, { signal: timer.signal }).catch(() => undefined),
     ]);
     timer.abort();
+    if (worker.session === null && !this.#mayListenAt(worker.tcpPort)) {
+      void worker.end("workers have other ports now", { graceMs: this.#options.closeTimeoutMs });
+    }
+  }
+
+  /** 0: the worker has not said where it listens. */
+  #mayListenAt(port: number): boolean {
+    const { tcpPorts: ports } = this.#options;
+    return ports === undefined || port === 0 || isWithin(ports, port);
   }
 
   /** Whether a worker of an earlier agent has a user as this agent's workers. */

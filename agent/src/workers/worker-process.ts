@@ -20,6 +20,7 @@ import { StringDecoder } from "node:string_decoder";
 import type { ServiceClassWord } from "@millpond/api";
 import { z } from "zod";
 import { containmentArguments, type WorkerContainment, workerEnvironment } from "./worker-containment.ts";
+import { type PortRange, tcpAddress } from "./worker-ports.ts";
 
 /** Revision of the control messages that this agent speaks. */
 export const controlProtocol = 1;
@@ -295,6 +296,8 @@ export interface WorkerSpawn {
   readonly logPath: string;
   /** Address of the TCP data plane; the worker takes a free port on it. */
   readonly tcpHost: string;
+  /** The worker takes a free port of this range; undefined: any free port. */
+  readonly tcpPorts: PortRange | undefined;
   /** Device on which it makes its context ahead of a session; empty: it makes none. */
   readonly warmDevice: string;
   readonly orphanSeconds: number;
@@ -335,7 +338,7 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         "--peers",
         options.peersPath,
         "--tcp",
-        options.tcpHost,
+        tcpAddress(options.tcpHost, options.tcpPorts),
         "--warm-device",
         options.warmDevice,
         "--orphan-seconds",

@@ -2,6 +2,7 @@
 #include "worker/process/doorman.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -26,11 +27,21 @@ Status Doorman::listenUnix(const std::string& path) {
   return Done{};
 }
 
-Status Doorman::listenTcp(const std::string& host, uint16_t port) {
-  tcpPort_ = port;
-  auto socket = millpond::listenTcp(host, tcpPort_);
-  if (!socket) return socket.error();
-  tcp_ = std::move(*socket);
+Status Doorman::listenTcp(const std::string& host, uint16_t first, uint16_t last) {
+  // Workers that start together begin at different ports: each one that is in use costs two system calls.
+  const uint32_t count = uint32_t{last} - first + 1;
+  const uint32_t start = count == 1 ? 0 : static_cast<uint32_t>(::getpid()) % count;
+  for (uint32_t tried = 0; !tcp_; ++tried) {
+    tcpPort_ = static_cast<uint16_t>(first + (start + tried) % count);
+    auto socket = millpond::listenTcp(host, tcpPort_);
+    if (socket)
+      tcp_ = std::move(*socket);
+    else if (tried + 1 == count && count == 1)
+      return socket.error();
+    else if (tried + 1 == count)
+      return Error{"no port from " + std::to_string(first) + " to " + std::to_string(last) + " is free on " + host +
+                   ": " + socket.error().message};
+  }
   needsSecret_ = !isLoopbackHost(host);
   return Done{};
 }

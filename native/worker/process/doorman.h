@@ -31,8 +31,9 @@ class Doorman {
   using Judge = std::function<Welcome(const Hello&, bool remote)>;
 
   Status listenUnix(const std::string& path);
-  /// Beyond loopback no connection is accepted without a secret.
-  Status listenTcp(const std::string& host, uint16_t port);
+  /// Listens on one port from `first` to `last` that is free; 0 and 0: on any. Beyond loopback no connection is accepted
+  /// without a secret.
+  Status listenTcp(const std::string& host, uint16_t first, uint16_t last);
   bool needsSecret() const { return needsSecret_; }
   /// From now on connections over TCP are encrypted from the first byte, authenticated by a secret that only the client
   /// knows.

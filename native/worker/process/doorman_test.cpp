@@ -30,7 +30,7 @@ struct Door {
   Door() {
     CHECK(::mkdtemp(folder.data()) != nullptr);
     CHECK(bool(doorman.listenUnix(path())));
-    CHECK(bool(doorman.listenTcp("127.0.0.1", 0)));
+    CHECK(bool(doorman.listenTcp("127.0.0.1", 0, 0)));
     CHECK(doorman.tcpPort() != 0);
   }
   ~Door() {
@@ -91,6 +91,38 @@ std::vector<std::byte> beginning(size_t bytes) {
 }
 
 void say(const UniqueFd& socket, std::span<const std::byte> bytes) { CHECK(bool(sendAll(socket.get(), bytes))); }
+
+TEST("a range of ports is used up to its last one, and then there is none") {
+  // Three ports in a row that are free; another process may take one between the search and the test.
+  uint16_t first = 0;
+  for (int tries = 0; tries < 100; ++tries) {
+    uint16_t port = 0;
+    auto probe = listenTcp("127.0.0.1", port);
+    CHECK(bool(probe));
+    if (port > 65000) continue;
+    uint16_t second = port + 1;
+    uint16_t third = port + 2;
+    if (listenTcp("127.0.0.1", second) && listenTcp("127.0.0.1", third)) {
+      first = port;
+      break;
+    }
+  }
+  CHECK(first != 0);
+  const uint16_t last = first + 2;
+  Doorman doors[3];
+  uint32_t seen = 0;
+  for (Doorman& door : doors) {
+    CHECK(bool(door.listenTcp("127.0.0.1", first, last)));
+    CHECK(door.tcpPort() >= first && door.tcpPort() <= last);
+    seen |= 1u << (door.tcpPort() - first);
+  }
+  CHECK_EQ(seen, 7u);
+  Doorman late;
+  auto refused = late.listenTcp("127.0.0.1", first, last);
+  CHECK(!refused);
+  CHECK(refused.error().message.starts_with("no port from " + std::to_string(first) + " to " + std::to_string(last) +
+                                            " is free on 127.0.0.1: "));
+}
 
 TEST("the right greeting is admitted, over either socket, in any pieces") {
   for (const bool remote : {false, true}) {

@@ -60,7 +60,8 @@ Status Supervisor::prepare() {
     if (auto warm = devices_.warm(options_.warmDevice); !warm) return warm;
   if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
   if (options_.tcpHost)
-    if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort); !listening) return listening;
+    if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort, options_.tcpLastPort); !listening)
+      return listening;
   // Done now, so that the first session need not wait for it.
   if (doorman_.needsSecret())
     if (auto library = tlsLibrary(); !library) return library.error();
