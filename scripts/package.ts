@@ -266,7 +266,21 @@ async function newestGlibc(): Promise<string> {
   return newest;
 }
 
+/** What help texts and pages refer to, in its place: documentation, dashboards, units, and the files of the API. */
+const documentFolders = [
+  "docs",
+  "packaging/grafana",
+  "packaging/prometheus",
+  "packaging/systemd",
+  "packaging/etc",
+  "packaging/compose",
+  "packaging/ansible",
+  "packaging/slurm",
+  "api/proto",
+];
+
 async function stageDocuments(): Promise<void> {
+  for (const folder of documentFolders) await cp(inRoot(folder), join(stage, folder), { recursive: true });
   for (const file of ["LICENSE", "CHANGELOG.md", "SECURITY.md"])
     await copyFile(inRoot(file), join(stage, file));
   await copyFile(inRoot("packaging", "millpond"), join(stage, "millpond"));
@@ -316,6 +330,8 @@ async function testArchive(): Promise<void> {
     if (!version.includes(manifest.version)) {
       throw new ScriptError(`./millpond version says:\n${version}without the version ${manifest.version}`);
     }
+    for (const file of ["docs/reference/claims.md", "packaging/grafana/millpond.json"])
+      await readFile(join(cwd, file));
     await testExamples(millpond);
     await testConsole(millpond);
     await must(join(cwd, "conformance", "millpond-conformance"), ["driver/modules", "--jobs", "1"], {

@@ -20,8 +20,16 @@ export interface PackageTree {
 /** All files have this time, so that the package does not depend on when it was made. */
 export const epoch = 0;
 
-/** Parts of the archive that measure and compare do not belong to an installation. */
-const leftOut: ReadonlySet<string> = new Set(["bench", "conformance", "README.md", "millpond-bench"]);
+/** Parts of the archive that measure and compare do not belong to an installation; documents have a place of their own. */
+const leftOut: ReadonlySet<string> = new Set([
+  "api",
+  "bench",
+  "conformance",
+  "docs",
+  "millpond-bench",
+  "packaging",
+  "README.md",
+]);
 
 /** Units and configuration files, from packaging/. */
 const services = [
@@ -73,6 +81,7 @@ async function writeCompletions(at: Place): Promise<void> {
 async function writeDocuments(at: Place): Promise<void> {
   const doc = (...path: string[]) => at("usr", "share", "doc", "millpond", ...path);
   await cp(inRoot("docs"), doc("docs"), { recursive: true });
+  await cp(inRoot("api", "proto"), doc("proto"), { recursive: true });
   for (const folder of ["grafana", "prometheus", "compose", "ansible"])
     await cp(inRoot("packaging", folder), doc(folder), { recursive: true });
   // Run by slurmd from where they are, so they are not documents.
