@@ -158,7 +158,10 @@ export function requireToken(authorization: string | null | undefined, tokens: T
   }
   const caller = tokens.verify(token);
   if (caller === "unknown") {
-    throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the controller does not know the request's token");
+    throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the controller does not know the request's token", {
+      remedy:
+        "Set MILLPOND_TOKEN to a token of `millpond token create`; one from the file user.token or agent.token is known only to the controller that wrote the file, and another one may lead now.",
+    });
   }
   if (caller === "expired") {
     const isLogin = isOidcToken(parseBearer(authorization) ?? "");

@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { ClaimState, DeviceHealth, SessionState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
+import { as } from "../testing/tenants.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 
 describe("the life of a claim", () => {
@@ -99,7 +100,7 @@ describe("the life of a claim", () => {
     const ended = await pool.claims.getClaim({ name });
     expect(ended.claim).toMatchObject({
       state: ClaimState.RELEASED,
-      reason: "released by an administrator",
+      reason: "released by its owner",
       leaseExpiresAt: 0n,
     });
     await agent.until(({ allocations }) => allocations.length === 0);
@@ -356,7 +357,7 @@ test("tickets: refused while the claim waits, when it has ended, and for no clai
   );
   await pool.claims.releaseClaim({ name: "a" });
   await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
-    /the claim a has ended: released by an administrator\. .*\[MILLPOND_E_CLAIM_ENDED\]$/,
+    /the claim a has ended: released by its owner\. .*\[MILLPOND_E_CLAIM_ENDED\]$/,
   );
   await expect(pool.claims.createTicket({ claim: "c" })).rejects.toThrow(
     /no claim "c".*\[MILLPOND_E_NOT_FOUND\]$/,
@@ -393,4 +394,19 @@ test("tickets: no more than twice the sessions that a claim may have can be open
   await expect(ticketOf("a")).rejects.toThrow("[MILLPOND_E_TOO_MANY_SESSIONS]");
   await pool.passTime(71);
   await ticketOf("a");
+});
+
+test("an ended claim says whether its owner or another administrator released it", async () => {
+  const pool = await TestPool.start({ "node-a": [GiB] });
+  const { access } = as(pool, pool.controller.userToken);
+  const { secret } = await access.createToken({ name: "ops", role: "admin" });
+  const other = as(pool, secret);
+  const endOf = async (name: string, release: typeof pool.claims.releaseClaim): Promise<string> => {
+    await pool.claims.createClaim({ claim: { name } });
+    await release({ name });
+    return (await pool.claims.getClaim({ name })).claim?.reason ?? "";
+  };
+  // Everybody is an administrator on a pool of `millpond up`.
+  expect(await endOf("own", pool.claims.releaseClaim)).toBe("released by its owner");
+  expect(await endOf("of-others", other.claims.releaseClaim)).toBe("released by an administrator");
 });

@@ -171,13 +171,15 @@ async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<
  * @throws MILLPOND_E_NOT_FOUND
  */
 export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
-  const { isAdministrator = false, why = "" } = currentCall()?.author ?? {};
-  const released = reason(isAdministrator ? "released-by-administrator" : "released-by-owner", {
-    note: why === "" ? undefined : why,
-  });
+  const { isAdministrator = false, user = "", why = "" } = currentCall()?.author ?? {};
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
     if (isLive(claim)) {
+      // The owner of a claim may be an administrator: everybody is on a pool of `millpond up`.
+      const isOther = isAdministrator && claim.user !== user;
+      const released = reason(isOther ? "released-by-administrator" : "released-by-owner", {
+        note: why === "" ? undefined : why,
+      });
       endClaim(transaction, pool.observe(), claim, { state: "released", reason: released });
     }
   });

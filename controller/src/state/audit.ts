@@ -5,7 +5,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { errorCodeOf } from "@millpond/api";
-import type { Caller } from "../domain/caller.ts";
+import { type Caller, userOf } from "../domain/caller.ts";
 import type { AuditEntry } from "../domain/records.ts";
 import { isLoss } from "./store-errors.ts";
 
@@ -18,6 +18,7 @@ export interface AuditSink {
 /** A call in progress that asks for a change. */
 export class AuditedCall {
   readonly #entry: Omit<AuditEntry, "at" | "result">;
+  readonly #user: string;
   #subject: string;
   /** Whether a change of this call is durable, and its record with it. */
   isWritten = false;
@@ -30,6 +31,7 @@ export class AuditedCall {
   ) {
     const { name: who, role, tenant } = caller;
     this.#entry = { who, role, tenant, ...call };
+    this.#user = userOf(caller);
     this.#subject = call.subject;
   }
 
@@ -38,10 +40,10 @@ export class AuditedCall {
     this.#subject = subject;
   }
 
-  /** The author's role and the given reason, for affected users without access to the audit. */
-  get author(): { readonly isAdministrator: boolean; readonly why: string } {
+  /** The author and the given reason, for affected users without access to the audit. */
+  get author(): { readonly isAdministrator: boolean; readonly user: string; readonly why: string } {
     const { role, why } = this.#entry;
-    return { isAdministrator: role === "admin", why };
+    return { isAdministrator: role === "admin", user: this.#user, why };
   }
 
   toEntry(at: number, result: string): AuditEntry {
