@@ -55,7 +55,7 @@ describe("sharing", () => {
     await pool.isClean();
   });
 
-  it("more than the pool has is refused at once with status 125", async () => {
+  it("more than the pool has is refused at once with status 122", async () => {
     pool = await Pool.start("--devices", "1", "--device-memory", "1Gi");
     for (const options of [
       ["-n", "2"],
@@ -64,7 +64,7 @@ describe("sharing", () => {
       const { status, stdout, stderr } = await pool.run(options, ["vectoradd"]);
       expect(stderr).toMatch(/\[MILLPOND_E_/);
       expect(stdout).toBe("");
-      expect(status).toBe(125);
+      expect(status).toBe(122);
     }
     await pool.isClean();
   });

@@ -207,14 +207,14 @@ export const claimFields = {
     env: "MILLPOND_TIME_LIMIT",
     type: "duration",
     description:
-      "End the claim, after notice, when it has been bound this long: 2h, 90m. Short claims are placed sooner",
+      "End the claim, after notice, when it has been bound this long: 2h, 90m; 0: no limit. Short claims are placed sooner",
     defaultText: "none",
   },
   idleLimit: {
     flags: "--idle-limit <duration>",
     env: "MILLPOND_IDLE_LIMIT",
     type: "duration",
-    description: "End the claim, after notice, when its devices have been idle this long",
+    description: "End the claim, after notice, when its devices have been idle this long; 0: no limit",
     defaultText: "none",
   },
   serviceClass: {

@@ -253,6 +253,40 @@ export const errorTable = {
   },
 } as const satisfies Record<string, ErrorDefinition>;
 
+/**
+ * Exit statuses of `millpond` by error; any other error has the status 125. Programs that run under it seldom use these
+ * statuses; 124 is that of timeout(1), 126 and 127 are those of shells.
+ */
+export const exitStatuses: Readonly<Record<number, readonly ErrorCode[]>> = {
+  118: ["MILLPOND_E_INVALID"],
+  119: [
+    "MILLPOND_E_UNREACHABLE",
+    "MILLPOND_E_STORE_UNREACHABLE",
+    "MILLPOND_E_NOT_LEADER",
+    "MILLPOND_E_SHUTTING_DOWN",
+    "MILLPOND_E_NOT_CONFIGURED",
+  ],
+  120: ["MILLPOND_E_UNAUTHENTICATED", "MILLPOND_E_FORBIDDEN"],
+  121: ["MILLPOND_E_NOT_FOUND", "MILLPOND_E_CLAIM_ENDED"],
+  122: ["MILLPOND_E_IMPOSSIBLE"],
+  123: [
+    "MILLPOND_E_NO_CAPACITY",
+    "MILLPOND_E_TOO_MANY_CLAIMS",
+    "MILLPOND_E_TOO_MANY_CALLS",
+    "MILLPOND_E_TOO_MANY_SESSIONS",
+    "MILLPOND_E_TOO_MANY_TOKENS",
+  ],
+  124: ["MILLPOND_E_WAIT_TIMEOUT"],
+};
+
+/** The exit status of an error without one of its own. */
+export const otherExitStatus = 125;
+
+export function exitStatusOf(code: ErrorCode): number {
+  const found = Object.entries(exitStatuses).find(([, codes]) => codes.includes(code));
+  return found === undefined ? otherExitStatus : Number(found[0]);
+}
+
 /** A stable name of an error, in its detail `ErrorInfo`; its message also ends with it, in brackets. */
 export type ErrorCode = keyof typeof errorTable;
 

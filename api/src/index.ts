@@ -179,7 +179,16 @@ export type {
 } from "./gen/millpond/v1/node_pb.ts";
 
 // Errors
-export { errorCodeOf, errorTable, leaderHeader, millpondError, quote } from "./errors.ts";
+export {
+  errorCodeOf,
+  errorTable,
+  exitStatuses,
+  exitStatusOf,
+  otherExitStatus,
+  leaderHeader,
+  millpondError,
+  quote,
+} from "./errors.ts";
 export type { ErrorCode, ErrorDetail } from "./errors.ts";
 
 // Reasons

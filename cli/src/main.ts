@@ -3,15 +3,23 @@
 import { type Invocation, parseCommandLine, UsageError } from "./command-line/command-line.ts";
 import { commandSpecs, exitStatus } from "./command-table/command-table.ts";
 import type { AnyValue } from "./command-line/command-values.ts";
+import { writeInLocale } from "./output/marks.ts";
 
 /** Runs one command line, `argv` without the program's name. Resolves with the exit status; never rejects. */
 export async function main(argv: readonly string[]): Promise<number> {
   process.stdout.on("error", endQuietly);
   // A failure to write there, as on a full disk, cannot be reported anywhere; a running program continues.
   process.stderr.on("error", () => undefined);
+  writeInLocale(process.stderr, process.env);
   try {
+    const stopped = process.env["MILLPOND_LEASES"];
+    if (stopped !== undefined) {
+      const { keepLeases } = await import("./claim/stopped-leases.ts");
+      return await keepLeases(argv, Number(stopped));
+    }
     const asked = parseCommandLine(argv);
     if ("text" in asked) {
+      writeInLocale(process.stdout, process.env);
       process.stdout.write(asked.text);
       return exitStatus.ok;
     }
@@ -47,6 +55,15 @@ async function runCommand({ command, options, args }: Invocation): Promise<numbe
   const isService = command === "controller" || command === "agent";
   const given = isService ? withFile(command, options, process.env) : options;
   const values = readOptions(commandSpecs[command].options, given, process.env);
+  // Formats for programs are the same in every locale.
+  if (
+    values["output"] === undefined ||
+    values["output"] === "text" ||
+    values["output"] === "table" ||
+    values["output"] === "wide"
+  ) {
+    writeInLocale(process.stdout, process.env);
+  }
   // Table entry and module have the same name, and so the same options: the type of command-modules.ts checks that.
   const module: UntypedModule = await commandModules[command]();
   return module.run(values, args);

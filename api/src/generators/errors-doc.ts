@@ -4,7 +4,7 @@
 
 import { writeFileSync } from "node:fs";
 import { Code } from "@connectrpc/connect";
-import { errorTable } from "../errors.ts";
+import { type ErrorCode, errorTable, exitStatuses, exitStatusOf, otherExitStatus } from "../errors.ts";
 
 export const errorsDocUrl = new URL("../../../docs/reference/errors.md", import.meta.url);
 
@@ -12,7 +12,10 @@ export const errorsDocUrl = new URL("../../../docs/reference/errors.md", import.
 export function renderErrorsDoc(): string {
   const rows = Object.entries(errorTable).map(
     ([code, { connect, meaning, remedy }]) =>
-      `### ${code}\n\n${meaning}\n\nRemedy: ${remedy}\n\nRPC code: \`${rpcName(connect)}\`.\n`,
+      `### ${code}\n\n${meaning}\n\nRemedy: ${remedy}\n\nRPC code: \`${rpcName(connect)}\`. Exit status: ${exitStatusOf(errorCode(code))}.\n`,
+  );
+  const statuses = Object.entries(exitStatuses).map(
+    ([status, codes]) => `| ${status} | ${codes.map((code) => `\`${code}\``).join(", ")} |`,
   );
   return `<!-- Generated from api/src/errors.ts by \`npm run generate -w api\`. Do not edit. -->
 
@@ -25,7 +28,24 @@ Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the 
 code from the detail \`millpond.v1.ErrorInfo\` ([error.proto](../../api/proto/millpond/v1/error.proto)), which also has the remedy
 and, where what happened is one of the [reasons](reasons.md), that as data; an error of an earlier release has the line only.
 
+## Exit statuses
+
+\`millpond\` exits with a status by the kind of the error, so that scripts need not read the text. \`millpond run\` exits with the
+status of its program once that runs, and with 75 when the program's vGPUs were taken back.
+
+| status | errors |
+|---|---|
+${statuses.join("\n")}
+| ${otherExitStatus} | any other |
+
+## Codes
+
 ${rows.join("\n")}`;
+}
+
+function errorCode(text: string): ErrorCode {
+  if (!Object.hasOwn(errorTable, text)) throw new Error(`${text} is not in the table`);
+  return text as ErrorCode;
 }
 
 function rpcName(code: Code): string {

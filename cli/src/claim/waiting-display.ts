@@ -84,8 +84,8 @@ export class WaitingDisplay implements Disposable {
   #draw(): void {
     const frame = frames[this.#frame % frames.length] ?? "";
     this.#frame += 1;
-    // A line longer than the terminal's width would wrap, and could not be erased.
-    const room = (this.#stream.columns ?? 80) - 2;
+    // A line longer than the terminal's width would wrap, and could not be erased. In ASCII, `…` has three characters.
+    const room = (this.#stream.columns ?? 80) - 4;
     const standing = this.#standing;
     const line =
       standing === undefined

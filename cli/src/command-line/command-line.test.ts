@@ -77,7 +77,7 @@ test("kinds may be named in the singular or plural", () => {
 });
 
 test.concurrent.for(mistakes)(
-  "millpond %s: one error, status 125, nothing on standard output",
+  "millpond %s: one error, status 118, nothing on standard output",
   async ([line, message, environment]) => {
     using home = new Home();
     const result = await home.millpond(line.split(" "), {
@@ -85,7 +85,7 @@ test.concurrent.for(mistakes)(
     });
     expect(result.stderr).toMatch(message);
     expect(result.stderr).toMatch(/^(millpond: .*\n)*error: .*\n( {2}.*\n)? {2}\[MILLPOND_E_INVALID\]\n$/);
-    expect(result).toMatchObject({ code: 125, stdout: "" });
+    expect(result).toMatchObject({ code: 118, stdout: "" });
   },
 );
 

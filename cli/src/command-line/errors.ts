@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { ConnectError } from "@connectrpc/connect";
-import { type ErrorCode, errorCodeOf, errorTable, millpondError } from "@millpond/api";
-import { exitStatus } from "../command-table/command-table.ts";
+import { type ErrorCode, errorCodeOf, errorTable, exitStatusOf, millpondError } from "@millpond/api";
 
 /** An error with an exit status of its own. */
 export class ExitError extends Error {
@@ -42,10 +41,10 @@ export function errorParts(error: unknown): ErrorParts {
 
 /** Prints an error to standard error and returns its exit status. */
 export function reportError(error: unknown): number {
-  const status = error instanceof ExitError ? error.status : exitStatus.failed;
   const shown = error instanceof ExitError ? error.cause : error;
-  if (shown === undefined) return status;
+  if (error instanceof ExitError && shown === undefined) return error.status;
   const { what, remedy, code } = errorParts(shown);
+  const status = error instanceof ExitError ? error.status : exitStatusOf(code);
   // The usual remedy of a wrong value says nothing that the message does not say.
   const isSaid = code === "MILLPOND_E_INVALID" && remedy === errorTable[code].remedy;
   process.stderr.write(`error: ${what}\n${isSaid ? "" : `  ${remedy}\n`}  [${code}]\n`);

@@ -51,7 +51,7 @@ export const exitStatus = {
   finding: 1,
   /** The program's vGPUs were taken back: EX_TEMPFAIL of sysexits.h, try again. */
   preempted: 75,
-  /** millpond failed, or did not understand its command line. */
+  /** millpond failed. Most errors have a status of their own: exitStatuses of api/src/errors.ts. */
   failed: 125,
   /** The program is there and cannot be run. */
   cannotRun: 126,

@@ -119,7 +119,7 @@ omits them; the pool then gets new keys, token files and a new authority, and us
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
     description: `Offers this machine's NVIDIA GPUs, or, if there are none or with --soft, software GPUs that run CUDA programs on the CPU.
-Writes the context that other commands then use. Ctrl-C ends the whole pool.
+Writes the context that other commands then use. Ctrl-C ends the whole pool, and so does \`millpond down\`.
 
 Every start creates an empty pool and keeps only the token files and certificates of the previous one. To keep queues, tenants,
 tokens and usage, use \`millpond controller\` and \`millpond agent\`, or --store here.`,
@@ -129,9 +129,15 @@ tokens and usage, use \`millpond controller\` and \`millpond agent\`, or --store
         command: "millpond up --soft --nodes 2 --devices 2",
         what: "a pool of two nodes with two software GPUs each",
       },
+      { command: "millpond up -d; millpond down", what: "without a terminal, and its end" },
     ],
     arguments: [],
     options: {
+      detach: {
+        flags: "-d, --detach",
+        type: "flag",
+        description: "Return when the pool is ready, and keep it running until `millpond down`",
+      },
       soft: { flags: "--soft", type: "flag", description: "Software GPUs, even where there are real ones" },
       nodes: {
         flags: "--nodes <count>",
@@ -184,11 +190,57 @@ tokens and usage, use \`millpond controller\` and \`millpond agent\`, or --store
     },
     group: "Operate",
   },
+  down: {
+    summary: "End the pool that `millpond up` runs on this machine",
+    description: "Ends its sessions, its agents and its controller, and returns when all of them have ended.",
+    examples: [{ command: "millpond down", what: "after millpond up -d" }],
+    arguments: [],
+    options: {
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "State directory of the pool",
+        defaultText: "~/.local/state/millpond",
+      },
+    },
+    group: "Operate",
+  },
   doctor: {
     summary: "Check this machine and the pool, and show how to repair problems",
     examples: [{ command: "millpond doctor", what: "exit status 1 when something is wrong" }],
     arguments: [],
     options: { ...jsonOutput, ...connection },
+    group: "Operate",
+  },
+  "support-bundle": {
+    summary: "Collect what a report of a problem needs in one archive, without secrets",
+    description: `Writes a tar archive with the versions, the host, the findings of \`millpond doctor\`, the configuration of the services of
+this host, the nodes, devices, claims, sessions, queues, tenants and newest events of the pool, and the last MiB of each log of
+this host's services and workers. Run it as root on a controller or a GPU host, so that it can read their logs.
+
+Only listed members of configurations and logs are taken. All texts are searched for the tokens, passwords and keys that this
+host knows, and for whatever has the form of one. Names of users, hosts and programs remain: look through the archive before you
+pass it on.`,
+    examples: [
+      { command: "millpond support-bundle", what: "into the current folder" },
+      { command: "sudo millpond support-bundle --to /tmp/case-17.tar.gz", what: "into a given file" },
+    ],
+    arguments: [],
+    options: {
+      to: {
+        flags: "--to <file>",
+        type: "text",
+        description: "File to write; nothing is overwritten",
+        defaultText: "millpond-support-<host>-<time>.tar.gz",
+      },
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "State directory of `millpond up`, for its logs",
+        defaultText: "~/.local/state/millpond",
+      },
+      ...connection,
+    },
     group: "Operate",
   },
   version: {

@@ -13,7 +13,9 @@ program is not modified: it loads a CUDA driver library that connects to its vGP
 
 Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
 the program's; 128 plus the number of the signal that killed it; 75 if the claim was preempted or released, so that a retry may
-succeed; 125 if millpond failed, 126 if the program cannot be executed, 127 if it was not found.
+succeed. If the program was not started: 118 for a wrong command line, 119 if the controller is not reached, 120 for a token
+without the right, 121 for what does not exist, 122 if no node could hold the claim, 123 with --no-wait if there is no room now,
+124 after --timeout, 126 if the program cannot be executed, 127 if it was not found, 125 for any other error.
 
 Programs of a gang find each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. torchrun needs no options: it takes its
 number of nodes, its rank and the first member's address from the environment. MILLPOND_HOSTS lists the hosts of all members, by
@@ -265,7 +267,7 @@ with nvcc (\`-gencode arch=compute_75,code=compute_75\` always works); compile w
 
 The report is printed after the program has ended, on standard error or to a file. It lists the checks even without
 findings. The exit status is the program's, or that of --error-exitcode if there are findings, an image could not be
-loaded, or no kernel was launched; 125 if millpond failed, 126 if the program cannot be executed, 127 if it was not
+loaded, or no kernel was launched; 118 to 125 if millpond failed (as for run), 126 if the program cannot be executed, 127 if it was not
 found.`,
     examples: [
       { command: "millpond sanitize -- ./program", what: "memory and races" },

@@ -234,6 +234,14 @@ The value of an omitted option comes from its environment variable, then from th
       name: nodeName,
       driver,
       listen: agentListen,
+      workerPorts: {
+        flags: "--worker-ports <from-to>",
+        type: "text",
+        description:
+          "TCP ports of the workers, one for each session and each idle worker at a time: for firewalls",
+        env: "MILLPOND_AGENT_WORKER_PORTS",
+        defaultText: "any free ports",
+      },
       advertise: {
         flags: "--advertise <host>",
         type: "text",

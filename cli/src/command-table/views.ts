@@ -7,9 +7,40 @@ import type { CommandSpec } from "./spec.ts";
 export const viewCommands = {
   smi: {
     summary: "Show devices, their allocations and their sessions",
-    examples: [{ command: "millpond smi", what: "like nvidia-smi, for the whole pool" }],
+    description: `With --query-gpu it prints a CSV. The names of the fields are those of nvidia-smi: index, name, uuid, pci.bus_id,
+driver_version, compute_cap, memory.total, memory.used, memory.free, utilization.gpu. The pool adds node, node.state, health,
+cordoned, vgpus, sessions, memory.granted, compute.granted.`,
+    examples: [
+      { command: "millpond smi", what: "like nvidia-smi, for the whole pool" },
+      { command: "millpond smi -L", what: "one line for each device, with its UUID" },
+      {
+        command: "millpond smi --query-gpu=node,index,utilization.gpu,memory.used --format=csv,noheader -l 5",
+        what: "for a script, every five seconds",
+      },
+    ],
     arguments: [],
-    options: { ...connection },
+    options: {
+      list: { flags: "-L, --list", type: "flag", description: "Only list the devices and their UUIDs" },
+      ...jsonOutput,
+      queryGpu: {
+        flags: "--query-gpu <fields>",
+        type: "list",
+        description: "Only these fields of each device, as CSV",
+      },
+      format: {
+        flags: "--format <words>",
+        type: "list",
+        description: "Format of --query-gpu: csv, noheader, nounits, separated by commas",
+        defaultText: "csv",
+      },
+      loop: {
+        flags: "-l, --loop <period>",
+        type: "period",
+        description: "Print again after each period, until Ctrl-C",
+        defaultText: "once",
+      },
+      ...connection,
+    },
     group: "See the pool",
   },
   top: {

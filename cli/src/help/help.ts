@@ -78,7 +78,17 @@ export function renderCommandHelp(name: CommandName, width: number): string {
     describeOption(option),
   ]);
   parts.push(section("Options", twoColumns([...options, ["-h, --help", "Show this help"]], width)));
+  if (hasDurations(name)) parts.push(...paragraphs(durationText, width));
   return `${parts.join("\n\n")}\n`;
+}
+
+/** How durations are written, in all options that have them. */
+export const durationText =
+  "Durations are written 90s, 15m, 1h30m or 2d. A number without a unit counts seconds: 5 is five seconds.";
+
+export function hasDurations(name: CommandName): boolean {
+  const options: readonly OptionSpec[] = Object.values(commandSpecs[name].options);
+  return options.some(({ type }) => type === "duration" || type === "period");
 }
 
 /** The help text of `millpond` alone. */

@@ -8,7 +8,7 @@ import {
   commandSpecs,
   type OptionSpec,
 } from "../command-table/command-table.ts";
-import { describeOption, usageOf } from "./help.ts";
+import { describeOption, durationText, hasDurations, usageOf } from "./help.ts";
 
 export interface ManPage {
   /** `millpond-run.1`. */
@@ -48,7 +48,7 @@ function renderOverview(version: string): string {
     ".SH EXIT STATUS",
     "0: success. 1:",
     ".B millpond doctor",
-    "found something. 125: millpond failed, or did not understand its command line.",
+    "found something. 118: a wrong command line. 119: the controller is not reached. 120: the token lacks the right. 121: what is named does not exist. 122: no node could hold the claim. 123: there is no room now. 124: no room within the timeout. 125: any other error.",
     ".B millpond run",
     "exits with the status of its program; 75 if the claim was preempted.",
   ]);
@@ -93,6 +93,7 @@ function renderCommand(name: CommandName, version: string): string {
     ".TP",
     ".B \\-h, \\-\\-help",
     "Show a short help",
+    ...(hasDurations(name) ? [".PP", escapeText(durationText)] : []),
     ...(examples.length === 0 ? [] : [".SH EXAMPLES"]),
     ...examples.flatMap(({ command, what }) => [".TP", escapeText(what), `.B ${escapeText(command)}`]),
     ".SH SEE ALSO",

@@ -4,7 +4,7 @@
 
 import { writeFileSync } from "node:fs";
 import { type CommandName, commandNames, commandSpecs } from "../command-table/command-table.ts";
-import { describeOption, usageOf } from "./help.ts";
+import { describeOption, durationText, usageOf } from "./help.ts";
 
 /** Path of the page. */
 export const referenceDocUrl: URL = new URL("../../../docs/reference/cli.md", import.meta.url);
@@ -17,11 +17,11 @@ export function renderReferenceDoc(): string {
 
 The value of an omitted option comes from its environment variable, then from the current context in
 \`~/.config/millpond/config.json\` (\`MILLPOND_CONFIG\` names another file), then from the default. \`NO_COLOR\` turns colours
-off. \`MILLPOND_DEBUG=1\` adds the origin of errors.
+off. \`MILLPOND_DEBUG=1\` adds the origin of errors. ${durationText}
 
-Exit status: 0 success; 1 \`doctor\` found a problem; 125 millpond failed or could not parse its command line. \`run\`
-exits with the program's status, with 128 plus the signal's number if a signal killed it, with 126 if it cannot be
-executed and with 127 if it was not found.
+Exit status: 0 success; 1 \`doctor\` found a problem; 118 a wrong command line; 119 to 125 other errors, by their kind
+([errors](errors.md#exit-statuses)). \`run\` exits with the program's status, with 128 plus the signal's number if a signal
+killed it, with 126 if it cannot be executed and with 127 if it was not found.
 
 ${commandNames.map(renderCommand).join("\n")}`;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { basename, dirname } from "node:path";
-import { type ClaimValues, formatBytes, formatDuration } from "@millpond/api";
+import { type ClaimValues, formatDuration } from "@millpond/api";
 import { ClaimHolder, type WaitOptions } from "../claim/claim-holder.ts";
 import { findProgram, runProgram, SignalRelay } from "../claim/program.ts";
+import type { StoppedLeases } from "../claim/stopped-leases.ts";
 import { type DisplayStream, WaitingDisplay } from "../claim/waiting-display.ts";
 import type { Values } from "../command-line/command-values.ts";
 import { ExitError } from "../command-line/errors.ts";
@@ -13,6 +14,7 @@ import { programLibraryPath } from "../host/library-path.ts";
 import { countGpusOfHost, visibleDevices } from "../host/visible-devices.ts";
 import { claimStateWord } from "../output/resources.ts";
 import { gangEnvironment, rendezvousOf } from "./gang.ts";
+import { describeGrant, watchTransports } from "./grant.ts";
 
 /** Variables that would lead the program to another claim than the one made for it. */
 const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET", "MILLPOND_LINK_SECRET"] as const;
@@ -30,6 +32,8 @@ export interface TaskPlan {
   readonly client: string;
   /** `MILLPOND_LOG` of the program; undefined: unchanged. */
   readonly log: string | undefined;
+  /** Renews the leases of claims while this process is stopped. */
+  readonly stopped: StoppedLeases;
   /** `MILLPOND_PROFILE` of the program; undefined: none. */
   readonly profile: string | undefined;
 }
@@ -46,6 +50,9 @@ export interface TaskOptions {
   readonly onClaim: () => void;
   readonly onBegin: () => void;
 }
+
+/** Runs until its signal is aborted. */
+type Watch = (signal: AbortSignal) => Promise<void>;
 
 /** Runs one program in one claim, from the request to the release. Resolves with the exit status. */
 export class Task {
@@ -73,19 +80,20 @@ export class Task {
       };
       const holder = await this.#makeHolder(waiting);
       created = holder;
+      this.#plan.stopped.add(holder.claim.name);
       this.#options.onClaim();
       await holder.waitUntilBound(waiting);
       display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)}`);
       signals.cancelled.throwIfAborted();
       for (;;) {
-        if (values.verbose) this.#say(describeGrant(holder));
+        const watch = values.verbose ? await this.#describe(holder, signals.cancelled) : undefined;
         const environment = this.#environmentFor(holder);
         Object.assign(environment, await gangEnvironment(connection, holder.claim, signals.cancelled));
         // The caller's own token has all rights of the caller: programs do not get it.
         environment["MILLPOND_TOKEN"] = await holder.programToken(signals.cancelled);
         this.#options.onBegin();
         const { requeues } = holder.claim;
-        const { status, isTaken } = await this.#runWhileKept(holder, signals, environment);
+        const { status, isTaken } = await this.#runWhileKept(holder, signals, { environment, watch });
         if (!isTaken) return status;
         if (!values.requeue) return exitStatus.preempted;
         signals.letGo();
@@ -99,6 +107,7 @@ export class Task {
       );
       throw new ExitError(signals.cancelStatus);
     } finally {
+      if (created !== undefined) this.#plan.stopped.delete(created.claim.name);
       const problem = await created?.release();
       if (problem !== undefined) this.#say(problem);
       else if (values.verbose && created?.isOwn === true && !signals.cancelled.aborted) {
@@ -119,10 +128,23 @@ export class Task {
     });
   }
 
+  /** Reports the grant. @returns What watches the sessions of the program while it runs; undefined: nothing is to be watched */
+  async #describe(holder: ClaimHolder, cancelled: AbortSignal): Promise<Watch | undefined> {
+    const { connection, values } = this.#plan;
+    const { claim } = holder;
+    const { text, transport } = await describeGrant(connection, claim, values.transport, cancelled);
+    this.#say(text);
+    if (transport === undefined) return undefined;
+    return async (signal) => {
+      const say = (told: string): void => this.#say(told);
+      await watchTransports(connection, claim.name, transport, { signal, say });
+    };
+  }
+
   async #runWhileKept(
     holder: ClaimHolder,
     signals: SignalRelay,
-    environment: NodeJS.ProcessEnv,
+    { environment, watch }: { readonly environment: NodeJS.ProcessEnv; readonly watch: Watch | undefined },
   ): Promise<{
     readonly status: number;
     /** The program's vGPUs were taken back, or were about to be. */
@@ -147,6 +169,7 @@ export class Task {
         signals.send(signal);
       }
     });
+    const watched = watch?.(done.signal);
     try {
       const { program: name, args } = this.#plan;
       const { hasInput } = this.#options;
@@ -156,7 +179,7 @@ export class Task {
       };
     } finally {
       done.abort();
-      await kept;
+      await Promise.all([kept, watched]);
     }
   }
 
@@ -201,13 +224,4 @@ export class Task {
   #say(text: string): void {
     process.stderr.write(`${this.#options.label}millpond: ${text}\n`);
   }
-}
-
-function describeGrant(holder: ClaimHolder): string {
-  const { name, allocation, lazy } = holder.claim;
-  if (lazy && allocation === undefined) return `claim ${name} is dormant until its program calls CUDA`;
-  const devices = allocation?.devices.map(
-    (device) => `${device.uuid} (${formatBytes(device.memoryBytes)}, ${device.computePercent}% compute)`,
-  );
-  return `claim ${name} has ${devices?.join(", ") ?? "nothing"} on ${allocation?.node ?? "no node"}`;
 }

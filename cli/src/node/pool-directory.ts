@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import {
   endLeftWorkers,
   endProcess,
+  identifyProcess,
+  isProcessAlive,
   LockHeldError,
   openLockedDatabase,
   type ProcessIdentity,
@@ -21,6 +23,8 @@ const graceMs = 3000;
 /** The record of `up` about itself, for the next one and for people. */
 interface UpRecord {
   readonly pid: number;
+  /** The same process; absent in records of earlier releases. */
+  readonly self?: ProcessIdentity;
   /** Empty until the controller serves. */
   readonly controller: string;
   /** Processes that it started. */
@@ -76,6 +80,13 @@ export class PoolDirectory implements Disposable {
     }
   }
 
+  /** Run directories of the nodes of a pool; none where no pool has run. */
+  static runDirectories(path: string): readonly string[] {
+    const nodes = join(resolve(path), "nodes");
+    if (!existsSync(nodes)) return [];
+    return readdirSync(nodes).map((name) => join(nodes, name, "run"));
+  }
+
   get controllerPath(): string {
     return join(this.path, "controller");
   }
@@ -117,6 +128,7 @@ export class PoolDirectory implements Disposable {
     }
     rmSync(join(this.path, "logs"), { recursive: true, force: true });
     mkdirSync(join(this.path, "logs"), { mode: 0o700 });
+    this.record("", []);
   }
 
   makeNodeDirectory(name: string): string {
@@ -125,7 +137,13 @@ export class PoolDirectory implements Disposable {
   }
 
   record(controller: string, services: readonly ProcessIdentity[]): void {
-    const record: UpRecord = { pid: process.pid, controller, services };
+    const self = identifyProcess(process.pid);
+    const record: UpRecord = {
+      pid: process.pid,
+      ...(self === undefined ? {} : { self }),
+      controller,
+      services,
+    };
     writeFileSync(join(this.path, "up.json"), `${JSON.stringify(record)}\n`, { mode: 0o600 });
   }
 
@@ -133,6 +151,17 @@ export class PoolDirectory implements Disposable {
     rmSync(join(this.path, "up.json"), { force: true });
     this.#lock.close();
   }
+}
+
+/** Where `up` without a terminal writes what it says. */
+export function detachedLogPath(path: string): string {
+  return join(resolve(path), "up.log");
+}
+
+/** The process of the `up` that runs on a directory; undefined: none. */
+export function runningPool(path: string): ProcessIdentity | undefined {
+  const self = readRecord(path)?.self;
+  return self !== undefined && isProcessAlive(self) ? self : undefined;
 }
 
 function readRecord(path: string): UpRecord | undefined {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError, quote } from "@millpond/api";
+import { errorCodeOf, millpondError, type Node, quote } from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
 import type { Kind } from "./kinds.ts";
 
@@ -35,4 +35,19 @@ export async function findOne<T>(
       remedy: "Give more of the name.",
     },
   );
+}
+
+/** Returns the node of an allocation; undefined for one that was removed meanwhile, and for the token of a program. */
+export async function findNode(
+  { pool }: Connection,
+  name: string,
+  signal?: AbortSignal,
+): Promise<Node | undefined> {
+  try {
+    return (await pool.getNode({ name }, signal === undefined ? {} : { signal })).node;
+  } catch (error) {
+    const code = errorCodeOf(error);
+    if (code === "MILLPOND_E_NOT_FOUND" || code === "MILLPOND_E_FORBIDDEN") return undefined;
+    throw error;
+  }
 }

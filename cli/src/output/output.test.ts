@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { boundClaim, device, event, node, now, pendingClaim, session } from "../../test/samples.ts";
 import { renderSmi } from "../commands/views/smi.ts";
+import { parseDeviceQuery, renderDeviceList, renderDeviceQuery } from "./device-query.ts";
 import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } from "./kinds.ts";
 import { renderObject } from "./resources.ts";
 import { layOut } from "./table.ts";
@@ -67,38 +68,56 @@ test("tables line up", () => {
   `);
 });
 
+test("smi lists devices, and writes the CSV of nvidia-smi", () => {
+  expect(renderDeviceList([node])).toBe("GPU node-a/1: Software GPU (UUID: GPU-0123)\n");
+  const csv = (names: string, format: string, nodes = [node]): string =>
+    renderDeviceQuery(parseDeviceQuery(names.split(","), format.split(",")), nodes);
+  expect(csv("node,index,memory.total,memory.used,utilization.gpu,driver_version", "csv")).toBe(
+    "node, index, memory.total [MiB], memory.used [MiB], utilization.gpu [%], driver_version\n" +
+      "node-a, 1, 4096 MiB, 12 MiB, [N/A], [N/A]\n",
+  );
+  const busy = { ...node, devices: [{ ...device, usedComputePercent: 37 }] };
+  expect(csv("utilization.gpu,cordoned,health", "csv,noheader,nounits", [busy])).toBe(
+    "37, true, unhealthy\n",
+  );
+  expect(() => csv("power.draw", "csv")).toThrow(
+    /no field "power.draw". There are index, .*MILLPOND_E_INVALID/,
+  );
+  expect(() => csv("index", "xml")).toThrow(/--format: "xml" is none of csv, noheader, nounits/);
+});
+
 test("smi shows devices and the sessions that use them", () => {
   const picture = { version: "0.1.0", controller: "http://127.0.0.1:7170" };
   expect(`\n${renderSmi({ ...picture, nodes: [node], sessions: [session] })}`).toMatchInlineSnapshot(`
     "
-    +------------------------------------------------------------------------------------------------------+
-    | Millpond 0.1.0   http://127.0.0.1:7170                                   1 node, 1 device, 1 session |
-    +----------+--------------+------+-------+-----------------+-------------------------------+-----------+
-    | Device   | Name         | CUDA | vGPUs | Compute granted | Memory used / granted / total | State     |
-    +==========+==============+======+=======+=================+===============================+===========+
-    | node-a/1 | Software GPU | 13.0 |     1 |             50% |      12 MiB / 512 MiB / 4 GiB | Unhealthy |
-    +----------+--------------+------+-------+-----------------+-------------------------------+-----------+
-    +----------+------+-----------+------------+-----+---------+-------------------------------------------+
-    | Device   |  PID | Program   | Claim      | Via | Compute |                       Memory used / limit |
-    +==========+======+===========+============+=====+=========+===========================================+
-    | node-a/1 | 4712 | vectoradd | claim-7f3a | shm |     50% |                          12 MiB / 512 MiB |
-    +----------+------+-----------+------------+-----+---------+-------------------------------------------+
+    +-------------------------------------------------------------------------------------------------------------+
+    | Millpond 0.1.0   http://127.0.0.1:7170                                          1 node, 1 device, 1 session |
+    +----------+--------------+------+-------+------------------------+-------------------------------+-----------+
+    | Device   | Name         | CUDA | vGPUs | Compute used / granted | Memory used / granted / total | State     |
+    +==========+==============+======+=======+========================+===============================+===========+
+    | node-a/1 | Software GPU | 13.0 |     1 |                - / 50% |      12 MiB / 512 MiB / 4 GiB | Unhealthy |
+    +----------+--------------+------+-------+------------------------+-------------------------------+-----------+
+    +----------+------+-----------+------------+-----+---------+--------------------------------------------------+
+    | Device   |  PID | Program   | Claim      | Via | Compute |                              Memory used / limit |
+    +==========+======+===========+============+=====+=========+==================================================+
+    | node-a/1 | 4712 | vectoradd | claim-7f3a | shm |     50% |                                 12 MiB / 512 MiB |
+    +----------+------+-----------+------------+-----+---------+--------------------------------------------------+
     "
   `);
   expect(`\n${renderSmi({ ...picture, nodes: [], sessions: [] })}`).toMatchInlineSnapshot(`
     "
-    +----------------------------------------------------------------------------------------+
-    | Millpond 0.1.0   http://127.0.0.1:7170                  0 nodes, 0 devices, 0 sessions |
-    +--------+------+------+-------+-----------------+-------------------------------+-------+
-    | Device | Name | CUDA | vGPUs | Compute granted | Memory used / granted / total | State |
-    +========+======+======+=======+=================+===============================+=======+
-    | No device: no agent has joined the pool                                                |
-    +----------------------------------------------------------------------------------------+
-    +--------+-----+---------+-------+-----+---------+---------------------------------------+
-    | Device | PID | Program | Claim | Via | Compute |                   Memory used / limit |
-    +========+=====+=========+=======+=====+=========+=======================================+
-    | No running sessions found                                                              |
-    +----------------------------------------------------------------------------------------+
+    +-----------------------------------------------------------------------------------------------+
+    | Millpond 0.1.0   http://127.0.0.1:7170                         0 nodes, 0 devices, 0 sessions |
+    +--------+------+------+-------+------------------------+-------------------------------+-------+
+    | Device | Name | CUDA | vGPUs | Compute used / granted | Memory used / granted / total | State |
+    +========+======+======+=======+========================+===============================+=======+
+    | No device: no agent has joined the pool                                                       |
+    +-----------------------------------------------------------------------------------------------+
+    +--------+-----+---------+-------+-----+---------+----------------------------------------------+
+    | Device | PID | Program | Claim | Via | Compute |                          Memory used / limit |
+    +========+=====+=========+=======+=====+=========+==============================================+
+    | No running sessions found                                                                     |
+    +-----------------------------------------------------------------------------------------------+
     "
   `);
 });

@@ -147,7 +147,7 @@ test("a live pool is exported and replayed, and asked what to move", async () =>
     steps: [],
   });
   expect(await pool.home.millpond(["defrag"])).toMatchObject({
-    code: 125,
+    code: 118,
     stderr: expect.stringContaining("cannot be moved yet"),
   });
 });

@@ -99,6 +99,7 @@ export function deviceToJson(device: Device) {
     allocatedComputePercent: device.allocatedComputePercent,
     virtualGpus: device.virtualGpus,
     usedMemoryBytes: Number(device.usedMemoryBytes),
+    usedComputePercent: device.usedComputePercent ?? null,
     openSessions: device.openSessions,
   };
 }

@@ -22,6 +22,7 @@ export const importRules: ImportRules = {
       sanitize: ["trace"],
       top: ["command-line", "connection", "output"],
       doctor: ["command-table", "command-line", "host", "connection", "output"],
+      support: ["command-table", "command-line", "connection", "service", "node", "output", "doctor"],
       commands: [
         "command-table",
         "host",
@@ -38,6 +39,7 @@ export const importRules: ImportRules = {
         "sanitize",
         "top",
         "doctor",
+        "support",
       ],
     },
     "agent/src": {

@@ -79,7 +79,7 @@ lazy: true
   );
   // A part of a given name does not match another claim.
   const part = await pool.home.millpond(["release", "plai"]);
-  expect(part).toMatchObject({ code: 125, stderr: expect.stringContaining('there is no claim "plai"') });
+  expect(part).toMatchObject({ code: 121, stderr: expect.stringContaining('there is no claim "plai"') });
   expect(await pool.home.millpond(["release", "plain"])).toMatchObject({ code: 0 });
   const other = await pool.home.millpond(["apply", "-f", "-"], {
     input: file.replace("priority: 7", "priority: 8").replace("weight: 3", "weight: 4"),
@@ -158,7 +158,7 @@ test("queues and tenants are made, changed and deleted, and not while they are i
   });
   expect(await run("queue create b --parent a")).toMatchObject({ code: 0 });
   expect(await run("queue change a --parent b")).toMatchObject({
-    code: 125,
+    code: 118,
     stderr: expect.stringContaining("its own ancestor"),
   });
   expect(await run("queue change a --borrowing none")).toMatchObject({ code: 0 });
@@ -167,7 +167,7 @@ test("queues and tenants are made, changed and deleted, and not while they are i
   expect(await run("queue delete b")).toMatchObject({ code: 0 });
   expect(await run("queue delete a")).toMatchObject({ code: 0 });
   expect(await run("queue change a --weight 3")).toMatchObject({
-    code: 125,
+    code: 121,
     stderr: expect.stringContaining("NOT_FOUND"),
   });
 
@@ -210,6 +210,6 @@ test.each([
 ])("%j is refused, and nothing of it is done", async (text, message) => {
   await using pool = await PoolFixture.start();
   const result = await pool.home.millpond(["apply", "-f", "-"], { input: text });
-  expect(result).toMatchObject({ code: 125, stdout: "", stderr: expect.stringMatching(message) });
+  expect(result).toMatchObject({ code: 118, stdout: "", stderr: expect.stringMatching(message) });
   expect((await pool.connection.claims.listClaims({ includeEnded: true })).claims).toEqual([]);
 });

@@ -21,5 +21,5 @@ test("the priority of a claim is changed by its name, also to one below 0", asyn
   const { stdout } = await home.millpond(["get", "claims", "-o", "json"]);
   expect(stdout).toContain('"priority": -5');
   const missing = await home.millpond(["prioritize", "train"]);
-  expect([missing.code, missing.stderr]).toEqual([125, expect.stringContaining("--priority is not given")]);
+  expect([missing.code, missing.stderr]).toEqual([118, expect.stringContaining("--priority is not given")]);
 });

@@ -65,7 +65,7 @@ test("another authority than the fingerprint says gets no token", async () => {
 test("a token that the controller does not know is not kept", async () => {
   const ca = join(home.directory, "controller", "tls", "ca.crt");
   const result = await home.millpond(["login", url(), "--token", "nonsense-nonsense", "--ca", ca]);
-  expect(result).toMatchObject({ code: 125 });
+  expect(result).toMatchObject({ code: 120 });
   expect(result.stderr).toContain("MILLPOND_E_UNAUTHENTICATED");
   expect((await home.millpond(["context", "list", "-o", "name"])).stdout).toBe("");
 });

@@ -115,7 +115,7 @@ test("a refusal is the command's error, and nothing is stored", async () => {
   const login = start();
   expect((await browse(await linkOf(login))).text).toMatch(/^The login is refused/);
   const refused = await login.finished;
-  expect(refused).toMatchObject({ code: 125, stdout: "" });
+  expect(refused).toMatchObject({ code: 120, stdout: "" });
   expect(refused.stderr).toMatch(
     /the login is refused: no rule of this pool is for the groups "<i>others<\/i>"[^]*\[MILLPOND_E_UNAUTHENTICATED\]\n$/,
   );
@@ -200,7 +200,7 @@ test("a browser of another machine ends at an address, which is entered at the t
 
 test("a pool without a provider, and one that does not answer, are said to be so", async () => {
   const none = await home.millpond(["login", plain.url, "--oidc"]);
-  expect(none).toMatchObject({ code: 125, stdout: "" });
+  expect(none).toMatchObject({ code: 118, stdout: "" });
   expect(none.stderr).toMatch(/has no logins by an OpenID provider[^]*\[MILLPOND_E_INVALID\]/);
   const silent = await home.millpond(["login", "http://127.0.0.1:1", "--oidc"]);
   expect(silent.stderr).toMatch(/no controller at http:\/\/127\.0\.0\.1:1[^]*\[MILLPOND_E_UNREACHABLE\]/);

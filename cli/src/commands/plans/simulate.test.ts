@@ -76,7 +76,7 @@ test("a file that cannot be written is refused before anything is computed", asy
     ["plot.png", /--out: "plot\.png" ends in none of \.svg, \.csv, \.json, \.md\n/],
   ] as const) {
     const { status, stderr } = await simulate(`--data=${folder}`, "--trace=tiny", `--out=${path}`);
-    expect(status).toBe(125);
+    expect(status).toBe(118);
     expect(stderr).toMatch(why);
     expect(stderr).not.toContain("seed");
   }
@@ -93,6 +93,6 @@ test("a table without further options, and clear errors", async () => {
   await mkdir(empty);
   expect((await simulate("--data", empty)).stderr).toContain("no trace in");
   const missing = await simulate("--data", folder, "--trace", "huge");
-  expect(missing.status).toBe(125);
+  expect(missing.status).toBe(121);
   expect(missing.stderr).toContain("there are tiny");
 });

@@ -4,28 +4,12 @@ import { styleText } from "node:util";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import type { Finding } from "../../doctor/check.ts";
-import {
-  checkDriver,
-  checkEnvironment,
-  checkNative,
-  checkNode,
-  checkSharedMemory,
-} from "../../doctor/machine.ts";
-import { checkContextFile, checkPool } from "../../doctor/pool.ts";
+import { diagnose } from "../../doctor/diagnosis.ts";
 import { markOf } from "../../output/marks.ts";
 import { renderObject } from "../../output/resources.ts";
 
 export async function run(values: Values<"doctor">): Promise<number> {
-  const { findings: nativeFindings, native } = await checkNative(process.env);
-  const findings: readonly Finding[] = [
-    checkNode(),
-    ...nativeFindings,
-    ...(native === undefined ? [] : [await checkDriver(native)]),
-    checkSharedMemory(),
-    ...checkEnvironment(process.env, native),
-    ...checkContextFile(process.env),
-    ...(await checkPool(values, process.env)),
-  ];
+  const findings = await diagnose(values, process.env);
   const isWell = findings.every(({ status }) => status !== "failure");
   process.stdout.write(
     values.output === "json"
@@ -38,7 +22,7 @@ export async function run(values: Values<"doctor">): Promise<number> {
 const colours = { ok: "green", info: "gray", warning: "yellow", failure: "red" } as const;
 
 function renderFinding({ status, name, detail, fix }: Finding): string {
-  const shown = styleText(colours[status], markOf(status, process.env), { stream: process.stdout });
+  const shown = styleText(colours[status], markOf(status), { stream: process.stdout });
   const [first = "", ...more] = detail.split("\n");
   const lines = [`${shown} ${name}: ${first}`, ...more.map((line) => `    ${line}`)];
   if (fix !== "") lines.push(`    fix: ${fix}`);

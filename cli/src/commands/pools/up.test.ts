@@ -98,6 +98,30 @@ test("a second pool has a context of its own, and its end leaves the first one's
   });
 });
 
+test("up -d returns when the pool is ready, and down ends it", async () => {
+  using home = new UpFixture();
+  expect(await home.millpond(["down"])).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: expect.stringMatching(/^millpond: no pool runs on .*\/millpond\n$/),
+  });
+  const up = await home.millpond(["up", "-d", "--soft", "--listen", "127.0.0.1:0"]);
+  expect(up).toMatchObject({ code: 0, stderr: "" });
+  expect(up.stdout).toMatch(/the pool is ready\n[^]*\nNow:\n[^]*\nmillpond down stops all of it\.\n$/);
+  expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
+  // The console's link logs in once: it is not kept.
+  expect(readFileSync(join(home.state, "millpond", "up.log"), "utf8")).not.toContain("/login");
+  const again = await home.millpond(["up", "-d", "--soft"]);
+  expect(again).toMatchObject({ code: 125, stdout: "" });
+  expect(again.stderr).toMatch(/a pool runs on .* already[^]*\[MILLPOND_E_STATE_LOCKED\]\n$/);
+  expect(await home.millpond(["down"])).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^the pool on .*\/millpond has ended\n$/),
+  });
+  expect(home.processes()).toEqual([]);
+  expect(JSON.parse(readFileSync(home.config, "utf8"))).toMatchObject({ currentContext: "", contexts: {} });
+});
+
 test("a second up says that the first is running, and leaves it alone", async () => {
   using home = new UpFixture();
   const first = await home.up();

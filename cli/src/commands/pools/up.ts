@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { formatBytes, millpondError, type Node } from "@millpond/api";
+import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
+import { resolve } from "node:path";
+import type { Readable } from "node:stream";
+import { text as readAll } from "node:stream/consumers";
+import { formatBytes, millpondError, type Node, shellQuote } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
+import { ExitError } from "../../command-line/errors.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import {
@@ -16,7 +23,7 @@ import { makeConsoleLink } from "../../connection/console-link.ts";
 import { findDriver } from "../../host/driver-search.ts";
 import { LocalPool } from "../../node/local-pool.ts";
 import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
-import { defaultStateDirectory, PoolDirectory } from "../../node/pool-directory.ts";
+import { defaultStateDirectory, detachedLogPath, PoolDirectory } from "../../node/pool-directory.ts";
 import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 import { programVersion } from "../../command-line/version.ts";
 import { WaitingDisplay } from "../../claim/waiting-display.ts";
@@ -30,15 +37,52 @@ interface Hardware {
   readonly remark: string;
 }
 
+/** Variable that tells an `up` that it was started by `up --detach`. Parts of the pool do not get it. */
+const detachedVariable = "MILLPOND_UP_DETACHED";
+/** On which it says that the pool is ready, with the text for the terminal. */
+const reportDescriptor = 3;
+
 export async function run(values: Values<"up">): Promise<number> {
+  const isDetached = process.env[detachedVariable] === "1";
+  delete process.env[detachedVariable];
+  if (values.detach && !isDetached) return await detach(values);
   outliveReaders();
   const stop = stopSignal();
   try {
-    return await runPool(values, stop);
+    return await runPool(values, stop, isDetached);
   } catch (error) {
     if (!stop.aborted) throw error;
     return exitStatus.ok;
   }
+}
+
+/** Starts this command again without a terminal. Resolves when its pool is ready, or has failed. */
+async function detach(values: Values<"up">): Promise<number> {
+  const path = values.state ?? defaultStateDirectory(process.env);
+  makeFolders(resolve(path), 0o700);
+  const logPath = detachedLogPath(path);
+  const log = openSync(logPath, "w", 0o600);
+  const runner = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
+    detached: true,
+    stdio: ["ignore", log, log, "pipe"],
+    env: { ...process.env, [detachedVariable]: "1" },
+  });
+  closeSync(log);
+  const ended = once(runner, "exit").then(([code]: unknown[]) =>
+    typeof code === "number" ? code : exitStatus.failed,
+  );
+  const stop = (): void => void runner.kill("SIGTERM");
+  process.on("SIGINT", stop).on("SIGTERM", stop).on("SIGHUP", stop);
+  // The fourth stream, after the three standard ones, is for its report.
+  const report = await readAll(runner.stdio[reportDescriptor] as Readable);
+  if (report !== "") {
+    runner.unref();
+    process.stdout.write(report);
+    return exitStatus.ok;
+  }
+  const status = await ended;
+  process.stderr.write(readFileSync(logPath));
+  throw new ExitError(status);
 }
 
 /** Lets the pool continue when the reader of its output has ended. */
@@ -49,7 +93,7 @@ function outliveReaders(): void {
   }
 }
 
-async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number> {
+async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: boolean): Promise<number> {
   const soft = softDevices(values);
   const native = findNativeFiles(process.env);
   const contextPath = contextFilePath(process.env);
@@ -93,14 +137,16 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
   });
   try {
     const context = { name, before: before === name ? "" : before };
-    process.stdout.write(
-      summary(hardware, nodes, {
-        controller: pool.controllerUrl,
-        console: link,
-        state: directory.path,
-        context,
-      }),
-    );
+    const said = summary(hardware, nodes, {
+      controller: pool.controllerUrl,
+      console: link,
+      state: directory.path,
+      context,
+      isDetached,
+    });
+    // The link logs in once: it is for the terminal, and not for the log.
+    if (isDetached) tellStarter(said);
+    else process.stdout.write(said);
     await Promise.race([stop.aborted ? undefined : once(stop, "abort"), pool.failed]);
     process.stdout.write("stopping: sessions end with the pool\n");
   } finally {
@@ -110,6 +156,17 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
     if (currentContext !== "") process.stdout.write(`the current context is ${currentContext}\n`);
   }
   return exitStatus.ok;
+}
+
+/** Tells the command that waits for the pool. It may have been ended. */
+function tellStarter(said: string): void {
+  try {
+    writeSync(reportDescriptor, said);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EPIPE")) throw error;
+  } finally {
+    closeSync(reportDescriptor);
+  }
 }
 
 /** Returns a signal that is aborted by SIGINT, SIGTERM or SIGHUP; further ones change nothing. */
@@ -177,9 +234,12 @@ function summary(
     readonly console: string;
     readonly state: string;
     readonly context: { readonly name: string; readonly before: string };
+    readonly isDetached: boolean;
   },
 ): string {
   const { controller, state, context } = at;
+  const stateOption =
+    state === resolve(defaultStateDirectory(process.env)) ? "" : ` --state ${shellQuote(state)}`;
   const instead = context.before === "" ? "" : ` (it was ${context.before})`;
   const width = Math.max("controller".length, ...nodes.map(({ name }) => name.length));
   const line = (name: string, text: string): string => `  ${name.padEnd(width)}   ${text}`;
@@ -195,11 +255,11 @@ function summary(
     line("state", `${state} (logs in ${state}/logs)`),
     line("context", `${context.name} is the current one${instead}`),
     "",
-    "In another terminal:",
+    at.isDetached ? "Now:" : "In another terminal:",
     `  millpond run -n 1 -m ${size} -- ./program`,
     "  millpond smi",
     "",
-    "Ctrl-C stops all of it.",
+    at.isDetached ? `millpond down${stateOption} stops all of it.` : "Ctrl-C stops all of it.",
   ].join("\n")}\n`;
 }
 

@@ -76,9 +76,9 @@ describe("a detached program", () => {
 
   test("that cannot be started leaves no job, and says why at once", async () => {
     const cases: [string[], Partial<Result>, RegExp][] = [
-      [["-m", "900Gi", "--", "true"], { code: 125 }, /MILLPOND_E_IMPOSSIBLE/],
+      [["-m", "900Gi", "--", "true"], { code: 122 }, /MILLPOND_E_IMPOSSIBLE/],
       [["--", "no-such-program"], { code: 127 }, /is not found in PATH/],
-      [["-q", "nowhere", "--", "true"], { code: 125 }, /there is no queue/],
+      [["-q", "nowhere", "--", "true"], { code: 121 }, /there is no queue/],
     ];
     for (const [args, expected, message] of cases) {
       const result = await pool.home.millpond(["run", "--detach", "--name", "wrong", ...args]);
@@ -110,7 +110,7 @@ describe("a detached program", () => {
   test("unknown names, names that are paths and broken records are errors of one line", async () => {
     for (const name of ["nothing", "../../etc", "ärger"]) {
       const result = await pool.home.millpond(["logs", name]);
-      expect(result.code).toBe(125);
+      expect(result.code).toBe(121);
       expect(result.stderr).toMatch(/^error: there is no job .*\[MILLPOND_E_NOT_FOUND\]\n$/s);
     }
     const folder = join(pool.home.state, "millpond", "jobs", "broken");
@@ -174,14 +174,14 @@ describe("a program that waits for others", () => {
 
   test("is refused for names that nothing has, and for the success of what is no job", async () => {
     await pool.connection.claims.createClaim({ claim: { ...little, name: "plain", leaseSeconds: 600 } });
-    const cases: [string, RegExp][] = [
-      ["nothing", /neither a job of this name on this machine nor a claim.*MILLPOND_E_NOT_FOUND/s],
-      ["plain:ok", /its exit status is not known here.*MILLPOND_E_INVALID/s],
-      ["plain:later", /is neither NAME, NAME:any nor NAME:ok.*MILLPOND_E_INVALID/s],
+    const cases: [string, number, RegExp][] = [
+      ["nothing", 121, /neither a job of this name on this machine nor a claim.*MILLPOND_E_NOT_FOUND/s],
+      ["plain:ok", 118, /its exit status is not known here.*MILLPOND_E_INVALID/s],
+      ["plain:later", 118, /is neither NAME, NAME:any nor NAME:ok.*MILLPOND_E_INVALID/s],
     ];
-    for (const [after, message] of cases) {
+    for (const [after, code, message] of cases) {
       const result = await detach("wrong", "--after", after, "--", "true");
-      expect(result).toMatchObject({ code: 125, stdout: "" });
+      expect(result).toMatchObject({ code, stdout: "" });
       expect(result.stderr).toMatch(message);
       expect(await stateOf("wrong")).toBeUndefined();
     }
@@ -207,7 +207,7 @@ describe("an array", () => {
 
   test("says of each task what was wrong, and gives all claims back after a signal", async () => {
     const wrong = await pool.home.millpond(["run", "--array", "0-1", "-m", "900Gi", "--", "true"]);
-    expect(wrong.code).toBe(125);
+    expect(wrong.code).toBe(122);
     expect(wrong.stderr.match(/^\[[01]\] error: /gm)).toHaveLength(2);
 
     const running = pool.home.start([

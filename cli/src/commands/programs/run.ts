@@ -5,6 +5,7 @@ import { resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
 import { findProgram, SignalRelay } from "../../claim/program.ts";
+import { StoppedLeases } from "../../claim/stopped-leases.ts";
 import { WaitingDisplay } from "../../claim/waiting-display.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { ExitError, reportError } from "../../command-line/errors.ts";
@@ -58,7 +59,8 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   using profile = values.profile === undefined ? undefined : await openProfile(values.profile);
   const calls = profile?.callsFile ?? values.trace;
   const log = calls === undefined ? undefined : traceTo(calls, process.env["MILLPOND_LOG"]);
-  const whole = { ...plan, log, profile: profile?.deviceFiles };
+  using stopped = new StoppedLeases(connection);
+  const whole = { ...plan, log, profile: profile?.deviceFiles, stopped };
   const progress: Progress = {
     name: values.name ?? job?.name,
     announce: () => job?.announce(),

@@ -178,7 +178,7 @@ test.each([
   ],
 ])("%s is an error with the number of the line", async (_, content, message) => {
   const { status, stdout, stderr } = await trace(await write("bad", content));
-  expect({ status, stdout }).toEqual({ status: 125, stdout: "" });
+  expect({ status, stdout }).toEqual({ status: 118, stdout: "" });
   expect(stderr).toContain(`error: ${message}\n`);
   expect(stderr).toContain("[MILLPOND_E_INVALID]");
 });

@@ -11,6 +11,6 @@ test("controller takes the options and the environment of several controllers on
   // No process listens at port 1.
   const environment = { MILLPOND_STORE: "postgres://127.0.0.1:1/millpond" };
   const result = await home.millpond(args, { environment });
-  expect(result).toMatchObject({ code: 125, stdout: "" });
+  expect(result).toMatchObject({ code: 119, stdout: "" });
   expect(result.stderr).toMatch(/ECONNREFUSED 127\.0\.0\.1:1.*\n.*\n {2}\[MILLPOND_E_STORE_UNREACHABLE\]\n$/);
 });

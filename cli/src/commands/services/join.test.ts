@@ -110,6 +110,6 @@ test("nothing is written before all is well", async () => {
 
 test("an agent without a controller or a token says how to join", async () => {
   const none = await home.millpond(["agent", "--config", "none"]);
-  expect(none).toMatchObject({ code: 125, stdout: "" });
+  expect(none).toMatchObject({ code: 119, stdout: "" });
   expect(none.stderr).toMatch(/the agent has no controller\n {2}Join a pool with `millpond join`/);
 });

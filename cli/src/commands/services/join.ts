@@ -21,7 +21,7 @@ const service = "millpond-agent.service";
 /** `millpond join`: writes nothing until all local checks pass. */
 export async function run(values: Values<"join">, [address = ""]: readonly string[]): Promise<number> {
   const controller = checkUrls(address, "the controller");
-  const say = (text: string): boolean => process.stdout.write(`${markOf("ok", process.env)} ${text}\n`);
+  const say = (text: string): boolean => process.stdout.write(`${markOf("ok")} ${text}\n`);
   say(await checkDrivers(values.driver ?? "auto", process.env));
   const listen = values.listen;
   say(await checkPort(listen, controller, isAgentHere()));
@@ -84,7 +84,7 @@ function start(isAsked: boolean, config: string): string {
       return `! systemctl ${args.join(" ")} failed: ${stderr.trim()}\nLook with \`journalctl -u ${service}\`.\n`;
     }
   }
-  return `${markOf("ok", process.env)} ${service} runs, and starts with the machine\n`;
+  return `${markOf("ok")} ${service} runs, and starts with the machine\n`;
 }
 
 function writeWhole(path: string, content: string, mode: number): void {

@@ -21,7 +21,7 @@ import { parseAgentUrl } from "@millpond/platform";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
-import { findOne } from "../../output/find.ts";
+import { findNode, findOne } from "../../output/find.ts";
 import {
   claimKind,
   deviceKind,
@@ -235,9 +235,12 @@ async function describeClaim(
   const { sessions } = await connection.pool.listSessions({ claim: claim.name });
   const { allocation } = claim;
   const compute = claim.computePercent === 0 ? "in proportion" : `${claim.computePercent}%`;
-  const granted = allocation?.devices.map(
-    (device) => `${device.uuid}: ${formatBytes(device.memoryBytes)}, ${device.computePercent}% compute`,
-  );
+  const node = allocation === undefined ? undefined : await findNode(connection, allocation.node);
+  const granted = allocation?.devices.map(({ uuid, memoryBytes, computePercent }) => {
+    const index = node?.devices.find((device) => device.uuid === uuid)?.index;
+    const device = index === undefined ? uuid : `${allocation.node}/${index} ${uuid}`;
+    return `${device}: ${formatBytes(memoryBytes)}, ${computePercent}% compute`;
+  });
   return {
     subject: `claim/${claim.name}`,
     fields: [

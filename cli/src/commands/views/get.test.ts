@@ -104,7 +104,7 @@ test("describe finds things by name, by other names, and by unique beginnings", 
   const described = await pool.home.millpond(["describe", "session", id.slice(0, 8), "-o", "json"]);
   expect(JSON.parse(described.stdout)).toMatchObject({ kind: "Session", id, claim: "job", transport: "shm" });
   const absent = await pool.home.millpond(["describe", "node", "nowhere"]);
-  expect(absent).toMatchObject({ code: 125, stdout: "" });
+  expect(absent).toMatchObject({ code: 121, stdout: "" });
   expect(absent.stderr).toMatch(/there is no node "nowhere"\n {2}List them with `millpond get nodes`/);
 });
 
@@ -115,7 +115,7 @@ test("cordon keeps new claims off a node, uncordon lets them come", async () => 
   });
   expect((await pool.home.millpond(["get", "nodes"])).stdout).toMatch(/node-a +Ready,Cordoned/);
   const refused = await pool.home.millpond(["run", "--no-wait", "-m", "1Gi", "--", "true"]);
-  expect(refused.code).toBe(125);
+  expect(refused.code).toBe(123);
   expect(await pool.home.millpond(["uncordon", "node-a"])).toMatchObject({ code: 0 });
   expect(await pool.home.millpond(["run", "--no-wait", "-m", "1Gi", "--", "true"])).toMatchObject({
     code: 0,

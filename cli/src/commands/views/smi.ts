@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { setTimeout as delay } from "node:timers/promises";
 import {
   type Device,
   DeviceHealth,
   formatBytes,
+  millpondError,
   type Node,
   NodeState,
   type Session,
@@ -11,19 +13,69 @@ import {
 } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { openConnection } from "../../connection/connection.ts";
+import { type Connection, openConnection } from "../../connection/connection.ts";
 import { drawBox } from "../../output/box.ts";
 import { cudaVersion } from "../../output/columns.ts";
+import { parseDeviceQuery, renderDeviceList, renderDeviceQuery } from "../../output/device-query.ts";
+import { nodeToJson, renderObject, renderObjectLine, sessionToJson } from "../../output/resources.ts";
 
 export async function run(values: Values<"smi">): Promise<number> {
+  const render = chooseRendering(values);
   const connection = openConnection(values);
+  process.stdout.write(await render(connection));
+  while (values.loop !== undefined) {
+    // The signals that end a loop have their default effect: nothing is to be given back.
+    await delay(values.loop * 1000);
+    process.stdout.write(await render(connection));
+  }
+  return exitStatus.ok;
+}
+
+/** @throws MILLPOND_E_INVALID for options that exclude each other, before the first call */
+function chooseRendering(values: Values<"smi">): (connection: Connection) => Promise<string> {
+  const { list, output, queryGpu, format } = values;
+  const isJson = output === "json";
+  const chosen = [list && "--list", isJson && "-o json", queryGpu !== undefined && "--query-gpu"].filter(
+    (option) => option !== false,
+  );
+  if (chosen.length > 1) {
+    throw millpondError("MILLPOND_E_INVALID", `${chosen.join(" and ")} are given`, {
+      remedy: "Give one of them.",
+    });
+  }
+  if (format !== undefined && queryGpu === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "--format is for --query-gpu");
+  }
+  if (list) return async ({ pool }) => renderDeviceList((await pool.listNodes({})).nodes);
+  if (queryGpu !== undefined) {
+    const query = parseDeviceQuery(queryGpu, format ?? ["csv"]);
+    // In a loop the titles would be among the values.
+    let isFirst = true;
+    return async ({ pool }) => {
+      const { nodes } = await pool.listNodes({});
+      const text = renderDeviceQuery({ ...query, hasHeader: query.hasHeader && isFirst }, nodes);
+      isFirst = false;
+      return text;
+    };
+  }
+  const show = isJson ? (values.loop === undefined ? renderObject : renderObjectLine) : undefined;
+  return async (connection) => {
+    const picture = await takePicture(connection);
+    return show === undefined ? renderSmi(picture) : show("Smi", smiToJson(picture));
+  };
+}
+
+async function takePicture(connection: Connection): Promise<SmiPicture> {
   const [{ nodes }, { sessions }, { version }] = await Promise.all([
     connection.pool.listNodes({}),
     connection.pool.listSessions({}),
     connection.pool.getVersion({}),
   ]);
-  process.stdout.write(renderSmi({ nodes, sessions, version, controller: connection.controller }));
-  return exitStatus.ok;
+  return { nodes, sessions, version, controller: connection.controller };
+}
+
+function smiToJson({ nodes, sessions, version, controller }: SmiPicture) {
+  return { version, controller, nodes: nodes.map(nodeToJson), sessions: sessions.map(sessionToJson) };
 }
 
 export interface SmiPicture {
@@ -51,7 +103,7 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
           "Name",
           "CUDA",
           "vGPUs",
-          "Compute granted",
+          "Compute used / granted",
           "Memory used / granted / total",
           "State",
         ],
@@ -61,7 +113,7 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
           device.name,
           cudaVersion(device.cudaVersion),
           String(device.virtualGpus),
-          `${device.allocatedComputePercent}%`,
+          `${usedCompute(device.usedComputePercent)} / ${device.allocatedComputePercent}%`,
           [device.usedMemoryBytes, device.allocatedMemoryBytes, device.memoryBytes]
             .map(formatBytes)
             .join(" / "),
@@ -87,6 +139,11 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
       },
     ],
   );
+}
+
+/** A share of the last seconds; `-` where it is not known. */
+function usedCompute(percent: number | undefined): string {
+  return percent === undefined ? "-" : `${percent}%`;
 }
 
 function programOf(session: Session): string {

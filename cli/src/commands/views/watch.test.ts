@@ -84,7 +84,7 @@ test("names, conditions, an order, dates, YAML and paths shape what is shown", a
   expect(await say("nodes", "-l", "zone=nowhere", "-o", "name")).toBe("");
   expect(await say("nodes", "-l", "!zone", "-o", "name")).toBe("node/node-a\n");
   const refused = await pool.home.millpond(["get", "claims", "--where", "stat=bound"]);
-  expect(refused).toMatchObject({ code: 125, stdout: "" });
+  expect(refused).toMatchObject({ code: 118, stdout: "" });
   expect(refused.stderr).toMatch(/--where: there is no member "stat"; there are name, state,/);
   expect((await pool.home.millpond(["get", "claims", "--after", "3"])).stderr).toMatch(
     /--after is for events and the audit/,

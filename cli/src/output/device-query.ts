@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// `millpond smi --query-gpu`: a CSV of devices, with the field names and the format of nvidia-smi, so that scripts carry over.
+
+import { type Device, millpondError, type Node, quote } from "@millpond/api";
+import { healthWord, nodeStateWord } from "./resources.ts";
+
+interface Field {
+  /** What nvidia-smi writes in brackets behind the field's name, and behind its value. */
+  readonly unit?: "MiB" | "%";
+  readonly value: (device: Device, node: Node) => string | number;
+}
+
+/** Fields that nvidia-smi has, under its names. */
+const sharedFields = {
+  index: { value: (device) => device.index },
+  name: { value: (device) => device.name },
+  uuid: { value: (device) => device.uuid },
+  "pci.bus_id": { value: (device) => device.pciBusId },
+  driver_version: { value: (device) => device.driverVersion },
+  compute_cap: { value: (device) => device.computeCapability },
+  "memory.total": { unit: "MiB", value: (device) => mebibytes(device.memoryBytes) },
+  "memory.used": { unit: "MiB", value: (device) => mebibytes(device.usedMemoryBytes) },
+  "memory.free": {
+    unit: "MiB",
+    value: (device) => mebibytes(device.memoryBytes) - mebibytes(device.usedMemoryBytes),
+  },
+  "utilization.gpu": { unit: "%", value: (device) => device.usedComputePercent ?? "" },
+} as const satisfies Record<string, Field>;
+
+/** Fields that only a pool has. */
+const poolFields = {
+  node: { value: (device) => device.node },
+  "node.state": { value: (_, node) => nodeStateWord(node.state) },
+  health: { value: (device) => healthWord(device.health) },
+  cordoned: { value: (device, node) => String(node.cordoned || device.cordoned) },
+  vgpus: { value: (device) => device.virtualGpus },
+  sessions: { value: (device) => device.openSessions },
+  "memory.granted": { unit: "MiB", value: (device) => mebibytes(device.allocatedMemoryBytes) },
+  "compute.granted": { unit: "%", value: (device) => device.allocatedComputePercent },
+} as const satisfies Record<string, Field>;
+
+const fields: Readonly<Record<string, Field>> = { ...sharedFields, ...poolFields };
+
+export interface DeviceQuery {
+  readonly names: readonly string[];
+  readonly hasHeader: boolean;
+  readonly hasUnits: boolean;
+}
+
+/**
+ * Reads `--query-gpu` and `--format`.
+ *
+ * @throws MILLPOND_E_INVALID for a field or a format that is not known
+ */
+export function parseDeviceQuery(names: readonly string[], format: readonly string[]): DeviceQuery {
+  for (const name of names) {
+    if (Object.hasOwn(fields, name)) continue;
+    throw millpondError("MILLPOND_E_INVALID", `--query-gpu: there is no field ${quote(name)}`, {
+      remedy: `There are ${Object.keys(fields).join(", ")}.`,
+    });
+  }
+  for (const word of format) {
+    if (["csv", "noheader", "nounits"].includes(word)) continue;
+    throw millpondError("MILLPOND_E_INVALID", `--format: ${quote(word)} is none of csv, noheader, nounits`);
+  }
+  return { names, hasHeader: !format.includes("noheader"), hasUnits: !format.includes("nounits") };
+}
+
+/** Renders the values as nvidia-smi does: separated by a comma and a space, `[N/A]` for one that is not known. */
+export function renderDeviceQuery(
+  { names, hasHeader, hasUnits }: DeviceQuery,
+  nodes: readonly Node[],
+): string {
+  const columns = names.map((name) => ({ name, field: fields[name] }));
+  const titles = columns.map(({ name, field }) =>
+    hasUnits && field?.unit !== undefined ? `${name} [${field.unit}]` : name,
+  );
+  const rows = nodes.flatMap((node) =>
+    node.devices.map((device) =>
+      columns.map(({ field }) => {
+        const value = field?.value(device, node) ?? "";
+        if (value === "") return "[N/A]";
+        return hasUnits && field?.unit !== undefined ? `${value} ${field.unit}` : String(value);
+      }),
+    ),
+  );
+  return [...(hasHeader ? [titles] : []), ...rows].map((row) => `${row.join(", ")}\n`).join("");
+}
+
+/** Renders one line for each device, as `nvidia-smi -L` does. */
+export function renderDeviceList(nodes: readonly Node[]): string {
+  return nodes
+    .flatMap((node) => node.devices)
+    .map((device) => `GPU ${device.node}/${device.index}: ${device.name} (UUID: ${device.uuid})\n`)
+    .join("");
+}
+
+function mebibytes(bytes: bigint): number {
+  return Number(bytes >> 20n);
+}
