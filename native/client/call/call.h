@@ -232,7 +232,7 @@ class Call {
       if (!remote_->memory.hasLocal()) [[likely]]
         return CUDA_SUCCESS;
       const std::array<std::span<const std::byte>, sizeof...(Tails)> all{std::as_bytes(std::span(tails))...};
-      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all);
+      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all, streamIn(fixed));
     }
     return CUDA_SUCCESS;
   }
@@ -289,13 +289,17 @@ class Call {
   /// The position up to which all work is done when a wait for the whole context has succeeded.
   static std::optional<uint64_t> momentOfAll() noexcept;
   template <typename C>
-  static uint64_t streamOf(const C& fixed) noexcept {
+  static std::optional<uint64_t> streamIn(const C& fixed) noexcept {
     if constexpr (requires { fixed.stream; })
       return fixed.stream;
     else if constexpr (requires { fixed.hStream; })
       return fixed.hStream;
     else
-      return 0;
+      return std::nullopt;
+  }
+  template <typename C>
+  static uint64_t streamOf(const C& fixed) noexcept {
+    return streamIn(fixed).value_or(0);
   }
   CUresult sent(bool alive) noexcept;
   /// Whether the object that the call ends belonged to a parked session, and ends with that.

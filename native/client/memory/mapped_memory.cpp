@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/call/named_places.h"
+#include "client/session/callback_thread.h"
 
 namespace millpond::client {
 namespace {
@@ -45,6 +46,30 @@ std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   memory.eachLocalAddress(run.address, {reinterpret_cast<const std::byte*>(run.address), run.bytes},
                           [&](uint64_t each) { addPlaces(places, each); });
   return places;
+}
+
+bool landsIn(Landings& landings, const MemoryRun& run) {
+  if (!landings.any()) return false;
+  const Landings::Parts parts(landings, run.address, run.bytes);
+  return std::any_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
+}
+
+/// Whether streams may wait for later calls of the program. Work that a capture records is not held up.
+bool isHeldUp(Call& call, uint64_t stream) {
+  return (CallbackThread::anyBusy() || Mirror::instance().mayStreamWait()) && call.isDoneNow(stream);
+}
+
+void doNothing(void*) {}
+
+/// When a function returns, bytes that have landed in mirrored memory get to the worker before the stream continues.
+CUresult giveEmptyFunction(Call& call, uint64_t stream) {
+  cmd::HostFunction wire{};
+  wire.stream = stream;
+  wire.function = reinterpret_cast<uint64_t>(&doNothing);
+  call.remote().functions.give(GivenFunctions::Shape::kOfData, wire.function, wire.data, GivenFunctions::Uses::kOne);
+  if (const CUresult r = CallbackThread::expect(call.session(), call.streamContext(stream), 1); r != CUDA_SUCCESS)
+    return r;
+  return call.post(wire);
 }
 
 }  // namespace
@@ -177,37 +202,41 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reach(Call& call, const MemoryRun& run, Landing landing) {
-  if (const CUresult r = mirror(call, run, landing); r != CUDA_SUCCESS) return r;
-  return reachEach(call, placesIn(call.remote().memory, run));
+CUresult MappedMemory::reach(Call& call, const MemoryRun& run, std::optional<uint64_t> stream) {
+  return reachEach(call, {run.address}, stream);
 }
 
 CUresult MappedMemory::reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
-                                    std::span<const std::span<const std::byte>> tails) {
+                                    std::span<const std::span<const std::byte>> tails, std::optional<uint64_t> stream) {
   std::vector<uint64_t> places = namedPlaces(call.remote().memory, layout, fixed, tails);
-  return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places));
+  return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places), stream);
 }
 
-CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places) {
+CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places, std::optional<uint64_t> stream) {
   const MemoryMap& memory = call.remote().memory;
+  bool lands = false;
   while (!places.empty() && memory.hasLocal()) {
     const auto run = memory.find(places.back());
     places.pop_back();
     if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-    if (const CUresult r = mirror(call, *run, Landing::kAwaited); r != CUDA_SUCCESS) return r;
+    const bool isUnderWay = stream && landsIn(call.remote().landings, *run) && isHeldUp(call, *stream);
+    lands = lands || isUnderWay;
+    const CUresult r = mirror(call, *run, isUnderWay ? Landing::kUnderWay : Landing::kAwaited);
+    if (r != CUDA_SUCCESS) return r;
     // Addresses stored there refer to further memory.
     const std::vector<uint64_t> inside = placesIn(memory, *run);
     places.insert(places.end(), inside.begin(), inside.end());
   }
-  return CUDA_SUCCESS;
+  return lands ? giveEmptyFunction(call, *stream) : CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes) {
+CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes,
+                                  std::optional<uint64_t> stream) {
   if (!call.remote().memory.hasLocal()) [[likely]]
     return CUDA_SUCCESS;
   std::vector<uint64_t> found;
   call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });
-  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
+  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found), stream);
 }
 
 CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
@@ -220,7 +249,7 @@ CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
     std::vector<uint64_t> found;
     for (const uint64_t each : Mirror::instance().takeNamed()) addPlaces(found, each);
     if (found.empty()) return CUDA_SUCCESS;
-    if (const CUresult r = reachEach(call, std::move(found)); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = reachEach(call, std::move(found), stream); r != CUDA_SUCCESS) return r;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,17 +30,17 @@ class MappedMemory {
   /// The end of one that no kernel reaches any more.
   void free(uint64_t address, size_t bytes);
 
-  /// Treatment of bytes that are on their way to the run: the call waits for them, or they land when they come, and go to the
-  /// device like bytes that the program writes.
-  enum class Landing : uint8_t { kAwaited, kUnderWay };
-  /// Lets kernels access the run, and all memory whose address is stored in it.
-  CUresult reach(Call& call, const MemoryRun& run, Landing landing = Landing::kAwaited);
+  /// Lets kernels access the run, and all memory whose address is stored in it. Waits for bytes in transit to it, unless
+  /// `stream` is to use the run and they may not arrive before later calls of the program: then they go to the device when
+  /// they have landed, before the next work of the stream.
+  CUresult reach(Call& call, const MemoryRun& run, std::optional<uint64_t> stream = {});
   /// The same for all memory to which a command that is about to be sent leads the worker or a kernel, by whatever address.
   CUresult reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
-                        std::span<const std::span<const std::byte>> tails);
+                        std::span<const std::span<const std::byte>> tails, std::optional<uint64_t> stream);
   /// The same for memory whose address is among bytes for a device, to be stored at `address`: kernels may find it
   /// there.
-  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
+  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes,
+                      std::optional<uint64_t> stream = {});
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
   CUresult reachWritten(Call& call, uint64_t stream);
   /// Ends the mapping of a run that kernels reach, when the device is done with it, and of pinned memory itself. The program's
@@ -57,7 +58,8 @@ class MappedMemory {
   };
 
   /// Lets kernels access the memory of the places, and all memory that its contents refer to.
-  CUresult reachEach(Call& call, std::vector<uint64_t> places);
+  CUresult reachEach(Call& call, std::vector<uint64_t> places, std::optional<uint64_t> stream);
+  enum class Landing : uint8_t { kAwaited, kUnderWay };
   /// The worker has the run from now on, too.
   CUresult mirror(Call& call, const MemoryRun& run, Landing landing);
   void beginPlaces();

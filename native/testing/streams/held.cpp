@@ -2,6 +2,7 @@
 // Copies of pinned and registered memory behind a function of the program that waits for the thread which makes them: no
 // call waits, and each copy finds the bytes that are there when its stream comes to it.
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -228,6 +229,46 @@ TEST("many commands and records with a time behind such a function, which then o
   OK(CU(cuEventDestroy_v2)(passed));
   OK(CU(cuStreamDestroy_v2)(held));
   OK(CU(cuMemFree_v2)(memory));
+}
+
+TEST("a kernel uses memory to which bytes are copied behind a wait that only the thread ends") {
+  for (const bool isWord : {true, false}) {
+    context();
+    constexpr size_t kCount = 1024;
+    constexpr size_t kSize = kCount * sizeof(int);
+    Gate gate;
+    CUstream s = stream(), other = stream();
+    unsigned* word = nullptr;
+    int* between = nullptr;
+    OK(CU(cuMemHostAlloc)(reinterpret_cast<void**>(&word), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(CU(cuMemHostAlloc)(reinterpret_cast<void**>(&between), kSize, CU_MEMHOSTALLOC_DEVICEMAP));
+    *word = 0;
+    std::memset(between, 0, kSize);
+    const CUdeviceptr from = allocate(kSize), to = allocate(kSize);
+    // Calls that load may wait for the device.
+    CUfunction add = kernel("add");
+    OK(CU(cuMemsetD32Async)(from, std::bit_cast<unsigned>(1.0F), kCount, s));
+    if (isWord)
+      OK(CU(cuStreamWaitValue32_v2)(s, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_GEQ));
+    else
+      gate.close(s);
+    OK(CU(cuMemcpyDtoHAsync_v2)(between, from, kSize, s));
+    CUevent copied = event();
+    OK(CU(cuEventRecord)(copied, s));
+    OK(CU(cuStreamWaitEvent)(other, copied, 0));
+    int count = kCount;
+    CUdeviceptr a = reinterpret_cast<CUdeviceptr>(between), b = from, sum = to;
+    void* parameters[] = {&a, &b, &sum, &count};
+    OK(CU(cuLaunchKernel)(add, kCount / 128, 1, 1, 128, 1, 1, 0, other, parameters, nullptr));
+    std::atomic_ref(*word).store(1, std::memory_order_release);
+    gate.open();
+    OK(CU(cuStreamSynchronize)(other));
+    for (const int each : read(to, kCount)) CHECK_EQ(each, std::bit_cast<int>(2.0F));
+    OK(CU(cuMemFreeHost)(word));
+    OK(CU(cuMemFreeHost)(between));
+    for (const CUdeviceptr each : {from, to}) OK(CU(cuMemFree_v2)(each));
+    for (CUstream each : {s, other}) OK(CU(cuStreamDestroy_v2)(each));
+  }
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

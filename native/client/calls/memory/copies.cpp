@@ -8,7 +8,6 @@
 #include "client/addresses/address_guard.h"
 #include "client/addresses/own_address.h"
 #include "client/call/preconditions.h"
-#include "client/calls/streams/callbacks.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/state/capture_state.h"
@@ -98,7 +97,7 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
     const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
-    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS)
+    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece, stream); named != CUDA_SUCCESS)
       return named;
     const CUresult r = call.postData(wire, piece, whose);
     if (r != CUDA_SUCCESS) return r;
@@ -153,21 +152,10 @@ bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
 }
 
-void doNothing(void*) {}
-
-/// From memory that is mirrored for it. What lands there until the stream reaches the copy gets into the worker's memory
-/// with the return of the next function, so there must be one.
+/// From memory that is mirrored for it.
 CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint64_t from, size_t bytes,
                        uint64_t stream, Wait wait) {
-  bool lands = false;
-  {
-    const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
-    for (const Landings::Part& part : parts) lands = lands || part.landing != 0;
-  }
-  if (const CUresult r = call.remote().mapped.reach(call, source, MappedMemory::Landing::kUnderWay); r != CUDA_SUCCESS)
-    return r;
-  if (lands)
-    if (const CUresult r = giveFunction(call, stream, &doNothing, nullptr); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reach(call, source, stream); r != CUDA_SUCCESS) return r;
   return within(call, to, from, bytes, stream, wait);
 }
 
@@ -199,10 +187,8 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
-  if (source && source->kind == MemoryKind::kPinnedLocal && isReadLater(call, *source)) {
-    if (const CUresult r = call.remote().mapped.reach(call, *source); r != CUDA_SUCCESS) return r;
-    return within(call, to, host, bytes, stream, wait);
-  }
+  if (source && source->kind == MemoryKind::kPinnedLocal && isReadLater(call, *source))
+    return throughMirror(call, to, *source, host, bytes, stream, wait);
   // Pinned memory is read when the stream reaches the copy, after functions of the program that may still write it. The
   // call must not wait for them: they may wait for the calling thread.
   if (source && source->kind == MemoryKind::kPinnedLocal && mayBeWritten(call, host, bytes, stream)) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the program that run in stream order.
-#include "client/calls/streams/callbacks.h"
-
+#include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/state/capture_state.h"
 
-namespace millpond::client {
+namespace millpond::client::api {
 namespace {
 
 /// Values of HostFunction::kind.
 enum class Kind : uint32_t { kHostFunction = 0, kStreamCallback = 1 };
 
-CUresult post(Call& call, uint64_t stream, CUstream hStream, uint64_t function, void* data, Kind kind) {
+CUresult enqueue(Call& call, Flavour flavour, CUstream hStream, uint64_t function, void* data, Kind kind) {
   cmd::HostFunction wire{};
-  wire.stream = stream;
+  if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
+  if (function == 0) return CUDA_ERROR_INVALID_VALUE;
   wire.function = function;
   wire.data = reinterpret_cast<uint64_t>(data);
   wire.handle = reinterpret_cast<uint64_t>(hStream);
@@ -28,20 +28,7 @@ CUresult post(Call& call, uint64_t stream, CUstream hStream, uint64_t function, 
   return call.post(wire);
 }
 
-CUresult enqueue(Call& call, Flavour flavour, CUstream hStream, uint64_t function, void* data, Kind kind) {
-  uint64_t stream = 0;
-  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
-  if (function == 0) return CUDA_ERROR_INVALID_VALUE;
-  return post(call, stream, hStream, function, data, kind);
-}
-
 }  // namespace
-
-CUresult giveFunction(Call& call, uint64_t stream, CUhostFn function, void* data) {
-  return post(call, stream, nullptr, reinterpret_cast<uint64_t>(function), data, Kind::kHostFunction);
-}
-
-namespace api {
 
 CUresult cuLaunchHostFunc(Flavour flavour, CUstream hStream, CUhostFn fn, void* userData) noexcept {
   Call call("cuLaunchHostFunc", Needs::kAny);
@@ -58,5 +45,4 @@ CUresult cuStreamAddCallback(Flavour flavour, CUstream hStream, CUstreamCallback
   return enqueue(call, flavour, hStream, reinterpret_cast<uint64_t>(callback), userData, Kind::kStreamCallback);
 }
 
-}  // namespace api
-}  // namespace millpond::client
+}  // namespace millpond::client::api
