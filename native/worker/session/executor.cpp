@@ -83,7 +83,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       nodeGates_(std::move(gates)),
       eventTimes_(driver) {
   link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
-  session_.beforeAnswers([this] { progressLandings(); });
+  session_.beforeAnswers([this] { landings_.progress(); });
   objects_.onEventEnd([this](uint64_t wire) {
     if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
     eventTimes_.forget(wire);
@@ -94,7 +94,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
       captures_.end(wire);
     }
-    if (stream) detachDownloads(stream);
+    if (stream) downloads_.detach(stream);
   });
 }
 
@@ -145,9 +145,9 @@ Executor::End Executor::run() {
         keepsIdle("");
       continue;
     }
-    const bool awaits = !waits_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() ||
-                        !readMemory_.empty() || !hostCopies_.empty() || frees_.waiting() != 0 ||
-                        order_.expected() != 0 || order_.waiting() != 0 || awaitsGates();
+    const bool awaits = !waits_.empty() || !downloads_.empty() || !uploads_.empty() || !landings_.empty() ||
+                        !reads_.empty() || !hostCopies_.empty() || frees_.waiting() != 0 || order_.expected() != 0 ||
+                        order_.waiting() != 0 || awaitsGates();
     if (!awaits) {
       frees_.retire();
       if (parks(monotonicNs() - lastProgress)) continue;
@@ -194,6 +194,13 @@ void Executor::clientGone() {
   stop("the client is gone", true);
 }
 
+bool Executor::registerTransfers() {
+  const auto pinRun = [&](std::span<std::byte> run) {
+    return pinned_.pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  };
+  return pinRun(link_.memory().submitRun()) && pinRun(link_.memory().stagingRun());
+}
+
 CUresult Executor::execute(const ServerLink::Frame& frame) {
   session_.begin({frame.header.op, frame.header.context, frame.header.request, frame.header.thread},
                  frame.end - frame.header.bytes);
@@ -209,7 +216,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
       violation("the session has no context " + std::to_string(session_.current().context));
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
-  if (waits_.size() + downloads_.size() + frees_.waiting() + callbackWaiters_.size() + landingWaiters_.size() +
+  if (waits_.size() + downloads_.size() + frees_.waiting() + callbackWaiters_.size() + landings_.waiting() +
           order_.waiting() >
       kMaxWaiting) {
     return violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
@@ -258,24 +265,21 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
 }
 
 bool Executor::progress() {
-  bool some = progressLent();
+  bool some = lentReplies_.progress();
   some = hostCopies_.progress() || some;
   some = waits_.progress() || some;
-  some = progressDownloads() || some;
-  some = progressLandings() || some;
-  some = progressReadMemory() || some;
+  some = downloads_.progress() || some;
+  some = landings_.progress() || some;
+  some = reads_.progress() || some;
   some = progressCallbacks() || some;
   some = frees_.progress() || some;
   return some;
 }
 
 void Executor::releaseRing() {
-  while (!holds_.empty() && marks_.happened(holds_.front().mark) != CUDA_ERROR_NOT_READY) {
-    marks_.giveBack(holds_.front().mark);
-    holds_.pop_front();
-  }
+  uploads_.progress();
   const uint64_t read = held_.empty() ? link_.position() : held_.front().end - held_.front().header.bytes;
-  link_.release(holds_.empty() ? read : std::min(read, holds_.front().start));
+  link_.release(uploads_.doneUpTo(read));
 }
 
 }  // namespace millpond::worker

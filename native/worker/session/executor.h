@@ -33,6 +33,12 @@
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
 #include "worker/commands/contexts/green_contexts.h"
+#include "worker/commands/copies/copies.h"
+#include "worker/commands/copies/downloads.h"
+#include "worker/commands/copies/landings.h"
+#include "worker/commands/copies/lent_replies.h"
+#include "worker/commands/copies/stream_reads.h"
+#include "worker/commands/copies/uploads.h"
 #include "worker/commands/graphs/graph_calls.h"
 #include "worker/commands/graphs/graph_clones.h"
 #include "worker/commands/graphs/graph_commands.h"
@@ -87,10 +93,6 @@
 #include "worker/session/gen/command_parts.h"
 
 namespace millpond::worker {
-
-/// Replies over TCP with at least this much data are sent from where it is, which stays until the client has it; smaller
-/// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
-inline constexpr size_t kLentBytes = size_t{128} << 10;
 
 /// Whether an idle session is parked, and whether this session resumes a parked one.
 struct Parking {
@@ -154,11 +156,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& in);
   CUresult onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& in);
   CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& in);
-  CUresult onCopyBox(const cmd::Decoded<cmd::CopyBox>& in);
-  CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& in);
-  CUresult onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& in);
-  CUresult onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& in);
-  CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& in);
   CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
   CUresult onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& in);
   CUresult onGraphDestroyNode(const cmd::Decoded<cmd::GraphDestroyNode>& in);
@@ -175,9 +172,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
   CUresult onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& in);
   CUresult onHostFunction(const cmd::Decoded<cmd::HostFunction>& in);
-  CUresult onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& in);
-  CUresult onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& in);
-  CUresult onLandingsOver(const cmd::Decoded<cmd::LandingsOver>& in);
   CUresult onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& in);
   CUresult onMemFree(const cmd::Decoded<cmd::MemFree>& in);
   CUresult onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>& in);
@@ -186,61 +180,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
 
  private:
-  /// A copy to client memory in progress, a staging chunk at a time.
-  struct Download {
-    Request request;
-    Stream stream;
-    SessionRange from;
-    uint64_t left = 0, done = 0;
-    uint64_t sent = 0;
-    struct Piece {
-      uint32_t chunk;
-      uint32_t bytes;
-      Mark mark;
-    };
-    std::deque<Piece> pieces;
-    CUresult failure = CUDA_SUCCESS;
-  };
-  /// Bytes for client memory for which no thread waits: of a copy, or of a graph's launch.
-  struct Landing {
-    uint64_t number = 0;  ///< the client's number; 0: the client does not wait for its end
-    CUstream stream = nullptr;
-    Mark mark;
-    uint64_t order = 0;            ///< order of issue among all landings
-    std::vector<uint64_t> behind;  ///< landings of other streams, by order, that these bytes may overwrite
-    uint64_t hostAddress = 0;
-    uint64_t bytes = 0;
-    std::shared_ptr<const HostBuffer> staging;     ///< of a copy
-    std::shared_ptr<const ExecContents> contents;  ///< of a launch
-    std::set<const GraphStage*> landed;            ///< of these, before the end
-    std::map<const void*, size_t> calls;           ///< host functions that the launch has reached, and how often
-  };
-  /// A landing that commands may still name.
-  struct NamedLanding {
-    struct Part {
-      uint64_t hostAddress;
-      uint64_t bytes;
-      const std::byte* memory;
-    };
-    std::vector<Part> parts;
-    std::shared_ptr<const void> keeper;  ///< of the memory
-  };
-  /// Memory of this worker that a stream still reads.
-  struct ReadMemory {
-    Mark mark;
-    std::shared_ptr<const void> keeper;
-  };
-  /// Memory of replies that may have to be resent: a staging chunk, or a buffer.
-  struct LentReply {
-    uint64_t end;  ///< offset in the stream of replies after it
-    std::optional<uint32_t> chunk;
-    std::shared_ptr<const HostBuffer> buffer;
-  };
-  /// Ring bytes that a copy to the device still reads.
-  struct Hold {
-    uint64_t start;
-    Mark mark;
-  };
   struct Exec {
     CUgraphExec handle = nullptr;
     std::shared_ptr<const ExecContents> contents;
@@ -307,39 +246,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult resetPrimary(uint16_t number);
 
   bool progress();
-  bool progressDownloads();
-  bool advance(Download& download);
-  /// A staging chunk that this download may use now.
-  std::optional<uint32_t> freeChunk(const Download& download);
-  /// Releases a stream that is about to end.
-  void detachDownloads(CUstream stream);
-  /// A graph would use memory of this worker again after it was reused: captured copies are transferred as CaptureCopy.
-  CUresult refuseRecording(const Stream& stream);
-
-  // Landings (executor_landings.cpp)
-
-  CUresult startLanding(const Stream& stream, const cmd::LandFromDevice& copy);
-  /// Issued, with its mark.
-  void addLanding(Landing landing);
-  /// Calls `each(address, bytes)` for the client memory that it writes.
-  template <typename Each>
-  static void eachTarget(const Landing& landing, Each&& each);
-  bool isUnderWay(uint64_t order) const;
-  /// The client need not wait for a landing of that number.
-  void endLanding(uint64_t number);
-  /// The client has received all lower numbers.
-  void forgetLandings(uint64_t below);
-  /// Sends the data of a landing, and its end.
-  void finishLanding(const Landing& landing, CUresult state);
-  bool sendLanding(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends);
-  bool progressLandings();
-  bool progressReadMemory();
-  /// Sends the graph's copies to the client that precede that function; returns the client memory that the graph reads
-  /// later.
-  std::vector<graph::Source> landBefore(const HostCall* call);
-  static void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources);
-  /// Releases the memory of replies that the client has received.
-  bool progressLent();
   bool registerTransfers();
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
@@ -374,7 +280,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
   uint64_t wireEvent(CUevent event);
   CUresult launchGraph(const cmd::GraphLaunch& launch);
-  void land(const GraphStage& stage);
   CUresult memoryInfo(uint16_t context);
   void releaseRing();
   /// Memory that becomes a node of a graph is not allocated here.
@@ -431,6 +336,12 @@ class Executor : private SessionOwner, private SessionPart {
   GraphContents graphContents_{driver_, graphs_};
   GraphClones graphClones_{session_, graphs_, nodeCount_};
   GraphCommands graphCommands_{session_, graphs_, nodeCount_, hostMemory_};
+  LentReplies lentReplies_{session_};
+  StreamReads reads_{marks_};
+  Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_};
+  Downloads downloads_{session_, addresses_, hostCopies_, landings_, lentReplies_};
+  Uploads uploads_{session_, addresses_, buffers_, hostCopies_, order_, reads_};
+  Copies copies_{session_, addresses_, hostCopies_, waits_};
   const CommandParts parts_{session_,         addresses_,
                             objects_,         functions_,
                             operations_,      images_,
@@ -443,22 +354,13 @@ class Executor : private SessionOwner, private SessionPart {
                             contextCommands_, greenContexts_,
                             profiles_,        userObjects_,
                             graphStages_,     graphClones_,
-                            graphCommands_,   *this};
-  std::deque<Download> downloads_;
-  std::deque<Landing> landings_;
-  uint64_t lastLanding_ = 0;
-  RangeMap landingRanges_;  ///< memory of the client → landing that writes it last, by its order
-  std::map<uint64_t, NamedLanding> namedLandings_;
-  std::deque<std::pair<Request, uint64_t>> landingWaiters_;
-  std::deque<ReadMemory> readMemory_;
-  std::deque<LentReply> lentReplies_;
-  std::deque<Hold> holds_;
-  uint32_t nextChunk_ = 0;
+                            graphCommands_,   landings_,
+                            downloads_,       uploads_,
+                            copies_,          *this};
   std::deque<Request> callbackWaiters_;           ///< threads of the client that run callbacks
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
   uint64_t afterCallbackBytes_ = 0;                                           ///< of the commands in it
-  std::vector<std::byte> small_;
 
   std::unordered_map<uint64_t, Exec> execs_;
 

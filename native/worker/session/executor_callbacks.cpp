@@ -81,7 +81,8 @@ bool Executor::progressCallbacks() {
     const Request waiter = *w;
     w = callbackWaiters_.erase(w);
     some = true;
-    auto sources = due->node ? landBefore(static_cast<const HostCall*>(due->node)) : std::vector<graph::Source>();
+    auto sources =
+        due->node ? landings_.landBefore(static_cast<const HostCall*>(due->node)) : std::vector<graph::Source>();
     const auto count = static_cast<uint32_t>(sources.size());
     const std::vector<graph::Source> page(sources.begin(), sources.begin() + std::min(count, graph::kSourcePage));
     if (count > graph::kSourcePage) callbackSources_[due->number] = std::move(sources);

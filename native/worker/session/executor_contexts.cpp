@@ -32,7 +32,7 @@ CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& com
 void Executor::endStreamsOf(uint16_t number) {
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     if (handle::kind(entry.wire) != HandleKind::kStream || !entry.object) return;
-    detachDownloads(static_cast<CUstream>(entry.object));
+    downloads_.detach(static_cast<CUstream>(entry.object));
     driver_.cuStreamDestroy_v2(static_cast<CUstream>(entry.object));
     handles_.lose(entry);
   });
@@ -43,7 +43,7 @@ void Executor::endStreamsOf(uint16_t number) {
 void Executor::forgetContext(uint16_t number) {
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     const HandleKind kind = handle::kind(entry.wire);
-    if (kind == HandleKind::kStream && entry.object) detachDownloads(static_cast<CUstream>(entry.object));
+    if (kind == HandleKind::kStream && entry.object) downloads_.detach(static_cast<CUstream>(entry.object));
     if (kind == HandleKind::kEvent && entry.object) waits_.endEvent(static_cast<CUevent>(entry.object));
     if (kind == HandleKind::kModule) charges_.dropModule(entry.wire);
     if (handle::livesInContext(kind)) handles_.lose(entry);
@@ -56,21 +56,15 @@ void Executor::forgetContext(uint16_t number) {
   gone.localBytes = 0;
   counts_.count(HandleKind::kStream);
   counts_.count(HandleKind::kEvent);
-  const auto forget = [number](Mark& mark) {
-    if (mark.context == number) mark.event = nullptr;
-  };
   waits_.forgetContext(number);
   marks_.forgetContext(number);
   hostCopies_.forgetContext(number);
   frees_.forgetContext(number);
   textures_.forgetContext(number);
-  for (Hold& each : holds_) forget(each.mark);
-  for (Landing& each : landings_) forget(each.mark);
-  for (ReadMemory& each : readMemory_) forget(each.mark);
-  for (Download& each : downloads_) {
-    for (Download::Piece& piece : each.pieces) forget(piece.mark);
-    if (each.stream.context == number && each.left && !each.failure) each.failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  }
+  uploads_.forgetContext(number);
+  landings_.forgetContext(number);
+  reads_.forgetContext(number);
+  downloads_.forgetContext(number);
   for (const auto& gate : gates_) gate->forget(number);
   contexts_.at(number).pool.clear();
   contexts_.at(number).quiet = nullptr;

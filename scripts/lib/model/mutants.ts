@@ -39,7 +39,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     bug: "full-ring",
-    file: "native/worker/commands/copies.cpp",
+    file: "native/worker/commands/copies/uploads.cpp",
     from: "  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;\n",
     to: "  const auto aside = (isLong || isHeldUp) && data.empty() ? buffers_.take(data.size()) : nullptr;\n",
     ways: [shm, tcp],

@@ -91,11 +91,11 @@ CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& c
 
 CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
   const uint64_t landing = command.fixed.landing;
-  if (landing && namedLandings_.contains(landing)) return violation("two landings of one number");
-  forgetLandings(command.fixed.landed);
+  if (landing && landings_.isNamed(landing)) return violation("two landings of one number");
+  landings_.forget(command.fixed.landed);
   const size_t before = landings_.size();
   const CUresult rc = launchGraph(command.fixed);
-  if (landings_.size() == before && !session_.hasEnded()) endLanding(landing);
+  if (landings_.size() == before && !session_.hasEnded()) landings_.end(landing);
   return rc;
 }
 
@@ -122,19 +122,7 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   for (const auto& each : contents->kept()) graphMemory_.leave(each);
   order_.expect(contents->calls.size());
   if (contents->stages.empty()) return CUDA_SUCCESS;
-  Landing landing;
-  landing.number = launch.landing;
-  landing.stream = s.handle;
-  landing.contents = contents;
-  if (CUresult marked = marks_.mark(s, landing.mark)) return marked;
-  if (landing.number) {
-    NamedLanding& named = namedLandings_[landing.number];
-    named.keeper = contents;
-    for (const auto& [node, stage] : contents->stages)
-      if (!stage->toDevice && !stage->hasGaps()) named.parts.push_back({stage->address, stage->bytes, stage->memory});
-  }
-  addLanding(std::move(landing));
-  return CUDA_SUCCESS;
+  return landings_.addLaunch(s, launch.landing, contents);
 }
 
 CUresult Executor::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {

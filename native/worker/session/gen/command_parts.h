@@ -8,6 +8,8 @@ namespace millpond::worker {
 class AddressGate;
 class Arrays;
 class ContextCommands;
+class Copies;
+class Downloads;
 class Executor;
 class Functions;
 class GraphClones;
@@ -16,6 +18,7 @@ class GraphStages;
 class GreenContexts;
 class HostMemory;
 class Images;
+class Landings;
 class Launches;
 class Links;
 class MemoryOperations;
@@ -29,6 +32,7 @@ class Streams;
 class TensorMaps;
 class Textures;
 class Topology;
+class Uploads;
 class UserObjects;
 class VirtualMemoryCommands;
 
@@ -59,6 +63,10 @@ struct CommandParts {
   GraphStages& graphStages;
   GraphClones& graphClones;
   GraphCommands& graphs;
+  Landings& landings;
+  Downloads& downloads;
+  Uploads& uploads;
+  Copies& copies;
   Executor& executor;
 };
 

@@ -14,6 +14,10 @@
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
 #include "worker/commands/contexts/green_contexts.h"
+#include "worker/commands/copies/copies.h"
+#include "worker/commands/copies/downloads.h"
+#include "worker/commands/copies/landings.h"
+#include "worker/commands/copies/uploads.h"
 #include "worker/commands/graphs/graph_clones.h"
 #include "worker/commands/graphs/graph_commands.h"
 #include "worker/commands/graphs/graph_stages.h"
@@ -1786,6 +1790,38 @@ CUresult runGraphMemory(const CommandParts& parts, const cmd::Decoded<cmd::Graph
   return parts.graphs.onGraphMemory(in);
 }
 
+CUresult runLandFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::LandFromDevice>& in) {
+  return parts.landings.onLandFromDevice(in);
+}
+
+CUresult runLandingAwait(const CommandParts& parts, const cmd::Decoded<cmd::LandingAwait>& in) {
+  return parts.landings.onLandingAwait(in);
+}
+
+CUresult runLandingsOver(const CommandParts& parts, const cmd::Decoded<cmd::LandingsOver>& in) {
+  return parts.landings.onLandingsOver(in);
+}
+
+CUresult runCopyFromLanding(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromLanding>& in) {
+  return parts.landings.onCopyFromLanding(in);
+}
+
+CUresult runCopyFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromDevice>& in) {
+  return parts.downloads.onCopyFromDevice(in);
+}
+
+CUresult runCopyToDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyToDevice>& in) {
+  return parts.uploads.onCopyToDevice(in);
+}
+
+CUresult runCopyHostShared(const CommandParts& parts, const cmd::Decoded<cmd::CopyHostShared>& in) {
+  return parts.copies.onCopyHostShared(in);
+}
+
+CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>& in) {
+  return parts.copies.onCopyBox(in);
+}
+
 CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
   return parts.executor.onCallbackDone(in);
 }
@@ -1828,26 +1864,6 @@ CUresult runContextDestroy(const CommandParts& parts, const cmd::Decoded<cmd::Co
 
 CUresult runContextReset(const CommandParts& parts, const cmd::Decoded<cmd::ContextReset>& in) {
   return parts.executor.onContextReset(in);
-}
-
-CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>& in) {
-  return parts.executor.onCopyBox(in);
-}
-
-CUresult runCopyFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromDevice>& in) {
-  return parts.executor.onCopyFromDevice(in);
-}
-
-CUresult runCopyFromLanding(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromLanding>& in) {
-  return parts.executor.onCopyFromLanding(in);
-}
-
-CUresult runCopyHostShared(const CommandParts& parts, const cmd::Decoded<cmd::CopyHostShared>& in) {
-  return parts.executor.onCopyHostShared(in);
-}
-
-CUresult runCopyToDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyToDevice>& in) {
-  return parts.executor.onCopyToDevice(in);
 }
 
 CUresult runEventHappened(const CommandParts& parts, const cmd::Decoded<cmd::EventHappened>& in) {
@@ -1912,18 +1928,6 @@ CUresult runGraphUpload(const CommandParts& parts, const cmd::Decoded<cmd::Graph
 
 CUresult runHostFunction(const CommandParts& parts, const cmd::Decoded<cmd::HostFunction>& in) {
   return parts.executor.onHostFunction(in);
-}
-
-CUresult runLandFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::LandFromDevice>& in) {
-  return parts.executor.onLandFromDevice(in);
-}
-
-CUresult runLandingAwait(const CommandParts& parts, const cmd::Decoded<cmd::LandingAwait>& in) {
-  return parts.executor.onLandingAwait(in);
-}
-
-CUresult runLandingsOver(const CommandParts& parts, const cmd::Decoded<cmd::LandingsOver>& in) {
-  return parts.executor.onLandingsOver(in);
 }
 
 CUresult runMemAlloc(const CommandParts& parts, const cmd::Decoded<cmd::MemAlloc>& in) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies to client memory for which a thread waits. The device writes into staging chunks, which are registered with the
+// driver; nothing here waits for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "worker/commands/copies/landings.h"
+#include "worker/commands/copies/lent_replies.h"
+#include "worker/commands/memory/host_copies.h"
+#include "worker/core/session_part.h"
+#include "worker/memory/address_gate.h"
+
+namespace millpond::worker {
+
+class Downloads : private SessionPart {
+ public:
+  Downloads(SessionCore& session, AddressGate& addresses, HostCopies& hostCopies, Landings& landings, LentReplies& lent)
+      : SessionPart(session), addresses_(addresses), hostCopies_(hostCopies), landings_(landings), lent_(lent) {}
+
+  CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command);
+
+  bool empty() const { return all_.empty(); }
+  size_t size() const { return all_.size(); }
+  /// Releases a stream that is about to end.
+  void detach(CUstream stream);
+  bool progress();
+  void forgetContext(uint16_t number);
+
+ private:
+  /// A copy in progress, a staging chunk at a time.
+  struct Download {
+    Request request;
+    Stream stream;
+    SessionRange from;
+    uint64_t left = 0, done = 0;
+    uint64_t sent = 0;
+    struct Piece {
+      uint32_t chunk;
+      uint32_t bytes;
+      Mark mark;
+    };
+    std::deque<Piece> pieces;
+    CUresult failure = CUDA_SUCCESS;
+  };
+
+  /// Issues pieces while chunks are free, sends those that have arrived. Returns whether anything happened.
+  bool advance(Download& download);
+  /// A staging chunk that this download may use now.
+  std::optional<uint32_t> freeChunk(const Download& download);
+
+  AddressGate& addresses_;
+  HostCopies& hostCopies_;
+  Landings& landings_;
+  LentReplies& lent_;
+  std::deque<Download> all_;
+  uint32_t nextChunk_ = 0;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of replies over TCP that may have to be resent: staging chunks, and buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "worker/commands/memory/host_buffers.h"
+#include "worker/core/session_part.h"
+
+namespace millpond::worker {
+
+/// Replies over TCP with at least this much data are sent from where it is, which stays until the client has it; smaller
+/// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
+inline constexpr size_t kLentBytes = size_t{128} << 10;
+
+class LentReplies : private SessionPart {
+ public:
+  explicit LentReplies(SessionCore& session) : SessionPart(session) {}
+
+  /// The last reply is in that memory, which stays until the client has received it.
+  void add(uint32_t chunk) { all_.push_back({link_.replied(), chunk, {}}); }
+  void add(std::shared_ptr<const HostBuffer> buffer) {
+    all_.push_back({link_.replied(), std::nullopt, std::move(buffer)});
+  }
+  /// Releases the memory of replies that the client has received. Returns whether there were any.
+  bool progress() {
+    bool some = false;
+    for (; !all_.empty() && all_.front().end <= link_.acknowledged(); all_.pop_front()) {
+      const Lent& lent = all_.front();
+      if (lent.chunk) link_.memory().control().chunkBusy[*lent.chunk].store(0, std::memory_order_relaxed);
+      some = true;
+    }
+    return some;
+  }
+
+ private:
+  struct Lent {
+    uint64_t end;  ///< offset in the stream of replies after it
+    std::optional<uint32_t> chunk;
+    std::shared_ptr<const HostBuffer> buffer;
+  };
+
+  std::deque<Lent> all_;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/commands/copies/uploads.h"
+
+#include <cstring>
+
+namespace millpond::worker {
+namespace {
+
+/// The driver reads ordinary memory immediately for copies of this size; larger ones may wait for the stream.
+constexpr size_t kInlineBytes = size_t{16} << 10;
+
+}  // namespace
+
+CUresult Uploads::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command) {
+  const auto& copy = command.fixed;
+  const auto data = command.tail[0];
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  if (copy.offset > copy.total || data.size() > copy.total - copy.offset)
+    return violation("a piece of a copy lies outside of it");
+  if (CUresult rc = captures_.refuse(s)) return rc;
+  SessionRange range;
+  // The piece, after the preceding work.
+  if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))
+    return data.empty() ? CUDA_SUCCESS : rc;
+  if (range.isHost()) return hostCopies_.copyNow(s, range.host(), data);
+  const CUdeviceptr to = range.device();
+  if (data.size() <= kInlineBytes) {
+    small_.assign(data.begin(), data.end());
+    return driver_.cuMemcpyHtoDAsync_v2(to, small_.data(), small_.size(), s.handle);
+  }
+  Mark place;
+  // Behind a function of the client, or other work for which the stream waits, the ring would fill up, and no later
+  // command would arrive, not even the return of that function.
+  const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
+  const bool isHeldUp = order_.expected() > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
+  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;
+  if (aside) std::memcpy(aside->memory, data.data(), data.size());
+  const std::byte* from = aside ? aside->memory : data.data();
+  if (CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to, from, data.size(), s.handle)) return rc;
+  if (CUresult rc = marks_.mark(s, place)) return rc;
+  if (aside)
+    reads_.add(place, aside);
+  else
+    holds_.push_back({session_.frameStart(), place});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::worker

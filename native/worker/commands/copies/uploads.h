@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies from commands to the device, which reads them directly from the ring, registered with the driver.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "worker/commands/copies/stream_reads.h"
+#include "worker/commands/memory/host_buffers.h"
+#include "worker/commands/memory/host_copies.h"
+#include "worker/core/function_order.h"
+#include "worker/core/session_part.h"
+#include "worker/memory/address_gate.h"
+
+namespace millpond::worker {
+
+class Uploads : private SessionPart {
+ public:
+  Uploads(SessionCore& session, AddressGate& addresses, HostBuffers& buffers, HostCopies& hostCopies,
+          FunctionOrder& order, StreamReads& reads)
+      : SessionPart(session),
+        addresses_(addresses),
+        buffers_(buffers),
+        hostCopies_(hostCopies),
+        order_(order),
+        reads_(reads) {}
+
+  CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command);
+
+  /// Whether no copy still reads the ring.
+  bool empty() const { return holds_.empty(); }
+  /// Forgets the copies that are done.
+  void progress() {
+    while (!holds_.empty() && marks_.happened(holds_.front().mark) != CUDA_ERROR_NOT_READY) {
+      marks_.giveBack(holds_.front().mark);
+      holds_.pop_front();
+    }
+  }
+  /// The offset in the stream of commands before which no copy still reads, at most `read`.
+  uint64_t doneUpTo(uint64_t read) const { return holds_.empty() ? read : std::min(read, holds_.front().start); }
+  void forgetContext(uint16_t number) {
+    for (Hold& each : holds_) each.mark.forgetContext(number);
+  }
+
+ private:
+  /// Ring bytes that a copy still reads.
+  struct Hold {
+    uint64_t start;
+    Mark mark;
+  };
+
+  AddressGate& addresses_;
+  HostBuffers& buffers_;
+  HostCopies& hostCopies_;
+  FunctionOrder& order_;
+  StreamReads& reads_;
+  std::deque<Hold> holds_;
+  std::vector<std::byte> small_;
+};
+
+}  // namespace millpond::worker
