@@ -22,6 +22,12 @@ class Journal {
 
   /// Adds a command executed in that context; a command that cannot be repeated is ignored.
   void note(cmd::Op op, uint16_t context, std::span<const std::byte> body);
+  /// A command was executed whose effects may not be recorded. The first of these is remembered.
+  void leaveTrace(cmd::Op op) {
+    if (trace_ == cmd::Op{}) trace_ = op;
+  }
+  /// The first command that left a trace; 0: none.
+  cmd::Op trace() const { return trace_; }
   /// The settings of a context have been reset.
   void forgetSettings(uint16_t context);
   /// Removes commands of objects that no longer exist. Called regularly, so that the journal stays proportional to the
@@ -49,6 +55,7 @@ class Journal {
   std::map<Subject, uint64_t> made_;
   std::map<std::vector<std::byte>, uint64_t> settings_;
   size_t pruned_ = 0;
+  cmd::Op trace_ = cmd::Op{};
 };
 
 }  // namespace millpond::worker

@@ -89,11 +89,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
     eventTimes_.forget(wire);
   });
   objects_.onStreamEnd([this](uint64_t wire, CUstream stream) {
-    if (const auto* capture = captures_.find(wire)) {
-      // The driver drops the graph with the stream.
-      if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
-      captures_.end(wire);
-    }
+    captureCommands_.endStream(wire);
     if (stream) downloads_.detach(stream);
   });
 }
@@ -171,7 +167,7 @@ Executor::End Executor::run() {
   }
   // A failure to send has already been reported.
   if (link_.isBroken()) session_.end({"protocol violation: " + link_.problem(), false});
-  callbacks_->close();
+  hostFunctions_.close();
   hostCopies_.close();
   closeGates();
   const End end = session_.howItEnded();
@@ -216,7 +212,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
       violation("the session has no context " + std::to_string(session_.current().context));
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
-  if (waits_.size() + downloads_.size() + frees_.waiting() + callbackWaiters_.size() + landings_.waiting() +
+  if (waits_.size() + downloads_.size() + frees_.waiting() + hostFunctions_.waiting() + landings_.waiting() +
           order_.waiting() >
       kMaxWaiting) {
     return violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
@@ -230,8 +226,8 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   const auto op = static_cast<cmd::Op>(frame.header.op);
-  if (trace_ == cmd::Op{} && leavesTrace(op)) [[unlikely]]
-    trace_ = op;
+  if (journal_.trace() == cmd::Op{} && leavesTrace(op)) [[unlikely]]
+    journal_.leaveTrace(op);
   if (order_.expected() > 0 && session_.current().request != 0 && mayWaitInside(op, frame.head())) {
     // One thread of the program waits for it; the others, and the functions themselves, continue meanwhile.
     const uint64_t bytes = frame.body().size();
@@ -271,7 +267,7 @@ bool Executor::progress() {
   some = downloads_.progress() || some;
   some = landings_.progress() || some;
   some = reads_.progress() || some;
-  some = progressCallbacks() || some;
+  some = hostFunctions_.progress() || some;
   some = frees_.progress() || some;
   return some;
 }

@@ -39,15 +39,20 @@
 #include "worker/commands/copies/lent_replies.h"
 #include "worker/commands/copies/stream_reads.h"
 #include "worker/commands/copies/uploads.h"
+#include "worker/commands/graphs/capture_commands.h"
 #include "worker/commands/graphs/graph_calls.h"
 #include "worker/commands/graphs/graph_clones.h"
 #include "worker/commands/graphs/graph_commands.h"
 #include "worker/commands/graphs/graph_contents.h"
+#include "worker/commands/graphs/graph_execs.h"
 #include "worker/commands/graphs/graph_memory.h"
+#include "worker/commands/graphs/graph_node_commands.h"
 #include "worker/commands/graphs/graph_node_count.h"
+#include "worker/commands/graphs/graph_node_reader.h"
 #include "worker/commands/graphs/graph_stages.h"
 #include "worker/commands/graphs/graph_table.h"
 #include "worker/commands/graphs/user_objects.h"
+#include "worker/commands/memory/allocations.h"
 #include "worker/commands/memory/charges.h"
 #include "worker/commands/memory/frees.h"
 #include "worker/commands/memory/host_copies.h"
@@ -63,6 +68,7 @@
 #include "worker/commands/modules/modules.h"
 #include "worker/commands/profile/profiles.h"
 #include "worker/commands/sharing/shared_objects.h"
+#include "worker/commands/streams/host_functions.h"
 #include "worker/commands/streams/streams.h"
 #include "worker/commands/streams/topology.h"
 #include "worker/core/callbacks.h"
@@ -145,46 +151,12 @@ class Executor : private SessionOwner, private SessionPart {
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
   // Commands, as called by dispatch
-  CUresult onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& in);
-  CUresult onCallbackNext(const cmd::Decoded<cmd::CallbackNext>& in);
-  CUresult onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& in);
-  CUresult onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& in);
-  CUresult onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& in);
-  CUresult onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& in);
-  CUresult onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& in);
-  CUresult onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& in);
-  CUresult onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& in);
   CUresult onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& in);
   CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& in);
   CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
-  CUresult onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& in);
-  CUresult onGraphDestroyNode(const cmd::Decoded<cmd::GraphDestroyNode>& in);
-  CUresult onGraphEnableNode(const cmd::Decoded<cmd::GraphEnableNode>& in);
-  CUresult onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& in);
-  CUresult onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& in);
-  CUresult onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& in);
-  CUresult onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& in);
-  CUresult onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& in);
-  CUresult onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNodeAttribute>& in);
-  CUresult onGraphNodeType(const cmd::Decoded<cmd::GraphNodeType>& in);
-  CUresult onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& in);
-  CUresult onGraphSources(const cmd::Decoded<cmd::GraphSources>& in);
-  CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
-  CUresult onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& in);
-  CUresult onHostFunction(const cmd::Decoded<cmd::HostFunction>& in);
-  CUresult onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& in);
-  CUresult onMemFree(const cmd::Decoded<cmd::MemFree>& in);
-  CUresult onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>& in);
-  CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
-  CUresult onPoolFree(const cmd::Decoded<cmd::PoolFree>& in);
   CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
 
  private:
-  struct Exec {
-    CUgraphExec handle = nullptr;
-    std::shared_ptr<const ExecContents> contents;
-  };
-
   // Parking (executor_parking.cpp)
 
   /// Parks an idle session, if everything left of it can be restored without the client's notice. True: it is over.
@@ -247,43 +219,7 @@ class Executor : private SessionOwner, private SessionPart {
 
   bool progress();
   bool registerTransfers();
-  CUresult issueHostFunction(const Stream& stream, const Callback& callback);
-  bool progressCallbacks();
-
-  /// The last node of a captured stream; 0 when it is unknown.
-  uint64_t lastCaptured(const Stream& stream);
-  CUresult captureHostFunction(const Stream& stream, const Callback& callback);
-  /// Adds a node to the stream's capture, as the next of the stream.
-  CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
-  CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
-  CUresult captureFree(const Stream& stream, CUdeviceptr address);
-
-  /// A node's parameters for the driver, and the memory to which they point.
-  struct NodeParams {
-    CUgraphNodeParams params{};
-    std::vector<std::byte> bytes;
-    std::vector<void*> pointers;
-    std::vector<CUmemAccessDesc> access;
-    std::vector<CUstreamBatchMemOpParams> operations;
-    std::shared_ptr<GraphStage> stage;
-    const HostCall* call = nullptr;
-    std::shared_ptr<GraphAllocation> allocation;
-    std::vector<CUgraph> bodies;
-  };
-  CUresult readNode(std::span<const std::byte> record, NodeParams& out);
-  /// Adopts the memory of an allocation node that the driver has created.
-  void adoptAllocation(uint64_t node, const NodeParams& params);
-  CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
-  CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
-  CUresult readFill(const graph::NodeRecord& record, NodeParams& out);
-  CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
-  CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
-  uint64_t wireEvent(CUevent event);
-  CUresult launchGraph(const cmd::GraphLaunch& launch);
-  CUresult memoryInfo(uint16_t context);
   void releaseRing();
-  /// Memory that becomes a node of a graph is not allocated here.
-  CUresult refuseCapture(const Stream& s) const;
 
   Sharing* sharing_;
   Waits waits_{session_};
@@ -306,6 +242,7 @@ class Executor : private SessionOwner, private SessionPart {
       driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
   HostCopies hostCopies_{session_, buffers_, addresses_};
   const Parking parking_;
+  Journal journal_;
   MemoryOperations operations_{session_, addresses_};
   Functions functions_{session_, charges_};
   Images images_;
@@ -320,7 +257,7 @@ class Executor : private SessionOwner, private SessionPart {
   VirtualMemoryCommands virtualMemoryCommands_;
   Streams streams_{session_, waits_, frees_, operations_};
   HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_,
-                         frees_,   order_,  waits_,  [this] { return !graphs_.empty() || !execs_.empty(); }};
+                         frees_,   order_,  waits_,  [this] { return !graphs_.empty() || !graphExecs_.empty(); }};
   Pools pools_{session_, memory_, frees_, sharing_};
   SharedObjects sharedObjects_{session_, sharing_, budgets_, memory_, virtualMemory_, frees_, objects_};
   ContextCommands contextCommands_{session_, counts_, charges_};
@@ -342,27 +279,53 @@ class Executor : private SessionOwner, private SessionPart {
   Downloads downloads_{session_, addresses_, hostCopies_, landings_, lentReplies_};
   Uploads uploads_{session_, addresses_, buffers_, hostCopies_, order_, reads_};
   Copies copies_{session_, addresses_, hostCopies_, waits_};
-  const CommandParts parts_{session_,         addresses_,
-                            objects_,         functions_,
-                            operations_,      images_,
-                            links_,           modules_,
-                            launches_,        tensorMaps_,
-                            topology_,        textures_,
-                            arrays_,          virtualMemoryCommands_,
-                            streams_,         hostMemory_,
-                            pools_,           sharedObjects_,
-                            contextCommands_, greenContexts_,
-                            profiles_,        userObjects_,
-                            graphStages_,     graphClones_,
-                            graphCommands_,   landings_,
-                            downloads_,       uploads_,
-                            copies_,          *this};
-  std::deque<Request> callbackWaiters_;           ///< threads of the client that run callbacks
-  std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
-  std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
-  uint64_t afterCallbackBytes_ = 0;                                           ///< of the commands in it
-
-  std::unordered_map<uint64_t, Exec> execs_;
+  GraphNodeReader graphNodeReader_{session_, budgets_,     addresses_,  functions_,   operations_,
+                                   graphs_,  graphMemory_, graphCalls_, graphStages_, journal_};
+  GraphExecs graphExecs_{session_, callbacks_, budgets_,   charges_,     hostMemory_,    functions_,
+                         order_,   graphs_,    nodeCount_, graphMemory_, graphContents_, landings_};
+  GraphNodeCommands graphNodes_{session_,   functions_,   operations_,    hostRuns_,        graphs_,
+                                nodeCount_, graphClones_, graphContents_, graphNodeReader_, graphExecs_};
+  CaptureCommands captureCommands_{session_,     addresses_,  graphs_,      nodeCount_,
+                                   graphMemory_, graphCalls_, graphStages_, graphNodeReader_};
+  HostFunctions hostFunctions_{session_, callbacks_, functions_, order_, captureCommands_, landings_};
+  Allocations allocations_{session_, budgets_,       memory_,      frees_,           order_,
+                           pools_,   sharedObjects_, graphMemory_, captureCommands_, sharing_};
+  const CommandParts parts_{session_,
+                            addresses_,
+                            objects_,
+                            functions_,
+                            operations_,
+                            images_,
+                            links_,
+                            modules_,
+                            launches_,
+                            tensorMaps_,
+                            topology_,
+                            textures_,
+                            arrays_,
+                            virtualMemoryCommands_,
+                            streams_,
+                            hostMemory_,
+                            pools_,
+                            sharedObjects_,
+                            contextCommands_,
+                            greenContexts_,
+                            profiles_,
+                            userObjects_,
+                            graphStages_,
+                            graphClones_,
+                            graphCommands_,
+                            landings_,
+                            downloads_,
+                            uploads_,
+                            copies_,
+                            graphExecs_,
+                            graphNodes_,
+                            captureCommands_,
+                            hostFunctions_,
+                            allocations_,
+                            *this};
+  uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
 
   gate::Gates nodeGates_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
@@ -374,8 +337,6 @@ class Executor : private SessionOwner, private SessionPart {
   std::vector<Share> shares_;  ///< last setting; empty: as at the start of the session
   bool areGatesOpen_ = false;
 
-  cmd::Op trace_ = cmd::Op{};  ///< the first command whose effects may not be recorded yet; 0: none
-  Journal journal_;
   EventTimes eventTimes_;
   std::optional<uint64_t> restoredAt_;  ///< position at which everything was restored
   std::vector<std::byte> written_;      ///< the journal, as it was at that position

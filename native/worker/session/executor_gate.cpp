@@ -260,7 +260,7 @@ bool Executor::overtakes(const ServerLink::Frame& frame) {
     case cmd::Op::kCallbackSources:
     case cmd::Op::kGraphSource:
     case cmd::Op::kCallbackDone:
-      if (callbackThreads_.contains(frame.header.thread)) break;
+      if (hostFunctions_.isRunner(frame.header.thread)) break;
       return false;
     default: return false;
   }

@@ -75,8 +75,8 @@ std::string Executor::whyHostRunsKept() const {
 }
 
 std::string Executor::whyKept() {
-  if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
-  if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
+  if (hostFunctions_.waiting() != 0) return "its streams may call functions of its program";
+  if (journal_.trace() != cmd::Op{}) return std::string("it has used ") + cmd::opName(journal_.trace());
   for (size_t device = 0; device < memory_.devices(); ++device)
     // Unused memory of its pools can be released.
     if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device);
@@ -86,7 +86,7 @@ std::string Executor::whyKept() {
   if (!textures_.empty() || !arrays_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
-  if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
+  if (!graphs_.empty() || !graphExecs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
   if (!held_.empty() || !frees_.isQuiet()) return "something is under way";
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;

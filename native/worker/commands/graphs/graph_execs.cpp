@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs: instantiation, updates and launches.
-#include "worker/session/executor.h"
+#include "worker/commands/graphs/graph_execs.h"
 
 namespace millpond::worker {
 namespace {
@@ -10,7 +9,7 @@ constexpr uint64_t kLeastExec = uint64_t{4} << 20;
 
 }  // namespace
 
-CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& command) {
+CUresult GraphExecs::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& command) {
   const auto& in = command.fixed;
   const GraphTable::Graph* graph = graphs_.graph(in.graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -39,31 +38,31 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
     reply(answer, std::span<const std::byte>{});
     return CUDA_SUCCESS;
   }
-  Exec made{exec, graphContents_.of(in.graph)};
+  Exec made{exec, contents_.of(in.graph)};
   answer.exec = number;
   nodeCount_.keep(answer.exec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
   answer.kept = static_cast<uint32_t>(made.contents->kept().size());
   const std::vector<graph::Source> sources = made.contents->sources(0, answer.sourceCount);
-  execs_.emplace(answer.exec, std::move(made));
+  all_.emplace(answer.exec, std::move(made));
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphSources(const cmd::Decoded<cmd::GraphSources>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+CUresult GraphExecs::onGraphSources(const cmd::Decoded<cmd::GraphSources>& command) {
+  const auto exec = all_.find(command.fixed.exec);
+  if (exec == all_.end()) return CUDA_ERROR_INVALID_VALUE;
   uint32_t count = 0;
   const std::vector<graph::Source> sources = exec->second.contents->sources(command.fixed.first, count);
   reply(cmd::GraphSourcesReply{}, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+CUresult GraphExecs::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& command) {
+  const auto exec = all_.find(command.fixed.exec);
+  if (exec == all_.end()) return CUDA_ERROR_INVALID_VALUE;
   const CUgraphExec handle = exec->second.handle;
-  execs_.erase(exec);
+  all_.erase(exec);
   nodeCount_.give(command.fixed.exec);
   const CUresult rc = driver_.cuGraphExecDestroy(handle);
   charges_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
@@ -72,38 +71,38 @@ CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>&
   return rc;
 }
 
-CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
+CUresult GraphExecs::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& command) {
+  const auto exec = all_.find(command.fixed.exec);
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
-  if (exec == execs_.end() || !graph) return CUDA_ERROR_INVALID_VALUE;
+  if (exec == all_.end() || !graph) return CUDA_ERROR_INVALID_VALUE;
   CUgraphExecUpdateResultInfo info{};
   cmd::GraphExecUpdateReply answer{};
   answer.status = static_cast<int32_t>(driver_.cuGraphExecUpdate_v2(exec->second.handle, graph->handle, &info));
   answer.result = static_cast<uint32_t>(info.result);
   if (info.errorNode) answer.errorNode = graphs_.adopt(command.fixed.graph, info.errorNode);
   if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
-  if (!answer.status) exec->second.contents = graphContents_.of(command.fixed.graph);
+  if (!answer.status) exec->second.contents = contents_.of(command.fixed.graph);
   answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
   const std::vector<graph::Source> sources = exec->second.contents->sources(0, answer.sourceCount);
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
+CUresult GraphExecs::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
   const uint64_t landing = command.fixed.landing;
   if (landing && landings_.isNamed(landing)) return violation("two landings of one number");
   landings_.forget(command.fixed.landed);
   const size_t before = landings_.size();
-  const CUresult rc = launchGraph(command.fixed);
+  const CUresult rc = launch(command.fixed);
   if (landings_.size() == before && !session_.hasEnded()) landings_.end(landing);
   return rc;
 }
 
-CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
+CUresult GraphExecs::launch(const cmd::GraphLaunch& launch) {
   Stream s;
   if (!stream(launch.stream, s)) return violation("unknown stream");
-  const auto exec = execs_.find(launch.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto exec = all_.find(launch.exec);
+  if (exec == all_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto contents = exec->second.contents;
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult rc = CUDA_SUCCESS;
@@ -125,11 +124,11 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   return landings_.addLaunch(s, launch.landing, contents);
 }
 
-CUresult Executor::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {
+CUresult GraphExecs::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto exec = all_.find(command.fixed.exec);
+  if (exec == all_.end()) return CUDA_ERROR_INVALID_VALUE;
   return driver_.cuGraphUpload(exec->second.handle, s.handle);
 }
 

@@ -6,7 +6,9 @@
 namespace millpond::worker {
 
 class AddressGate;
+class Allocations;
 class Arrays;
+class CaptureCommands;
 class ContextCommands;
 class Copies;
 class Downloads;
@@ -14,8 +16,11 @@ class Executor;
 class Functions;
 class GraphClones;
 class GraphCommands;
+class GraphExecs;
+class GraphNodeCommands;
 class GraphStages;
 class GreenContexts;
+class HostFunctions;
 class HostMemory;
 class Images;
 class Landings;
@@ -67,6 +72,11 @@ struct CommandParts {
   Downloads& downloads;
   Uploads& uploads;
   Copies& copies;
+  GraphExecs& graphExecs;
+  GraphNodeCommands& graphNodes;
+  CaptureCommands& captures;
+  HostFunctions& hostFunctions;
+  Allocations& allocations;
   Executor& executor;
 };
 

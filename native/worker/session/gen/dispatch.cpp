@@ -18,10 +18,14 @@
 #include "worker/commands/copies/downloads.h"
 #include "worker/commands/copies/landings.h"
 #include "worker/commands/copies/uploads.h"
+#include "worker/commands/graphs/capture_commands.h"
 #include "worker/commands/graphs/graph_clones.h"
 #include "worker/commands/graphs/graph_commands.h"
+#include "worker/commands/graphs/graph_execs.h"
+#include "worker/commands/graphs/graph_node_commands.h"
 #include "worker/commands/graphs/graph_stages.h"
 #include "worker/commands/graphs/user_objects.h"
+#include "worker/commands/memory/allocations.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
 #include "worker/commands/memory/pools.h"
@@ -33,6 +37,7 @@
 #include "worker/commands/modules/modules.h"
 #include "worker/commands/profile/profiles.h"
 #include "worker/commands/sharing/shared_objects.h"
+#include "worker/commands/streams/host_functions.h"
 #include "worker/commands/streams/streams.h"
 #include "worker/commands/streams/topology.h"
 #include "worker/core/session_core.h"
@@ -1822,40 +1827,120 @@ CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>&
   return parts.copies.onCopyBox(in);
 }
 
-CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
-  return parts.executor.onCallbackDone(in);
+CUresult runGraphInstantiate(const CommandParts& parts, const cmd::Decoded<cmd::GraphInstantiate>& in) {
+  return parts.graphExecs.onGraphInstantiate(in);
 }
 
-CUresult runCallbackNext(const CommandParts& parts, const cmd::Decoded<cmd::CallbackNext>& in) {
-  return parts.executor.onCallbackNext(in);
+CUresult runGraphSources(const CommandParts& parts, const cmd::Decoded<cmd::GraphSources>& in) {
+  return parts.graphExecs.onGraphSources(in);
 }
 
-CUresult runCallbackSources(const CommandParts& parts, const cmd::Decoded<cmd::CallbackSources>& in) {
-  return parts.executor.onCallbackSources(in);
+CUresult runGraphExecUpdate(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecUpdate>& in) {
+  return parts.graphExecs.onGraphExecUpdate(in);
+}
+
+CUresult runGraphExecDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecDestroy>& in) {
+  return parts.graphExecs.onGraphExecDestroy(in);
+}
+
+CUresult runGraphLaunch(const CommandParts& parts, const cmd::Decoded<cmd::GraphLaunch>& in) {
+  return parts.graphExecs.onGraphLaunch(in);
+}
+
+CUresult runGraphUpload(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpload>& in) {
+  return parts.graphExecs.onGraphUpload(in);
+}
+
+CUresult runGraphAddNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphAddNode>& in) {
+  return parts.graphNodes.onGraphAddNode(in);
+}
+
+CUresult runGraphSetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphSetNode>& in) {
+  return parts.graphNodes.onGraphSetNode(in);
+}
+
+CUresult runGraphUpdateNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpdateNode>& in) {
+  return parts.graphNodes.onGraphUpdateNode(in);
+}
+
+CUresult runGraphDestroyNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroyNode>& in) {
+  return parts.graphNodes.onGraphDestroyNode(in);
+}
+
+CUresult runGraphNodeType(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeType>& in) {
+  return parts.graphNodes.onGraphNodeType(in);
+}
+
+CUresult runGraphGetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphGetNode>& in) {
+  return parts.graphNodes.onGraphGetNode(in);
+}
+
+CUresult runGraphEnableNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphEnableNode>& in) {
+  return parts.graphNodes.onGraphEnableNode(in);
+}
+
+CUresult runGraphNodeAttribute(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeAttribute>& in) {
+  return parts.graphNodes.onGraphNodeAttribute(in);
 }
 
 CUresult runCaptureBegin(const CommandParts& parts, const cmd::Decoded<cmd::CaptureBegin>& in) {
-  return parts.executor.onCaptureBegin(in);
-}
-
-CUresult runCaptureCopy(const CommandParts& parts, const cmd::Decoded<cmd::CaptureCopy>& in) {
-  return parts.executor.onCaptureCopy(in);
-}
-
-CUresult runCaptureDepend(const CommandParts& parts, const cmd::Decoded<cmd::CaptureDepend>& in) {
-  return parts.executor.onCaptureDepend(in);
+  return parts.captures.onCaptureBegin(in);
 }
 
 CUresult runCaptureEnd(const CommandParts& parts, const cmd::Decoded<cmd::CaptureEnd>& in) {
-  return parts.executor.onCaptureEnd(in);
+  return parts.captures.onCaptureEnd(in);
 }
 
 CUresult runCaptureInfo(const CommandParts& parts, const cmd::Decoded<cmd::CaptureInfo>& in) {
-  return parts.executor.onCaptureInfo(in);
+  return parts.captures.onCaptureInfo(in);
+}
+
+CUresult runCaptureDepend(const CommandParts& parts, const cmd::Decoded<cmd::CaptureDepend>& in) {
+  return parts.captures.onCaptureDepend(in);
 }
 
 CUresult runCaptureInvalidate(const CommandParts& parts, const cmd::Decoded<cmd::CaptureInvalidate>& in) {
-  return parts.executor.onCaptureInvalidate(in);
+  return parts.captures.onCaptureInvalidate(in);
+}
+
+CUresult runCaptureCopy(const CommandParts& parts, const cmd::Decoded<cmd::CaptureCopy>& in) {
+  return parts.captures.onCaptureCopy(in);
+}
+
+CUresult runHostFunction(const CommandParts& parts, const cmd::Decoded<cmd::HostFunction>& in) {
+  return parts.hostFunctions.onHostFunction(in);
+}
+
+CUresult runCallbackNext(const CommandParts& parts, const cmd::Decoded<cmd::CallbackNext>& in) {
+  return parts.hostFunctions.onCallbackNext(in);
+}
+
+CUresult runCallbackSources(const CommandParts& parts, const cmd::Decoded<cmd::CallbackSources>& in) {
+  return parts.hostFunctions.onCallbackSources(in);
+}
+
+CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
+  return parts.hostFunctions.onCallbackDone(in);
+}
+
+CUresult runMemAlloc(const CommandParts& parts, const cmd::Decoded<cmd::MemAlloc>& in) {
+  return parts.allocations.onMemAlloc(in);
+}
+
+CUresult runMemFree(const CommandParts& parts, const cmd::Decoded<cmd::MemFree>& in) {
+  return parts.allocations.onMemFree(in);
+}
+
+CUresult runMemGetInfo(const CommandParts& parts, const cmd::Decoded<cmd::MemGetInfo>& in) {
+  return parts.allocations.onMemGetInfo(in);
+}
+
+CUresult runPoolAlloc(const CommandParts& parts, const cmd::Decoded<cmd::PoolAlloc>& in) {
+  return parts.allocations.onPoolAlloc(in);
+}
+
+CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree>& in) {
+  return parts.allocations.onPoolFree(in);
 }
 
 CUresult runContextDestroy(const CommandParts& parts, const cmd::Decoded<cmd::ContextDestroy>& in) {
@@ -1868,86 +1953,6 @@ CUresult runContextReset(const CommandParts& parts, const cmd::Decoded<cmd::Cont
 
 CUresult runEventHappened(const CommandParts& parts, const cmd::Decoded<cmd::EventHappened>& in) {
   return parts.executor.onEventHappened(in);
-}
-
-CUresult runGraphAddNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphAddNode>& in) {
-  return parts.executor.onGraphAddNode(in);
-}
-
-CUresult runGraphDestroyNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroyNode>& in) {
-  return parts.executor.onGraphDestroyNode(in);
-}
-
-CUresult runGraphEnableNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphEnableNode>& in) {
-  return parts.executor.onGraphEnableNode(in);
-}
-
-CUresult runGraphExecDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecDestroy>& in) {
-  return parts.executor.onGraphExecDestroy(in);
-}
-
-CUresult runGraphExecUpdate(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecUpdate>& in) {
-  return parts.executor.onGraphExecUpdate(in);
-}
-
-CUresult runGraphGetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphGetNode>& in) {
-  return parts.executor.onGraphGetNode(in);
-}
-
-CUresult runGraphInstantiate(const CommandParts& parts, const cmd::Decoded<cmd::GraphInstantiate>& in) {
-  return parts.executor.onGraphInstantiate(in);
-}
-
-CUresult runGraphLaunch(const CommandParts& parts, const cmd::Decoded<cmd::GraphLaunch>& in) {
-  return parts.executor.onGraphLaunch(in);
-}
-
-CUresult runGraphNodeAttribute(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeAttribute>& in) {
-  return parts.executor.onGraphNodeAttribute(in);
-}
-
-CUresult runGraphNodeType(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeType>& in) {
-  return parts.executor.onGraphNodeType(in);
-}
-
-CUresult runGraphSetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphSetNode>& in) {
-  return parts.executor.onGraphSetNode(in);
-}
-
-CUresult runGraphSources(const CommandParts& parts, const cmd::Decoded<cmd::GraphSources>& in) {
-  return parts.executor.onGraphSources(in);
-}
-
-CUresult runGraphUpdateNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpdateNode>& in) {
-  return parts.executor.onGraphUpdateNode(in);
-}
-
-CUresult runGraphUpload(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpload>& in) {
-  return parts.executor.onGraphUpload(in);
-}
-
-CUresult runHostFunction(const CommandParts& parts, const cmd::Decoded<cmd::HostFunction>& in) {
-  return parts.executor.onHostFunction(in);
-}
-
-CUresult runMemAlloc(const CommandParts& parts, const cmd::Decoded<cmd::MemAlloc>& in) {
-  return parts.executor.onMemAlloc(in);
-}
-
-CUresult runMemFree(const CommandParts& parts, const cmd::Decoded<cmd::MemFree>& in) {
-  return parts.executor.onMemFree(in);
-}
-
-CUresult runMemGetInfo(const CommandParts& parts, const cmd::Decoded<cmd::MemGetInfo>& in) {
-  return parts.executor.onMemGetInfo(in);
-}
-
-CUresult runPoolAlloc(const CommandParts& parts, const cmd::Decoded<cmd::PoolAlloc>& in) {
-  return parts.executor.onPoolAlloc(in);
-}
-
-CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree>& in) {
-  return parts.executor.onPoolFree(in);
 }
 
 CUresult runSessionRestored(const CommandParts& parts, const cmd::Decoded<cmd::SessionRestored>& in) {

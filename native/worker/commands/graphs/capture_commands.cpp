@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. The driver keeps the captures; all of them begin and end here, in relaxed mode: the client decides
-// which calls the program's threads may make meanwhile.
-#include <cstring>
+#include "worker/commands/graphs/capture_commands.h"
 
-#include "worker/session/executor.h"
+#include <memory>
+#include <span>
+#include <vector>
 
 namespace millpond::worker {
 
-uint64_t Executor::lastCaptured(const Stream& s) {
+uint64_t CaptureCommands::lastCaptured(const Stream& s) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
@@ -21,7 +21,7 @@ uint64_t Executor::lastCaptured(const Stream& s) {
   return number ? graphs_.adopt(number, nodes[0]) : 0;
 }
 
-CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command) {
+CUresult CaptureCommands::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command) {
   const auto& begin = command.fixed;
   Stream s;
   if (!stream(begin.stream, s)) return violation("unknown stream");
@@ -50,7 +50,7 @@ CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& command) {
+CUresult CaptureCommands::onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   if (!driver_.cuStreamEndCapture) return CUDA_ERROR_NOT_SUPPORTED;
@@ -71,7 +71,7 @@ CUresult Executor::onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& command) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& command) {
+CUresult CaptureCommands::onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   if (!driver_.cuStreamGetCaptureInfo_v3) return CUDA_ERROR_NOT_SUPPORTED;
@@ -99,7 +99,7 @@ CUresult Executor::onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& command) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& command) {
+CUresult CaptureCommands::onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   if (!driver_.cuStreamUpdateCaptureDependencies_v2) return CUDA_ERROR_NOT_SUPPORTED;
@@ -111,7 +111,7 @@ CUresult Executor::onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& comma
                                                       nodes.size(), command.fixed.flags);
 }
 
-CUresult Executor::onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& command) {
+CUresult CaptureCommands::onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   // A query of a captured stream ends its capture.
@@ -119,7 +119,7 @@ CUresult Executor::onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) {
+CUresult CaptureCommands::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) {
   const auto& in = command.fixed;
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
@@ -144,7 +144,7 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   original.srcHeight = original.dstHeight = original.Height = original.Depth = 1;
   const Box box{.address = in.hostAddress, .pitch = in.bytes, .rows = 1, .width = in.bytes};
   std::shared_ptr<GraphStage> stage;
-  if (CUresult rc = graphStages_.make(box, toDevice, original, stage)) return rc;
+  if (CUresult rc = stages_.make(box, toDevice, original, stage)) return rc;
   const CUresult rc = toDevice ? driver_.cuMemcpyHtoDAsync_v2(device.device(), stage->memory, in.bytes, s.handle)
                                : driver_.cuMemcpyDtoHAsync_v2(stage->memory, device.device(), in.bytes, s.handle);
   if (rc) return rc;
@@ -155,8 +155,8 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::captureHostFunction(const Stream& s, const Callback& callback) {
-  const HostCall* call = graphCalls_.of(callback);
+CUresult CaptureCommands::addHostFunction(const Stream& s, const Callback& callback) {
+  const HostCall* call = calls_.of(callback);
   if (!call) return CUDA_ERROR_OUT_OF_MEMORY;
   if (CUresult rc = driver_.cuLaunchHostFunc(s.handle, &HostCall::runNode, const_cast<HostCall*>(call))) return rc;
   const uint64_t node = lastCaptured(s);
@@ -166,7 +166,7 @@ CUresult Executor::captureHostFunction(const Stream& s, const Callback& callback
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::captureNode(const Stream& s, CUgraphNodeParams& params, uint64_t& node) {
+CUresult CaptureCommands::addNode(const Stream& s, CUgraphNodeParams& params, uint64_t& node) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
@@ -185,7 +185,7 @@ CUresult Executor::captureNode(const Stream& s, CUgraphNodeParams& params, uint6
   return driver_.cuStreamUpdateCaptureDependencies_v2(s.handle, &made, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 }
 
-CUresult Executor::captureAlloc(const Stream& s, size_t ordinal, uint64_t bytes) {
+CUresult CaptureCommands::addAllocation(const Stream& s, size_t ordinal, uint64_t bytes) {
   graph::NodeRecord record{};
   record.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   CUmemPoolProps pool{};
@@ -195,23 +195,30 @@ CUresult Executor::captureAlloc(const Stream& s, size_t ordinal, uint64_t bytes)
   record.allocation.pool = pool;
   record.allocation.bytes = bytes;
   NodeParams params;
-  if (CUresult rc = readNode(std::as_bytes(std::span(&record, 1)), params)) return rc;
+  if (CUresult rc = reader_.read(std::as_bytes(std::span(&record, 1)), params)) return rc;
   uint64_t node = 0;
-  if (CUresult rc = captureNode(s, params.params, node)) return rc;
-  adoptAllocation(node, params);
+  if (CUresult rc = addNode(s, params.params, node)) return rc;
+  reader_.adoptAllocation(node, params);
   reply(cmd::PoolAllocReply{params.params.alloc.dptr, 1});
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::captureFree(const Stream& s, CUdeviceptr address) {
+CUresult CaptureCommands::addFree(const Stream& s, CUdeviceptr address) {
   if (!graphMemory_.contains(address)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
   params.free.dptr = address;
   uint64_t node = 0;
-  const CUresult rc = captureNode(s, params, node);
+  const CUresult rc = addNode(s, params, node);
   if (!rc) graphMemory_.willFree(address);
   return rc;
+}
+
+void CaptureCommands::endStream(uint64_t wire) {
+  const auto* capture = captures_.find(wire);
+  if (!capture) return;
+  if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
+  captures_.end(wire);
 }
 
 }  // namespace millpond::worker

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the client, in stream order. The driver reaches one on a thread of its own, which waits until the client
-// has run it; the issuing thread passes the messages.
-#include <algorithm>
+#include "worker/commands/streams/host_functions.h"
 
-#include "worker/session/executor.h"
+#include <algorithm>
 
 namespace millpond::worker {
 
-CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command) {
+CUresult HostFunctions::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command) {
   const auto& in = command.fixed;
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
@@ -15,14 +13,15 @@ CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command
   const Callback callback{static_cast<CallbackKind>(in.kind), contexts_.primaryOf(s.context), in.function, in.data,
                           in.handle};
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction ? captureHostFunction(s, callback)
-                                                                               : issueHostFunction(s, callback);
+  const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction
+                          ? captureCommands_.addHostFunction(s, callback)
+                          : issue(s, callback);
   // The client relies on this message.
   if (rc || captured) callbacks_->announce({CallbackKind::kNothing, contexts_.primaryOf(s.context), 0, 0, 0});
   return rc;
 }
 
-CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) {
+CUresult HostFunctions::issue(const Stream& s, const Callback& callback) {
   functions_.load();
   auto call = std::make_unique<HostCall>(HostCall{callbacks_, callback});
   CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
@@ -36,34 +35,34 @@ CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {
+CUresult HostFunctions::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {
   if (session_.current().request == 0) return violation("nobody waits for the callback");
   if (!session_.current().context || contexts_.primaryOf(session_.current().context) != session_.current().context)
     return violation("callbacks are for the threads of devices");
   // A client has one for each device.
-  if (callbackThreads_.size() < devices_.all().size()) callbackThreads_.insert(session_.current().thread);
-  callbackWaiters_.push_back(session_.current());
-  progressCallbacks();
+  if (threads_.size() < devices_.all().size()) threads_.insert(session_.current().thread);
+  waiters_.push_back(session_.current());
+  progress();
   return kDeferred;
 }
 
-CUresult Executor::onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& command) {
-  const auto found = callbackSources_.find(command.fixed.number);
-  if (found == callbackSources_.end()) return CUDA_ERROR_INVALID_VALUE;
+CUresult HostFunctions::onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& command) {
+  const auto found = sources_.find(command.fixed.number);
+  if (found == sources_.end()) return CUDA_ERROR_INVALID_VALUE;
   const std::span<const graph::Source> all(found->second);
   const auto rest = all.subspan(std::min<size_t>(command.fixed.first, all.size()));
   reply(cmd::CallbackSourcesReply{}, std::as_bytes(rest.first(std::min<size_t>(rest.size(), graph::kSourcePage))));
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& command) {
-  callbackSources_.erase(command.fixed.number);
+CUresult HostFunctions::onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& command) {
+  sources_.erase(command.fixed.number);
   if (!callbacks_->done(command.fixed.number)) return violation("no such function is running");
   order_.done();
   return CUDA_SUCCESS;
 }
 
-bool Executor::progressCallbacks() {
+bool HostFunctions::progress() {
   bool some = false;
   // A failed context reaches no further function, but waits for those that it has reached.
   if (order_.expected() > 0 && order_.waiting() != 0 && contexts_.use(order_.nextContext())) {
@@ -72,20 +71,20 @@ bool Executor::progressCallbacks() {
       order_.expectAtMost(callbacks_->running());
   }
   some = order_.progress() || some;
-  for (auto w = callbackWaiters_.begin(); w != callbackWaiters_.end() && !session_.hasEnded();) {
+  for (auto w = waiters_.begin(); w != waiters_.end() && !session_.hasEnded();) {
     const auto due = callbacks_->take(w->context);
     if (!due) {
       ++w;
       continue;
     }
     const Request waiter = *w;
-    w = callbackWaiters_.erase(w);
+    w = waiters_.erase(w);
     some = true;
     auto sources =
         due->node ? landings_.landBefore(static_cast<const HostCall*>(due->node)) : std::vector<graph::Source>();
     const auto count = static_cast<uint32_t>(sources.size());
     const std::vector<graph::Source> page(sources.begin(), sources.begin() + std::min(count, graph::kSourcePage));
-    if (count > graph::kSourcePage) callbackSources_[due->number] = std::move(sources);
+    if (count > graph::kSourcePage) sources_[due->number] = std::move(sources);
     session_.clearReply();
     const Callback& callback = due->callback;
     reply(cmd::CallbackNextReply{.number = due->number,
