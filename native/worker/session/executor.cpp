@@ -74,14 +74,15 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
     : SessionOwner(driver, devices, std::move(link), output, parking.isResumed),
       SessionPart(owned_),
       sharing_(sharing),
-      accounts_(accounts),
+      counts_(session_, accounts.things()),
+      budgets_(session_, accounts.budgets()),
       memory_(session_, budgets_, sharing),
       virtualMemory_(driver, budgets_.all()),
-      parking_(parking),
+      parking_(session_, parking, budgets_, charges_, memory_, hostRuns_, journal_, eventTimes_,
+               [this] { return whyKept(); }),
       images_(session_, counts_, imageCache),
       virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
-      nodeGates_(std::move(gates)),
-      eventTimes_(driver) {
+      gates_(session_, accounts, hostRuns_, std::move(gates)) {
   link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
   session_.beforeAnswers([this] { landings_.progress(); });
   objects_.onEventEnd([this](uint64_t wire) {
@@ -101,7 +102,7 @@ Executor::End Executor::run() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode) driver_.cuThreadExchangeStreamCaptureMode(&mode);
   if (!contexts_.use(1) || !registerTransfers()) return {"the driver refused to set the session up", false};
-  if (auto open = openGates(); !open) return {open.error().message, false};
+  if (auto open = gates_.open(); !open) return {open.error().message, false};
 
   link_.collectReplies();
   const int64_t pollBudget = pollBudgetNs();
@@ -112,7 +113,7 @@ Executor::End Executor::run() {
     // After a client has gone, nothing more is sent.
     const bool isLast = stopRequested_.load(std::memory_order_acquire);
     bool hasReadAll = false;
-    bool busy = progressGates();
+    bool busy = gates_.progress(!held_.empty());
     busy = progressHeld() || busy;
     for (int i = 0; i < kBurst && !session_.hasEnded(); ++i) {
       const auto next = link_.next(frame);
@@ -137,28 +138,27 @@ Executor::End Executor::run() {
     }
     if (busy || session_.hasEnded() || stopRequested_.load(std::memory_order_relaxed)) {
       lastProgress = monotonicNs();
-      if (isKept_) [[unlikely]]
-        keepsIdle("");
+      parking_.isBusy();
       continue;
     }
     const bool awaits = !waits_.empty() || !downloads_.empty() || !uploads_.empty() || !landings_.empty() ||
                         !reads_.empty() || !hostCopies_.empty() || frees_.waiting() != 0 || order_.expected() != 0 ||
-                        order_.waiting() != 0 || awaitsGates();
+                        order_.waiting() != 0 || !held_.empty() || gates_.awaits();
     if (!awaits) {
       frees_.retire();
-      if (parks(monotonicNs() - lastProgress)) continue;
+      if (parking_.parks(monotonicNs() - lastProgress)) continue;
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
         if (monotonicNs() - lastProgress > kSpareNs) buffers_.trim(kSpareHostBytes);
         buffers_.endViews();
         images_.rest();
-        const int64_t nap = parking_.afterNs ? std::min(kIdleSleepNs, parking_.afterNs) : kIdleSleepNs;
+        const int64_t nap = parking_.afterNs() ? std::min(kIdleSleepNs, parking_.afterNs()) : kIdleSleepNs;
         link_.sleep(frees_.isQuiet() ? nap : 1'000'000);
         spin.slept();
       }
       continue;
     }
     const int64_t waited = monotonicNs() - lastProgress;
-    if (const int64_t nap = gateNapNs(); nap > 0)
+    if (const int64_t nap = held_.empty() ? 0 : gates_.napNs(); nap > 0)
       link_.sleep(std::clamp<int64_t>(nap, 10'000, kGateNapNs));
     else if (waited < pollBudget)
       cpuRelax();
@@ -169,7 +169,7 @@ Executor::End Executor::run() {
   if (link_.isBroken()) session_.end({"protocol violation: " + link_.problem(), false});
   hostFunctions_.close();
   hostCopies_.close();
-  closeGates();
+  gates_.close();
   const End end = session_.howItEnded();
   if (!end.isParked && (!end.ok || stopRequested_.load())) link_.end(end.reason);
   return end;
@@ -195,6 +195,40 @@ bool Executor::registerTransfers() {
     return pinned_.pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   };
   return pinRun(link_.memory().submitRun()) && pinRun(link_.memory().stagingRun());
+}
+
+bool Executor::take(const ServerLink::Frame& frame) {
+  if (gates_.areOn()) return gates_.take(frame, [&] { return execute(frame); });
+  execute(frame);
+  return true;
+}
+
+bool Executor::overtakes(const ServerLink::Frame& frame) {
+  switch (static_cast<cmd::Op>(frame.header.op)) {
+    case cmd::Op::kCallbackNext: break;
+    case cmd::Op::kCallbackSources:
+    case cmd::Op::kGraphSource:
+    case cmd::Op::kCallbackDone:
+      if (hostFunctions_.isRunner(frame.header.thread)) break;
+      return false;
+    default: return false;
+  }
+  // After the thread's own commands, such as the function's writes to mirrored memory.
+  const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
+  if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
+  const uint16_t before = contexts_.bound();
+  execute(frame);
+  if (before && !session_.hasEnded()) contexts_.use(before);
+  return true;
+}
+
+bool Executor::progressHeld() {
+  bool some = false;
+  while (!held_.empty() && !session_.hasEnded() && take(held_.front())) {
+    held_.pop_front();
+    some = true;
+  }
+  return some;
 }
 
 CUresult Executor::execute(const ServerLink::Frame& frame) {
@@ -254,10 +288,24 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (captures_.empty() || nodeCount_.admitCaptured(op, head, body.size())) [[likely]]
     result = dispatch(parts_, op, head, body);
-  if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, body);
+  if (parking_.afterNs() && result == CUDA_SUCCESS && canRepeat(op)) parking_.note(op, body);
   if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
-    result = elapsed(op, body);
+    result = parking_.elapsed(op, body);
   return result;
+}
+
+void Executor::forgetContext(uint16_t number) {
+  hostCopies_.forgetContext(number);
+  frees_.forgetContext(number);
+  textures_.forgetContext(number);
+  uploads_.forgetContext(number);
+  landings_.forgetContext(number);
+  reads_.forgetContext(number);
+  downloads_.forgetContext(number);
+  gates_.forgetContext(number);
+  journal_.forgetSettings(number);
+  eventTimes_.forgetContext(number);
+  functions_.forgetContext(number);
 }
 
 bool Executor::progress() {

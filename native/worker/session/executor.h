@@ -2,36 +2,25 @@
 // Issues a session's commands to the driver, in their order, and never blocks on the device while doing so.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
-#include "base/range_map.h"
-#include "base/result.h"
-#include "cuda/crossing.h"
-#include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
 #include "protocol/server/server_link.h"
 #include "worker/claim/claim_accounts.h"
-#include "worker/claim/claim_things.h"
-#include "worker/claim/driver_memory.h"
 #include "worker/commands/arrays/arrays.h"
 #include "worker/commands/arrays/tensor_maps.h"
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
+#include "worker/commands/contexts/context_ends.h"
 #include "worker/commands/contexts/green_contexts.h"
 #include "worker/commands/copies/copies.h"
 #include "worker/commands/copies/downloads.h"
@@ -54,10 +43,13 @@
 #include "worker/commands/graphs/user_objects.h"
 #include "worker/commands/memory/allocations.h"
 #include "worker/commands/memory/charges.h"
+#include "worker/commands/memory/device_memory.h"
 #include "worker/commands/memory/frees.h"
+#include "worker/commands/memory/host_buffers.h"
 #include "worker/commands/memory/host_copies.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/pinned_memory.h"
 #include "worker/commands/memory/pools.h"
 #include "worker/commands/memory/virtual_memory.h"
 #include "worker/commands/modules/functions.h"
@@ -66,45 +58,34 @@
 #include "worker/commands/modules/links.h"
 #include "worker/commands/modules/loaded_modules.h"
 #include "worker/commands/modules/modules.h"
+#include "worker/commands/parking/session_parking.h"
 #include "worker/commands/profile/profiles.h"
 #include "worker/commands/sharing/shared_objects.h"
 #include "worker/commands/streams/host_functions.h"
 #include "worker/commands/streams/streams.h"
 #include "worker/commands/streams/topology.h"
+#include "worker/core/budgets.h"
 #include "worker/core/callbacks.h"
+#include "worker/core/claim_counts.h"
 #include "worker/core/device_output.h"
+#include "worker/core/function_order.h"
+#include "worker/core/host_charge.h"
 #include "worker/core/session_objects.h"
 #include "worker/core/session_part.h"
 #include "worker/core/waits.h"
-#include "worker/device/driver.h"
-#include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
-#include "worker/gate/compute_gate.h"
 #include "worker/gate/gates.h"
 #include "worker/images/image_cache.h"
-#include "worker/images/image_variables.h"
-#include "worker/images/jit_options.h"
-#include "worker/images/linked_fatbins.h"
-#include "worker/ipc/opened_pools.h"
 #include "worker/ipc/peer_sharing.h"
 #include "worker/memory/address_gate.h"
-#include "worker/memory/array_tiles.h"
-#include "worker/memory/client_pages.h"
 #include "worker/memory/host_runs.h"
-#include "worker/memory/memory_arena.h"
-#include "worker/memory/memory_pools.h"
 #include "worker/memory/virtual_memory.h"
 #include "worker/parking/event_times.h"
 #include "worker/parking/journal.h"
 #include "worker/session/gen/command_parts.h"
+#include "worker/session/session_gates.h"
 
 namespace millpond::worker {
-
-/// Whether an idle session is parked, and whether this session resumes a parked one.
-struct Parking {
-  int64_t afterNs = 0;     ///< idle time; 0: never
-  bool isResumed = false;  ///< its client had another one before
-};
 
 /// Creates the session before the parts that use it.
 class SessionOwner {
@@ -136,12 +117,9 @@ class Executor : private SessionOwner, private SessionPart {
   void clientGone();
   const Counters& counters() const { return owned_.counters(); }
   /// The reason why the idle session is not parked; empty if there is none. May be called on any thread.
-  std::string whyNotParked() {
-    const std::lock_guard lock(keptMutex_);
-    return kept_;
-  }
+  std::string whyNotParked() { return parking_.whyNotParked(); }
   /// Changes the compute shares of the devices, in the session's order. May be called on any thread.
-  void setShares(std::vector<Share> shares);
+  void setShares(std::vector<Share> shares) { gates_.setShares(std::move(shares)); }
   /// Path of CUPTI for profiles requested by the client, as for Profiler::start. Call it before `run`.
   void setProfilerLibraries(std::string driver, std::string cupti) {
     profiles_.setLibraries(std::move(driver), std::move(cupti));
@@ -150,85 +128,38 @@ class Executor : private SessionOwner, private SessionPart {
   /// Another connection of the client, as for ServerLink::offer; may be called on any thread.
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
-  // Commands, as called by dispatch
-  CUresult onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& in);
-  CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& in);
-  CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
-  CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
-
  private:
-  // Parking (executor_parking.cpp)
-
-  /// Parks an idle session, if everything left of it can be restored without the client's notice. True: it is over.
-  bool parks(int64_t idleNs);
-  /// Records an executed command in the journal, for the objects and settings that it created.
-  void note(cmd::Op op, std::span<const std::byte> body);
-  /// The reason why the present objects cannot be restored; empty if they can.
-  std::string whyKept();
-  /// The same, or the reason why not now. If it is empty, the journal is written.
-  std::string whyNotNow();
-  std::string whyHandlesKept() const;
-  std::string whyHostRunsKept() const;
-  /// Sets the result of `whyNotParked`.
-  void keepsIdle(std::string why);
-  std::string whyContextsKept() const;
-  bool isThere(const Subject& subject) const;
-  /// Whether the client has taken all data in shared memory.
-  bool hasRead();
-  bool isQuiet();
-  /// Releases unused memory of pools. Returns false if device memory is still in use.
-  bool emptyPools();
-  /// Adds a command to the journal that is being written.
-  void write(cmd::Op op, uint16_t context, std::span<const std::byte> body);
-  /// Writes the journal, once for each position. Returns false if it cannot describe an object.
-  bool writeJournal();
-  /// The time between two events, at least one of which was recorded before the session was parked.
-  CUresult elapsed(cmd::Op op, std::span<const std::byte> body);
   /// The driver's result, or the reason why it was not called.
   CUresult execute(const ServerLink::Frame& frame);
   /// The next command; `head` is the part that may be inspected before the rest is copied.
   CUresult perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
-
-  /// A command that takes GPU time.
-  struct GatedWork {
-    gate::Work work;
-    Stream stream;
-    gate::ComputeGate* gate;
-  };
-  Status openGates();
-  void closeGates();
-  /// Whether one of its ends is host memory: such a copy uses the bus, and no compute share.
-  bool isHostCopy(const cmd::CopyBox& box);
-  std::optional<GatedWork> gatedWork(const ServerLink::Frame& frame);
   /// Executes the command, unless it must wait at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame);
-  bool takeGated(const ServerLink::Frame& frame);
   bool progressHeld();
   /// Executes reports of the client's callback threads, which need not wait behind commands of others: the stream of a
   /// callback continues only then. Returns false for other commands.
   bool overtakes(const ServerLink::Frame& frame);
-  bool progressGates();
-  bool awaitsGates() const;
-  /// How long no held command can continue. 0: as long as the work in flight takes.
-  int64_t gateNapNs() const;
-  /// Drops all objects of a context, whose work is done or abandoned.
-  void forgetContext(uint16_t number);
-  /// Ends the streams of a green context, which the driver leaves.
-  void endStreamsOf(uint16_t number);
-  CUresult resetPrimary(uint16_t number);
-
   bool progress();
   bool registerTransfers();
   void releaseRing();
+  /// A context has ended, or is reset.
+  void forgetContext(uint16_t number);
+
+  // Parking (executor_obstacles.cpp)
+
+  /// The reason why the present objects cannot be restored; empty if they can.
+  std::string whyKept();
+  std::string whyHandlesKept() const;
+  std::string whyHostRunsKept() const;
+  std::string whyContextsKept() const;
 
   Sharing* sharing_;
   Waits waits_{session_};
   FunctionOrder order_{session_};
 
-  ClaimAccounts& accounts_;
-  ClaimCounts counts_{session_, accounts_.things()};
+  ClaimCounts counts_;
   HostCharge keptReplies_{counts_};
-  Budgets budgets_{session_, accounts_.budgets()};
+  Budgets budgets_;
   Charges charges_{session_, budgets_, counts_};
   DeviceMemory memory_;
   Frees frees_{session_, budgets_, memory_, order_};
@@ -241,13 +172,14 @@ class Executor : private SessionOwner, private SessionPart {
   AddressGate addresses_{
       driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
   HostCopies hostCopies_{session_, buffers_, addresses_};
-  const Parking parking_;
   Journal journal_;
+  EventTimes eventTimes_{driver_};
+  SessionParking parking_;
   MemoryOperations operations_{session_, addresses_};
   Functions functions_{session_, charges_};
   Images images_;
   Links links_{session_, counts_, images_, objects_};
-  LoadedModules loaded_{session_, parking_.afterNs != 0};
+  LoadedModules loaded_{session_, parking_.afterNs() != 0};
   Modules modules_{session_, images_, functions_, charges_, order_, objects_, loaded_};
   Launches launches_{session_, functions_, operations_};
   TensorMaps tensorMaps_{session_, addresses_};
@@ -290,62 +222,31 @@ class Executor : private SessionOwner, private SessionPart {
   HostFunctions hostFunctions_{session_, callbacks_, functions_, order_, captureCommands_, landings_};
   Allocations allocations_{session_, budgets_,       memory_,      frees_,           order_,
                            pools_,   sharedObjects_, graphMemory_, captureCommands_, sharing_};
-  const CommandParts parts_{session_,
-                            addresses_,
-                            objects_,
-                            functions_,
-                            operations_,
-                            images_,
-                            links_,
-                            modules_,
-                            launches_,
-                            tensorMaps_,
-                            topology_,
-                            textures_,
-                            arrays_,
-                            virtualMemoryCommands_,
-                            streams_,
-                            hostMemory_,
-                            pools_,
-                            sharedObjects_,
-                            contextCommands_,
-                            greenContexts_,
-                            profiles_,
-                            userObjects_,
-                            graphStages_,
-                            graphClones_,
-                            graphCommands_,
-                            landings_,
-                            downloads_,
-                            uploads_,
-                            copies_,
-                            graphExecs_,
-                            graphNodes_,
-                            captureCommands_,
-                            hostFunctions_,
-                            allocations_,
-                            *this};
-  uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
-
-  gate::Gates nodeGates_;
-  std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
-  bool isGated_ = false;                                   ///< the gate of one of them is on
-  std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; all stay in the ring
-  const gate::ComputeGate* heldAt_ = nullptr;
-  int64_t lastWorkAt_ = 0;
-  std::mutex sharesMutex_;
-  std::vector<Share> shares_;  ///< last setting; empty: as at the start of the session
-  bool areGatesOpen_ = false;
-
-  EventTimes eventTimes_;
-  std::optional<uint64_t> restoredAt_;  ///< position at which everything was restored
-  std::vector<std::byte> written_;      ///< the journal, as it was at that position
-  std::optional<uint64_t> writtenAt_;
-  std::pair<uint64_t, std::string> modulesKept_;  ///< why, as it was at that position
-  std::string toldKept_;
-  bool isKept_ = false;  ///< there is a reason
-  std::mutex keptMutex_;
-  std::string kept_;
+  ContextEnds contextEnds_{session_, counts_,    budgets_,
+                           charges_, waits_,     order_,
+                           pinned_,  downloads_, [this](uint16_t context) { forgetContext(context); }};
+  const CommandParts parts_{session_,         addresses_,
+                            objects_,         functions_,
+                            operations_,      images_,
+                            links_,           modules_,
+                            launches_,        tensorMaps_,
+                            topology_,        textures_,
+                            arrays_,          virtualMemoryCommands_,
+                            streams_,         hostMemory_,
+                            pools_,           sharedObjects_,
+                            contextCommands_, greenContexts_,
+                            profiles_,        userObjects_,
+                            graphStages_,     graphClones_,
+                            graphCommands_,   landings_,
+                            downloads_,       uploads_,
+                            copies_,          graphExecs_,
+                            graphNodes_,      captureCommands_,
+                            hostFunctions_,   allocations_,
+                            contextEnds_,     parking_};
+  uint64_t afterCallbackBytes_ = 0;     ///< of the commands that wait for functions of the client
+  std::deque<ServerLink::Frame> held_;  ///< the first waits at a gate; all stay in the ring
+  SessionGates gates_;
+  std::pair<uint64_t, std::string> modulesKept_;  ///< why the loaded modules cannot be restored, at that position
 
   std::atomic<bool> stopRequested_{false};
   std::atomic<bool> readsOut_{false};  ///< received commands are executed before the end

@@ -10,9 +10,9 @@ class Allocations;
 class Arrays;
 class CaptureCommands;
 class ContextCommands;
+class ContextEnds;
 class Copies;
 class Downloads;
-class Executor;
 class Functions;
 class GraphClones;
 class GraphCommands;
@@ -32,6 +32,7 @@ class Pools;
 class Profiles;
 class SessionCore;
 class SessionObjects;
+class SessionParking;
 class SharedObjects;
 class Streams;
 class TensorMaps;
@@ -77,7 +78,8 @@ struct CommandParts {
   CaptureCommands& captures;
   HostFunctions& hostFunctions;
   Allocations& allocations;
-  Executor& executor;
+  ContextEnds& contextEnds;
+  SessionParking& parking;
 };
 
 }  // namespace millpond::worker

@@ -13,6 +13,7 @@
 #include "worker/commands/arrays/tensor_maps.h"
 #include "worker/commands/arrays/textures.h"
 #include "worker/commands/contexts/context_commands.h"
+#include "worker/commands/contexts/context_ends.h"
 #include "worker/commands/contexts/green_contexts.h"
 #include "worker/commands/copies/copies.h"
 #include "worker/commands/copies/downloads.h"
@@ -35,6 +36,7 @@
 #include "worker/commands/modules/launches.h"
 #include "worker/commands/modules/links.h"
 #include "worker/commands/modules/modules.h"
+#include "worker/commands/parking/session_parking.h"
 #include "worker/commands/profile/profiles.h"
 #include "worker/commands/sharing/shared_objects.h"
 #include "worker/commands/streams/host_functions.h"
@@ -43,7 +45,6 @@
 #include "worker/core/session_core.h"
 #include "worker/core/session_objects.h"
 #include "worker/memory/address_gate.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -1944,19 +1945,19 @@ CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree
 }
 
 CUresult runContextDestroy(const CommandParts& parts, const cmd::Decoded<cmd::ContextDestroy>& in) {
-  return parts.executor.onContextDestroy(in);
+  return parts.contextEnds.onContextDestroy(in);
 }
 
 CUresult runContextReset(const CommandParts& parts, const cmd::Decoded<cmd::ContextReset>& in) {
-  return parts.executor.onContextReset(in);
+  return parts.contextEnds.onContextReset(in);
 }
 
 CUresult runEventHappened(const CommandParts& parts, const cmd::Decoded<cmd::EventHappened>& in) {
-  return parts.executor.onEventHappened(in);
+  return parts.parking.onEventHappened(in);
 }
 
 CUresult runSessionRestored(const CommandParts& parts, const cmd::Decoded<cmd::SessionRestored>& in) {
-  return parts.executor.onSessionRestored(in);
+  return parts.parking.onSessionRestored(in);
 }
 
 using Bytes = std::span<const std::byte>;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of contexts: everything that the session has in them ends as well.
-#include <algorithm>
-#include <cstring>
+#include "worker/commands/contexts/context_ends.h"
+
+#include <string>
+#include <vector>
 
 #include "base/log.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 
-CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& command) {
+CUresult ContextEnds::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& command) {
   const uint32_t number = command.fixed.context;
   if (number <= devices_.all().size() || number > contexts_.size() || !contexts_.at(number).used)
     return violation("this is no context of the program's");
@@ -18,7 +18,7 @@ CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& com
     const CUcontext handle = contexts_.at(number).handle;
     const CUgreenCtx green = contexts_.at(number).green;
     if (green) endStreamsOf(number);
-    forgetContext(number);
+    forget(number);
     contexts_.at(number) = {0, nullptr, true, false, {}};
     counts_.countContexts();
     return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
@@ -29,7 +29,7 @@ CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& com
   return waits_.until(std::move(marks), end);
 }
 
-void Executor::endStreamsOf(uint16_t number) {
+void ContextEnds::endStreamsOf(uint16_t number) {
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     if (handle::kind(entry.wire) != HandleKind::kStream || !entry.object) return;
     downloads_.detach(static_cast<CUstream>(entry.object));
@@ -40,7 +40,7 @@ void Executor::endStreamsOf(uint16_t number) {
   if (CUstream& quiet = contexts_.at(number).quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
 }
 
-void Executor::forgetContext(uint16_t number) {
+void ContextEnds::forget(uint16_t number) {
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     const HandleKind kind = handle::kind(entry.wire);
     if (kind == HandleKind::kStream && entry.object) downloads_.detach(static_cast<CUstream>(entry.object));
@@ -58,23 +58,13 @@ void Executor::forgetContext(uint16_t number) {
   counts_.count(HandleKind::kEvent);
   waits_.forgetContext(number);
   marks_.forgetContext(number);
-  hostCopies_.forgetContext(number);
-  frees_.forgetContext(number);
-  textures_.forgetContext(number);
-  uploads_.forgetContext(number);
-  landings_.forgetContext(number);
-  reads_.forgetContext(number);
-  downloads_.forgetContext(number);
-  for (const auto& gate : gates_) gate->forget(number);
+  observer_(number);
   contexts_.at(number).pool.clear();
   contexts_.at(number).quiet = nullptr;
-  journal_.forgetSettings(number);
-  eventTimes_.forgetContext(number);
-  functions_.forgetContext(number);
   if (contexts_.bound() == number) contexts_.use(contexts_.primaryOf(number));
 }
 
-CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
+CUresult ContextEnds::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   const uint16_t number = session_.current().context;
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
   // The client has destroyed the objects in it. Only the driver can reset the libraries in it, above all their
@@ -85,9 +75,9 @@ CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   return waits_.until(std::move(marks), [this, reset](CUresult) { return order_.run(reset); });
 }
 
-CUresult Executor::resetPrimary(uint16_t number) {
+CUresult ContextEnds::resetPrimary(uint16_t number) {
   const CUdevice device = devices_.all()[contexts_.deviceOf(number)].device;
-  forgetContext(number);
+  forget(number);
   CUcontext again = nullptr;
   CUresult rc = driver_.cuDevicePrimaryCtxReset_v2(device);
   if (!rc) rc = driver_.cuDevicePrimaryCtxRetain(&again, device);

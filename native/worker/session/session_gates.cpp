@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands at the gates of the devices: commands that take GPU time are held until the session has a time slice, and
-// all later commands with them. Issued work continues, and its replies are sent.
+#include "worker/session/session_gates.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "protocol/futex.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
@@ -147,7 +146,7 @@ std::optional<StreamWork> workOf(cmd::Op op, std::span<const std::byte> body) {
 
 }  // namespace
 
-Status Executor::openGates() {
+Status SessionGates::open() {
   if (nodeGates_.areNone()) return Done{};
   for (const auto& device : devices_.all()) {
     auto file = nodeGates_.take(device.share.uuid);
@@ -166,14 +165,14 @@ Status Executor::openGates() {
   }
   const std::lock_guard lock(sharesMutex_);
   for (size_t i = 0; i < shares_.size(); ++i) gates_[i]->session().setShare(shares_[i]);
-  areGatesOpen_ = true;
+  areOpen_ = true;
   return Done{};
 }
 
-void Executor::closeGates() {
+void SessionGates::close() {
   {
     const std::lock_guard lock(sharesMutex_);
-    areGatesOpen_ = false;
+    areOpen_ = false;
   }
   for (const auto& gate : gates_) {
     // Finished work is measured, and the rest is charged for its progress.
@@ -183,20 +182,20 @@ void Executor::closeGates() {
   gates_.clear();
 }
 
-void Executor::setShares(std::vector<Share> shares) {
+void SessionGates::setShares(std::vector<Share> shares) {
   const std::lock_guard lock(sharesMutex_);
   shares_ = std::move(shares);
-  if (areGatesOpen_)
+  if (areOpen_)
     for (size_t i = 0; i < shares_.size() && i < gates_.size(); ++i) gates_[i]->session().setShare(shares_[i]);
   link_.wake();
 }
 
-bool Executor::isHostCopy(const cmd::CopyBox& box) {
+bool SessionGates::isHostCopy(const cmd::CopyBox& box) {
   const auto isHost = [this](wire::Address address) { return hostRuns_.contains(AddressGate::key(address), 1, false); };
   return (!box.srcArray && isHost(box.srcAddress)) || (!box.dstArray && isHost(box.dstAddress));
 }
 
-std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& frame) {
+std::optional<SessionGates::GatedWork> SessionGates::gatedWork(const ServerLink::Frame& frame) {
   const auto op = static_cast<cmd::Op>(frame.header.op);
   const auto found = workOf(op, frame.head());
   const uint16_t context = frame.header.context ? frame.header.context : contexts_.bound();
@@ -212,13 +211,7 @@ std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& 
   return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
 }
 
-bool Executor::take(const ServerLink::Frame& frame) {
-  if (isGated_) return takeGated(frame);
-  execute(frame);
-  return true;
-}
-
-bool Executor::takeGated(const ServerLink::Frame& frame) {
+bool SessionGates::take(const ServerLink::Frame& frame, const std::function<CUresult()>& execute) {
   const uint16_t before = contexts_.bound();
   const auto restore = [&] {
     if (before) contexts_.use(before);
@@ -235,7 +228,7 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
       if (passage == Passage::kWait || frame.header.request != 0) gate->close(now);
     }
     restore();
-    execute(frame);
+    execute();
     return true;
   }
   if (!work->gate->admit(work->work, now)) {
@@ -245,7 +238,7 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
   }
   work->gate->before({work->stream.handle, work->stream.context});
   restore();
-  const CUresult result = execute(frame);
+  const CUresult result = execute();
   if (session_.hasEnded()) return true;
   const uint16_t bound = contexts_.bound();
   work->gate->after(work->work, result == CUDA_SUCCESS, !captures_.empty(), now);
@@ -254,50 +247,22 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
   return true;
 }
 
-bool Executor::overtakes(const ServerLink::Frame& frame) {
-  switch (static_cast<cmd::Op>(frame.header.op)) {
-    case cmd::Op::kCallbackNext: break;
-    case cmd::Op::kCallbackSources:
-    case cmd::Op::kGraphSource:
-    case cmd::Op::kCallbackDone:
-      if (hostFunctions_.isRunner(frame.header.thread)) break;
-      return false;
-    default: return false;
-  }
-  // After the thread's own commands, such as the function's writes to mirrored memory.
-  const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
-  if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
-  const uint16_t before = contexts_.bound();
-  execute(frame);
-  if (before && !session_.hasEnded()) contexts_.use(before);
-  return true;
-}
-
-bool Executor::progressHeld() {
-  bool some = false;
-  while (!held_.empty() && !session_.hasEnded() && take(held_.front())) {
-    held_.pop_front();
-    some = true;
-  }
-  return some;
-}
-
-bool Executor::progressGates() {
+bool SessionGates::progress(bool isHeld) {
   // A session that has its devices to itself only pays for checking a few words.
   if (std::all_of(gates_.begin(), gates_.end(), [](const auto& gate) { return gate->isAtRest(); })) {
-    isGated_ = false;
+    areOn_ = false;
     return false;
   }
   const uint16_t before = contexts_.bound();
   const int64_t now = monotonicNs();
   bool some = false;
-  isGated_ = false;
+  areOn_ = false;
   for (size_t i = 0; i < gates_.size(); ++i) {
     gate::ComputeGate& gate = *gates_[i];
     if (gate.awaits() && now - lastWorkAt_ >= kQuietNs) gate.close(now);
-    some = gate.progress(now, !held_.empty() && heldAt_ == &gate) || some;
+    some = gate.progress(now, isHeld && heldAt_ == &gate) || some;
     const bool isOn = gate.session().isOn();
-    isGated_ = isGated_ || isOn;
+    areOn_ = areOn_ || isOn;
     session_.counters().isMeasured[i].store(isOn, std::memory_order_relaxed);
     session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()),
                                                std::memory_order_relaxed);
@@ -306,12 +271,11 @@ bool Executor::progressGates() {
   return some;
 }
 
-bool Executor::awaitsGates() const {
-  return !held_.empty() || std::any_of(gates_.begin(), gates_.end(), [](const auto& gate) { return gate->awaits(); });
+bool SessionGates::awaits() const {
+  return std::any_of(gates_.begin(), gates_.end(), [](const auto& gate) { return gate->awaits(); });
 }
 
-int64_t Executor::gateNapNs() const {
-  if (held_.empty()) return 0;
+int64_t SessionGates::napNs() const {
   int64_t nap = INT64_MAX;
   const int64_t now = monotonicNs();
   for (const auto& gate : gates_) {

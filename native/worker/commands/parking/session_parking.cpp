@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parking: whether an idle session can be ended until it is needed again, without its program's notice, because
-// everything left of it can be restored elsewhere.
+#include "worker/commands/parking/session_parking.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/log.h"
-#include "base/size_text.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
-namespace {
 
-/// Kinds of objects that the journal describes completely by the commands that made them.
-constexpr HandleKind kJournalled[] = {HandleKind::kStream,  HandleKind::kEvent,    HandleKind::kModule,
-                                      HandleKind::kLibrary, HandleKind::kFunction, HandleKind::kKernel};
-
-bool isJournalled(HandleKind kind) {
-  return std::find(std::begin(kJournalled), std::end(kJournalled), kind) != std::end(kJournalled);
-}
-
-}  // namespace
-
-void Executor::note(cmd::Op op, std::span<const std::byte> body) {
+void SessionParking::note(cmd::Op op, std::span<const std::byte> body) {
   journal_.note(op, session_.current().context, body);
   if (journal_.isLong()) journal_.prune([this](const Subject& subject) { return isThere(subject); });
 }
 
-bool Executor::isThere(const Subject& subject) const {
+bool SessionParking::isThere(const Subject& subject) const {
   if (subject.kind == Subject::Kind::kHandle && handle::kind(subject.number) == HandleKind::kMemoryPool)
     return memory_.pools().device(subject.number).has_value();
   if (subject.kind == Subject::Kind::kHandle) {
@@ -41,68 +28,14 @@ bool Executor::isThere(const Subject& subject) const {
          !contexts_.at(subject.number).ending;
 }
 
-// Obstacles
-
-std::string Executor::whyContextsKept() const {
-  for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
-    const Context& context = contexts_.at(number);
-    if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number})))
-      return "it has a context that ends";
-  }
-  return "";
-}
-
-std::string Executor::whyHandlesKept() const {
-  std::string why;
-  handles_.all([&](const HandleMap::Entry& entry) {
-    if (!entry.object || !why.empty()) return;
-    const HandleKind kind = handle::kind(entry.wire);
-    if (!isJournalled(kind))
-      why = "it has an array, a graph, a link or a texture reference";
-    else if (!journal_.contains({Subject::Kind::kHandle, entry.wire}))
-      why = "it has something of which it is not known how it was made";
-  });
-  return why;
-}
-
-std::string Executor::whyHostRunsKept() const {
-  if (hostRuns_.hasForgotten()) return "a graph may come to pinned memory that was freed";
-  for (const auto& [address, run] : hostRuns_.all()) {
-    if (run.isPrivate) return "kernels reach memory of its program's, of which its worker has a copy";
-    if (!run.isKept) return "its program's side does not keep the files of so much pinned memory";
-  }
-  return "";
-}
-
-std::string Executor::whyKept() {
-  if (hostFunctions_.waiting() != 0) return "its streams may call functions of its program";
-  if (journal_.trace() != cmd::Op{}) return std::string("it has used ") + cmd::opName(journal_.trace());
-  for (size_t device = 0; device < memory_.devices(); ++device)
-    // Unused memory of its pools can be released.
-    if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device);
-        used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
-      return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
-  if (!virtualMemory_.empty()) return "it has addresses reserved";
-  if (!textures_.empty() || !arrays_.empty()) return "it has an array, a texture or a surface";
-  if (std::string why = whyHostRunsKept(); !why.empty()) return why;
-  if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
-  if (!graphs_.empty() || !graphExecs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
-  if (!held_.empty() || !frees_.isQuiet()) return "something is under way";
-  if (std::string why = whyContextsKept(); !why.empty()) return why;
-  if (std::string why = whyHandlesKept(); !why.empty()) return why;
-  // Reading variables takes a moment, and without commands nothing changes.
-  if (modulesKept_.first != session_.position()) modulesKept_ = {session_.position(), loaded_.whyKept()};
-  return modulesKept_.second;
-}
-
-bool Executor::hasRead() {
+bool SessionParking::hasRead() {
   const SharedControl& control = link_.memory().control();
   return control.failures.first() == 0 &&
          (link_.remote() || std::all_of(std::begin(control.chunkBusy), std::end(control.chunkBusy),
                                         [](const auto& busy) { return busy.load() == 0; }));
 }
 
-bool Executor::isQuiet() {
+bool SessionParking::isQuiet() {
   // Work of destroyed streams is visible in the default one. A failed context stays with its program.
   bool quiet = true;
   for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
@@ -114,23 +47,21 @@ bool Executor::isQuiet() {
   return quiet;
 }
 
-bool Executor::emptyPools() {
+bool SessionParking::emptyPools() {
   for (size_t device = 0; device < memory_.devices(); ++device) memory_.trimPools(device);
   for (size_t device = 0; device < memory_.devices(); ++device)
     if (budgets_.at(device).ownBytes() != charges_.bytesOn(device)) return false;
   return true;
 }
 
-// The journal
-
-void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
+void SessionParking::write(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
   const wire::CommandHeader header{static_cast<uint32_t>(sizeof(header) + body.size()), static_cast<uint16_t>(op),
                                    context, 0, 0};
   for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body})
     written_.insert(written_.end(), bytes.begin(), bytes.end());
 }
 
-bool Executor::writeJournal() {
+bool SessionParking::writeJournal() {
   if (writtenAt_ == session_.position()) return true;
   for (uint16_t context = 1; context <= contexts_.size(); ++context)
     if (contexts_.at(context).handle) session_.forwardOutput(context);
@@ -160,26 +91,25 @@ bool Executor::writeJournal() {
   return true;
 }
 
-std::string Executor::whyNotNow() {
-  if (std::string why = whyKept(); !why.empty()) return why;
+std::string SessionParking::whyNotNow() {
+  if (std::string why = whyKept_(); !why.empty()) return why;
   if (!hasRead()) return "its program has not taken all that it was told";
   if (!isQuiet()) return "it has work that runs, or a context that has failed";
   if (!emptyPools()) return "it has device memory";
   return writeJournal() ? "" : "there is too much to make again, or an event that cannot be told";
 }
 
-void Executor::keepsIdle(std::string why) {
+void SessionParking::keepsIdle(std::string why) {
   isKept_ = !why.empty();
   const std::lock_guard lock(keptMutex_);
   kept_ = std::move(why);
 }
 
-bool Executor::parks(int64_t idleNs) {
+bool SessionParking::parks(int64_t idleNs) {
   // The thread that continues this session has work to do.
-  if (parking_.afterNs == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_)))
-    return false;
+  if (afterNs_ == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_))) return false;
   if (!link_.isParked()) {
-    if (idleNs < parking_.afterNs) return false;
+    if (idleNs < afterNs_) return false;
     if (std::string why = whyNotNow(); !why.empty()) {
       if (why != toldKept_) log(LogLevel::Info, "the session is idle and is not parked: %s", why.c_str());
       toldKept_ = why;
@@ -192,9 +122,7 @@ bool Executor::parks(int64_t idleNs) {
   return true;
 }
 
-// In the resumed session
-
-CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
+CUresult SessionParking::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
   EventTimes::Moment at{command.fixed.unixNs, 0};
@@ -203,14 +131,14 @@ CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& comma
   return eventTimes_.happened(command.fixed.event, contexts_.homeOf(session_.current().context), at);
 }
 
-CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
+CUresult SessionParking::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
   if (!session_.isResumed()) return violation("a session is restored that was never parked");
   restoredAt_ = session_.position();
   session_.restored();
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::elapsed(cmd::Op op, std::span<const std::byte> body) {
+CUresult SessionParking::elapsed(cmd::Op op, std::span<const std::byte> body) {
   cmd::Decoded<cmd::EventElapsedTime> asked;
   static_assert(sizeof(cmd::EventElapsedTime) == sizeof(cmd::EventElapsedTimeV2));
   if ((op != cmd::Op::kEventElapsedTime && op != cmd::Op::kEventElapsedTimeV2) || !cmd::decode(body, asked))
