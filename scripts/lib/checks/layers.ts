@@ -97,7 +97,6 @@ export const includeRules: Omit<IncludeRules, "layers"> = {
   testing: ["bench", "testing"],
   knownCycles: [
     ["base/log", "base/log_request"],
-    ["worker/session/gen/dispatch", "worker/session/executor"],
     ["worker/testing/driver_guard", "worker/testing/gen/guarded_calls"],
     ["softgpu/ptx/run/block", "softgpu/ptx/run/warp"],
     [

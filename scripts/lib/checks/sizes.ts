@@ -20,6 +20,5 @@ export const memberRules: MemberRules = {
   maxPublic: 40,
   largeClasses: {
     "controller/src/state/transaction.ts: Transaction": 49,
-    "native/worker/session/executor.h: Executor": 52,
   },
 };
