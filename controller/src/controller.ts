@@ -112,12 +112,15 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const shutdown = new AbortController();
   const claimTokens = new ClaimTokens(keys);
   const fixed = fixedTokens({ userToken, agentToken }, resolved);
+  const oidcTokens = new OidcTokens(keys, resolved.oidc?.rules ?? [], () => unixSeconds(clock));
   const programTokens = new ProgramTokens(
     keys,
-    (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
+    {
+      find: (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
+      hasRule: (login) => oidcTokens.hasRule(login),
+    },
     () => unixSeconds(clock),
   );
-  const oidcTokens = new OidcTokens(keys, resolved.oidc?.rules ?? [], () => unixSeconds(clock));
   const tokens = new TokenVerifier(
     fixed,
     (hash) => elector.pool.ledger.tokenByHash(hash),

@@ -34,7 +34,7 @@ export interface ControllerOptions {
   readonly ca?: string | undefined;
   /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
   readonly listen?: string;
-  /** Tokens of users besides the one in the state directory, 16 to 256 printable characters each. */
+  /** Tokens of users besides the one in the state directory, 16 to 384 printable characters each. */
   readonly userTokens?: readonly string[];
   /** Tokens of agents besides the one in the state directory. */
   readonly agentTokens?: readonly string[];
@@ -118,7 +118,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     throw millpondError("MILLPOND_E_INVALID", "the state directory is empty");
   }
   if (![...userTokens, ...agentTokens].every(isToken)) {
-    throw millpondError("MILLPOND_E_INVALID", "a token is not 16 to 256 printable characters without blanks");
+    throw millpondError("MILLPOND_E_INVALID", "a token is not 16 to 384 printable characters without blanks");
   }
   if (!takesSharedAgentTokens && agentTokens.length > 0) {
     throw millpondError(

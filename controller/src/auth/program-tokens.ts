@@ -2,7 +2,7 @@
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
-import { type Caller, oidcPrefix } from "../domain/caller.ts";
+import { type Caller, oidcPrefix, type OidcLogin } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 import { sealOf } from "./tokens.ts";
@@ -13,71 +13,117 @@ export type CreatorToken = Pick<TokenRecord, "hash" | "expiresAt">;
 /** How long programs' tokens are valid after the key of which they were made has retired. */
 const afterRetirementSeconds = 7 * 86_400;
 
+/** Finds out on what a program token rests. */
+export interface Creators {
+  /** A token by its name; undefined: there is none. */
+  readonly find: (name: string) => CreatorToken | undefined;
+  /** Whether the rule of a login by an OpenID provider exists as it was then. */
+  readonly hasRule: (login: OidcLogin) => boolean;
+}
+
+/** What made a program token, as the token says it and as it is now. */
+interface Creator extends CreatorToken {
+  readonly name: string;
+}
+
 /**
  * Tokens of programs that create claims for themselves. They are sealed with a key that only controllers of this pool have, so
- * none is stored; the seal covers the hash of the token that they were created with, so none outlives it.
+ * none is stored. None outlives what it was created with: the seal covers the hash of a stored token, or the rule and the end of
+ * a login.
  */
 export class ProgramTokens {
   readonly #keys: KeyRing;
-  readonly #find: (creator: string) => CreatorToken | undefined;
+  readonly #creators: Creators;
   readonly #now: () => number;
 
-  /**
-   * @param find A token by its name; undefined: there is none.
-   * @param now Unix seconds.
-   */
-  constructor(keys: KeyRing, find: (creator: string) => CreatorToken | undefined, now: () => number) {
+  /** @param now Unix seconds. */
+  constructor(keys: KeyRing, creators: Creators, now: () => number) {
     this.#keys = keys;
-    this.#find = find;
+    this.#creators = creators;
     this.#now = now;
   }
 
-  /** @param tenant Of the claims that are created with it. */
-  make(creator: Pick<Caller, "name">, tenant: string): string {
-    if (creator.name.startsWith(oidcPrefix)) {
-      throw millpondError("MILLPOND_E_FORBIDDEN", "a login by OpenID Connect makes no tokens of programs", {
-        remedy: "Use a token: an administrator makes one with `millpond token create`.",
-      });
+  /**
+   * @param tenant Of the claims that are created with it.
+   * @returns The token, and the Unix seconds at which it ends; null: with its creator's token.
+   * @throws MILLPOND_E_UNAUTHENTICATED
+   */
+  make(
+    caller: Pick<Caller, "name" | "login">,
+    tenant: string,
+  ): { readonly secret: string; readonly expiresAt: number | null } {
+    const reference = referenceOf(caller);
+    const creator = this.#creatorOf(reference);
+    if (creator === undefined) {
+      throw millpondError("MILLPOND_E_UNAUTHENTICATED", `the token ${caller.name} was revoked meanwhile`);
     }
-    const token = this.#find(creator.name);
-    if (token === undefined) {
-      throw millpondError("MILLPOND_E_UNAUTHENTICATED", `the token ${creator.name} was revoked meanwhile`);
-    }
-    const secret = this.#keys.secret("program tokens");
-    const said = `${randomBytes(16).toString("base64url")}.${tenant}.${creator.name}.${secret.id}`;
-    return `mp-program-${said}.${seal(said, token, secret)}`;
+    const key = this.#keys.secret("program tokens");
+    const said = `${randomBytes(16).toString("base64url")}.${tenant}.${reference}.${key.id}`;
+    return { secret: `mp-program-${said}.${seal(said, creator, key)}`, expiresAt: creator.expiresAt };
   }
 
-  /** Undefined if the token is not ours, or the token from which it was created no longer exists. */
+  /** Undefined if the token is not ours, or what it was created with no longer exists. */
   verify(text: string): Caller | "expired" | undefined {
     const match =
-      /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
+      /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63}|oidc:[\w-]{2,86}\.[\w-]{11}\.[0-9a-z]{1,9})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
         text,
       );
     if (match === null) {
       return undefined;
     }
-    const [, said = "", program = "", tenant = "", creator = "", id, code = ""] = match;
-    const token = this.#find(creator);
+    const [, said = "", program = "", tenant = "", reference = "", id, code = ""] = match;
+    const creator = this.#creatorOf(reference);
     const isOurs =
-      token !== undefined &&
+      creator !== undefined &&
       this.#keys
         .secrets("program tokens", id)
         .some(
-          (secret) =>
-            (secret.retiresAt === null || this.#now() < secret.retiresAt + afterRetirementSeconds) &&
-            timingSafeEqual(Buffer.from(seal(said, token, secret)), Buffer.from(code)),
+          (key) =>
+            (key.retiresAt === null || this.#now() < key.retiresAt + afterRetirementSeconds) &&
+            timingSafeEqual(Buffer.from(seal(said, creator, key)), Buffer.from(code)),
         );
     if (!isOurs) {
       return undefined;
     }
-    if (token.expiresAt !== null && token.expiresAt <= this.#now()) {
+    if (creator.expiresAt !== null && creator.expiresAt <= this.#now()) {
       return "expired";
     }
-    return { name: `program:${creator}`, role: "program", tenant, madeAt: 0, program, creator };
+    return {
+      name: `program:${creator.name}`,
+      role: "program",
+      tenant,
+      madeAt: 0,
+      program,
+      creator: creator.name,
+    };
+  }
+
+  #creatorOf(reference: string): Creator | undefined {
+    const [, user, rule, end] = /^oidc:([\w-]+)\.([\w-]+)\.([0-9a-z]+)$/.exec(reference) ?? [];
+    if (user === undefined || rule === undefined || end === undefined) {
+      const token = this.#creators.find(reference);
+      return token === undefined
+        ? undefined
+        : { name: reference, hash: token.hash, expiresAt: token.expiresAt };
+    }
+    const login = { rule, endsAt: Number.parseInt(end, 36) };
+    if (!this.#creators.hasRule(login)) return undefined;
+    // The reference itself is under the seal.
+    return {
+      name: oidcPrefix + Buffer.from(user, "base64url").toString("utf8"),
+      hash: "",
+      expiresAt: login.endsAt,
+    };
   }
 }
 
-function seal(said: string, { hash }: CreatorToken, secret: DerivedSecret): string {
-  return sealOf(`${said}.${hash}`, secret);
+/** A stored token by its name; a login by its user, rule and end. */
+function referenceOf({ name, login }: Pick<Caller, "name" | "login">): string {
+  if (login === undefined) return name;
+  const user = Buffer.from(name.slice(oidcPrefix.length), "utf8").toString("base64url");
+  return `${oidcPrefix}${user}.${login.rule}.${login.endsAt.toString(36)}`;
+}
+
+function seal(said: string, { hash }: CreatorToken, key: DerivedSecret): string {
+  return sealOf(`${said}.${hash}`, key);
 }

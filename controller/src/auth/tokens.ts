@@ -29,7 +29,7 @@ export function readOrMakeToken(directory: string, file: TokenFile): string {
     chmodSync(path, 0o600);
     const token = readFileSync(path, "utf8").trim();
     if (!isToken(token)) {
-      throw new Error("it does not hold 16 to 256 printable characters");
+      throw new Error("it does not hold 16 to 384 printable characters");
     }
     return token;
   } catch (cause) {
@@ -40,9 +40,9 @@ export function readOrMakeToken(directory: string, file: TokenFile): string {
   }
 }
 
-/** Whether the text can be a token: long enough, and fit for a header. */
+/** Whether the text can be a token: long enough, and fit for a header. The longest is of a program of a login. */
 export function isToken(text: string): boolean {
-  return /^[\x21-\x7e]{16,256}$/.test(text);
+  return /^[\x21-\x7e]{16,384}$/.test(text);
 }
 
 /** A token that is known without the store. */

@@ -344,7 +344,7 @@ describe("a login by an OpenID provider", () => {
     expect((await tab.who())["trouble"]).toMatch(/gives no usable answer/);
   });
 
-  test("is in the audit with its user, and makes no tokens of programs", async () => {
+  test("is in the audit with its user, and its limits hold for the tokens of its programs", async () => {
     const { provider, pool } = await startLogin();
     const admin = makeTransport(pool.controller.url, pool.controller.userToken);
     const queues = createClient(QueueService, admin);
@@ -355,15 +355,11 @@ describe("a login by an OpenID provider", () => {
     provider.claims = { sub: "Ann@example.org", groups: ["vision-leads"] };
     await tab.logIn();
     const cookie = [...tab.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
-    const call = async (method: string, body: unknown) => {
+    const page = { "millpond-console": "1", "sec-fetch-site": "same-origin", cookie };
+    const call = async (method: string, body: unknown, caller: Record<string, string> = page) => {
       const response = await fetch(`${pool.controller.url}/millpond.v1.${method}`, {
         method: "POST",
-        headers: {
-          "millpond-console": "1",
-          "sec-fetch-site": "same-origin",
-          cookie,
-          "content-type": "application/json",
-        },
+        headers: { ...caller, "content-type": "application/json" },
         body: JSON.stringify(body),
       });
       return await response.text();
@@ -374,7 +370,11 @@ describe("a login by an OpenID provider", () => {
     expect(await call("ClaimService/CreateClaim", { claim: { name: "big", exclusive: true } })).toContain(
       "oidc:Ann@example.org",
     );
-    expect(await call("ClaimService/CreateProgramToken", {})).toContain("makes no tokens of programs");
+    const { secret } = JSON.parse(await call("ClaimService/CreateProgramToken", {}));
+    const own = { name: "of-program", exclusive: true, sessionBound: true, leaseSeconds: 15 };
+    const program = { authorization: `Bearer ${secret}` };
+    expect(await call("ClaimService/CreateClaim", { claim: own }, program)).toContain("oidc:Ann@example.org");
+    expect(await call("AccessService/ListTokens", {}, program)).toContain("MILLPOND_E_FORBIDDEN");
     expect(await call("QueueService/PutQueue", { queue: { name: "q" } })).toContain("MILLPOND_E_FORBIDDEN");
   });
 });

@@ -111,7 +111,8 @@ export function makeClaimService(
     async createProgramToken({ tenant }, context) {
       const caller = callerOf(context);
       const scope = scopeTenant(caller, tenant === "" ? "" : parseName(tenant, "tenant"));
-      return { secret: programTokens.make(caller, scope === "" ? defaultTenantName : scope) };
+      const { secret, expiresAt } = programTokens.make(caller, scope === "" ? defaultTenantName : scope);
+      return { secret, expiresAt: BigInt(expiresAt ?? 0) };
     },
 
     viewClaim({ name }, context) {

@@ -100,6 +100,18 @@ test("a browser's login is the command's, which then uses the pool as that user"
   expect(await home.millpond(["get", "claims"])).toMatchObject({ code: 0, stderr: "no claims\n" });
   const denied = await home.millpond(["queue", "create", "a"]);
   expect(denied.stderr).toMatch(/role admin[^]*\[MILLPOND_E_FORBIDDEN\]/);
+  // Programs of the user get GPUs as long as the login lasts.
+  const env = await home.millpond(["env", "-m", "1Gi"]);
+  expect(env).toMatchObject({ code: 0, stderr: expect.stringMatching(/ have GPUs until \d{4}-\S+Z, when/) });
+  const token = /MILLPOND_TOKEN='?(mp-program-[^'\s]+)/.exec(env.stdout)?.[1] ?? "";
+  const claim = { name: "of-ann", sessionBound: true, leaseSeconds: 15, memoryBytes: "1073741824" };
+  const made = await fetch(`${controller.url}/millpond.v1.ClaimService/CreateClaim`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
+    body: JSON.stringify({ claim }),
+  });
+  expect(await made.json()).toMatchObject({ claim: { name: "of-ann", tenant: "default" } });
+  expect((await home.millpond(["get", "claims"])).stdout).toContain("of-ann");
   provider.claims = { sub: "bob", groups: ["gpu-admins"] };
   const admin = start();
   await browse(await linkOf(admin));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { dirname } from "node:path";
-import { formatClaimVariables, shellQuote } from "@millpond/api";
+import { formatClaimVariables, formatTime, shellQuote } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -15,10 +15,15 @@ export async function run(values: Values<"env">): Promise<number> {
   const request = resolveRequest(values);
   const existing = existingClaim(values, process.env);
   // The caller's own token has all rights of the caller: programs do not get it.
-  const { secret } =
+  const { secret, expiresAt = 0n } =
     existing === undefined
       ? await connection.claims.createProgramToken({ tenant: request.tenant ?? "" })
-      : await connection.claims.createClaimToken({ name: existing });
+      : { ...(await connection.claims.createClaimToken({ name: existing })), expiresAt: undefined };
+  if (expiresAt > 0n) {
+    process.stderr.write(
+      `millpond: programs with these variables have GPUs until ${formatTime(Number(expiresAt))}, when your login or token ends\n`,
+    );
+  }
   const variables: [string, string][] = [
     ["MILLPOND_CONTROLLER", connection.controller],
     ["MILLPOND_TOKEN", secret],

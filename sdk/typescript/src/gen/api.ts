@@ -443,6 +443,8 @@ export type CreateProgramTokenRequest = {
 export type CreateProgramTokenResponse = {
   /** The bearer token. */
   readonly secret?: string;
+  /** Unix seconds at which it ends, as the token or login that created it does. 0: when that is revoked. */
+  readonly expiresAt?: Int64;
 };
 
 export type GetClaimRequest = {
@@ -967,7 +969,7 @@ export interface Services {
     readonly PrioritizeClaim: { readonly request: PrioritizeClaimRequest; readonly answer: PrioritizeClaimResponse };
     /** CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open sessions on it, and nothing else. It is the same each time, is not stored, and is valid until the claim has ended. */
     readonly CreateClaimToken: { readonly request: CreateClaimTokenRequest; readonly answer: CreateClaimTokenResponse };
-    /** CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims of one tenant, use and release those that were created with it, and nothing else. It is another each time, is not stored, and is valid as long as the token that created it. */
+    /** CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims of one tenant, use and release those that were created with it, and nothing else. It is another each time, is not stored, and is valid as long as the token, or the login, that created it. */
     readonly CreateProgramToken: { readonly request: CreateProgramTokenRequest; readonly answer: CreateProgramTokenResponse };
     /** GetClaim returns one claim and renews no lease. */
     readonly GetClaim: { readonly request: GetClaimRequest; readonly answer: GetClaimResponse };
