@@ -19,6 +19,13 @@ bool matches(const BuiltinFunction& builtin, const Signature& signature) {
   return true;
 }
 
+/// Whether kernels call it to launch kernels, or for other calls of the runtime API.
+bool isOfDeviceRuntime(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 }  // namespace
 
 void FunctionDecoder::branch(Node node) {
@@ -115,6 +122,8 @@ void FunctionDecoder::call(Node node) {
       module_.uses[index_].callees.push_back(target.index);
     } else {
       builtin = findBuiltin(callee.name);
+      if (!builtin && isOfDeviceRuntime(callee.name))
+        unsupported(node.line, "dynamic parallelism, here a call of " + quoted(callee.name) + ",");
       if (!builtin || !matches(*builtin, *signature)) {
         fail(CompileError::Kind::kUnresolved, node.line,
              "the function " + quoted(callee.name) + " is called, but nothing defines it");

@@ -155,6 +155,13 @@ TEST("what nothing defines, and what there is no room for") {
   expectError(std::string(kHead) + ".extern .global .u32 x; .entry k() { .reg .b64 %rd; mov.u64 %rd, x; ret; }",
               Kind::kUnresolved, "'x' is declared .extern");
   expectCompiles(std::string(kHead) + ".extern .func f(); .extern .global .u32 x; .entry k() { ret; }");
+  // As nvcc declares it for a kernel that launches another one.
+  const std::string launch =
+      ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);\n.entry k() {\n";
+  expectError(std::string(kHead) + launch +
+                  "  .reg .b64 %rd; .param .b64 a; .param .b64 b; .param .b32 r;\n"
+                  "  call.uni (r), __cudaCDP2LaunchDeviceV2, (a, b);\n  ret;\n}\n",
+              Kind::kUnsupported, "dynamic parallelism, here a call of '__cudaCDP2LaunchDeviceV2', is not supported");
   expectError(std::string(kHead) +
                   ".shared .b8 a[40000]; .shared .b8 b[10000]; .entry k() { .reg .b32 %r; mov.u32 %r, a; "
                   "mov.u32 %r, b; ret; }",
