@@ -14,7 +14,7 @@ test("the members of a document are listed, and each is explained", async () => 
   expect(stdout).toMatch(/^Member: +placement\n/);
   expect(stdout).toMatch(/\nChoices: +least-fragmentation, binpack, spread\nOption: +--placement <policy>\n/);
   expect(await home.millpond(["explain", "queue", "colour"])).toMatchObject({
-    code: 118,
+    code: 121,
     stderr: expect.stringContaining('a queue has no member "colour"'),
   });
 });
