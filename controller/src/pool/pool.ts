@@ -9,6 +9,7 @@ import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
 import type { Rules } from "../state/change-queue.ts";
 import { Deadlines } from "../timers/deadlines.ts";
 import { Ledger } from "../state/ledger.ts";
+import { isLoss } from "../state/store-errors.ts";
 import { Leases } from "../timers/leases.ts";
 import type { ClaimTraces, TracedPool } from "./claim-traces.ts";
 import { Counters } from "./counters.ts";
@@ -475,7 +476,8 @@ export class Pool {
       (error: unknown) => {
         this.#overdue.nodes.push(...lost);
         this.#overdue.claims.push(...claims);
-        this.#log.error({ err: error }, "reconciling failed and will be retried");
+        // The election reports once that the store is away.
+        if (!isLoss(error)) this.#log.error({ err: error }, "reconciling failed and will be retried");
         this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
       },
     );

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { reason } from "@millpond/api";
+import { millpondError, reason } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
 import { Ledger } from "./ledger.ts";
 import { defaultClaimSpec } from "../domain/claim-spec.ts";
@@ -8,6 +8,7 @@ import { SqliteStore } from "../store/sqlite-store.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import { ManualClock } from "../testing/manual-clock.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
+import type { Store } from "./store.ts";
 import type { Changed } from "./transaction.ts";
 
 const claim: ClaimRecord = {
@@ -25,20 +26,42 @@ const claim: ClaimRecord = {
   requeues: 0,
 };
 
+type Commit = Store["commit"];
+
+/** The store, whose commits pass through a function, as over a network that may fail. */
+function farStore(
+  store: SqliteStore,
+  through: (commit: () => ReturnType<Commit>) => ReturnType<Commit>,
+): Store {
+  const commit: Commit = (changes, term) => through(() => store.commit(changes, term));
+  return new Proxy(store, {
+    get: (target, name) => {
+      if (name === "commit") return commit;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
 /** Opens a ledger with rules that only record the number of changes they reconcile, and their notifications. */
-async function openLedger() {
+async function openLedger(through?: Parameters<typeof farStore>[1]) {
   const store = SqliteStore.open({ directory: makeTestDirectory() });
   onTestFinished(() => store.close());
   const told: Changed[] = [];
   const concluded: number[] = [];
-  const ledger = new Ledger<number, string>(store, await store.load(), new ManualClock(), {
-    conclude: (_transaction, scopes) => concluded.push(scopes.length),
-    onDone: (changed) => {
-      if (changed !== undefined) {
-        told.push(changed);
-      }
+  const ledger = new Ledger<number, string>(
+    through === undefined ? store : farStore(store, through),
+    await store.load(),
+    new ManualClock(),
+    {
+      conclude: (_transaction, scopes) => concluded.push(scopes.length),
+      onDone: (changed) => {
+        if (changed !== undefined) {
+          told.push(changed);
+        }
+      },
     },
-  });
+  );
   ledger.lead((await store.campaign({ id: "", url: "" })).term);
   return { ledger, store, told, concluded };
 }
@@ -193,4 +216,18 @@ test("a change that changes nothing is not written", async () => {
   const { ledger, told } = await openLedger();
   await ledger.change({ make: (transaction) => transaction.allClaims(), scope: "" });
   expect([ledger.revision, told.length]).toEqual([0, 0]);
+});
+
+test("after a database that was away, later changes are refused for that reason, and not for another leader", async () => {
+  const away = millpondError("MILLPOND_E_STORE_UNREACHABLE", "the database does not answer");
+  let commits = 0;
+  const { ledger, store } = await openLedger((commit) => {
+    commits += 1;
+    return commits === 1 ? Promise.reject(away) : commit();
+  });
+  const make = (): Promise<unknown> => ledger.change({ make: (transaction) => transaction.putClaim(claim) });
+  await expect(make()).rejects.toBe(away);
+  await expect(make()).rejects.toThrow(/the database does not answer.*\[MILLPOND_E_STORE_UNREACHABLE\]$/);
+  expect(commits).toBe(1);
+  expect((await store.load()).claims).toEqual([]);
 });

@@ -47,7 +47,8 @@ export class Ledger<C, S> implements Base {
   #lastEvent: number;
   /** The term under which it may be changed; 0: it may not. */
   #term = 0;
-  #isLost = false;
+  /** Why this controller may no longer write: another one leads, or the database did not take a change. */
+  #loss: Error | undefined;
   readonly #onLost: () => void;
   readonly #auditSink: AuditSink | undefined;
 
@@ -219,14 +220,14 @@ export class Ledger<C, S> implements Base {
   }
 
   async #write(changes: StoreChanges): Promise<void> {
-    if (this.#isLost) {
-      throw termIsOver(this.#term);
+    if (this.#loss !== undefined) {
+      throw this.#loss;
     }
     try {
       await this.#store.commit(changes, this.#term);
     } catch (error) {
       if (isLoss(error)) {
-        this.#isLost = true;
+        this.#loss = error instanceof Error ? error : termIsOver(this.#term);
         this.#onLost();
       }
       throw error;
