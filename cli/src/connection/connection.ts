@@ -27,6 +27,7 @@ import {
   splitAddresses,
 } from "@millpond/platform";
 import { type ContextFile, contextFilePath, readContexts } from "./context.ts";
+import { installedController } from "./installed-controller.ts";
 
 /** The address of the controller, and the source of that address. */
 export interface Endpoint {
@@ -69,8 +70,8 @@ interface EndpointOptions {
 }
 
 /**
- * Finds the controller: by option, then environment (both are in `options`), then the named context, then the current one.
- * The token of a context goes to the context's controller only.
+ * Finds the controller: by option, then environment (both are in `options`), then the named context, then the current one, then
+ * the one that runs on this host. The token of a context goes to the context's controller only.
  *
  * @throws MILLPOND_E_NOT_CONFIGURED, MILLPOND_E_INVALID
  */
@@ -81,7 +82,11 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
   const name = options.context ?? file?.currentContext ?? "";
   const current = file?.contexts[name];
   const controller = options.controller ?? current?.controller;
-  if (controller === undefined) throw notConfigured(file, name);
+  if (controller === undefined) {
+    const installed = name === "" && options.token === undefined ? installedController() : undefined;
+    if (installed !== undefined) return installed;
+    throw notConfigured(file, name);
+  }
   const isContext = options.controller === undefined;
   return {
     controller: checkUrls(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),

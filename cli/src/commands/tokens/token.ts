@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { X509Certificate } from "node:crypto";
+import { hostname } from "node:os";
 import { millpondError } from "@millpond/api";
 import { fingerprintOf } from "../../connection/authority.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
@@ -60,5 +61,13 @@ function nextStep(role: string, { controller, ca }: Connection): string {
   const trust = ca === undefined ? "" : ` --fingerprint ${fingerprintOf(new X509Certificate(ca))}`;
   const command = role === "agent" ? "join" : "login";
   const where = role === "agent" ? "on the new host, with root's rights" : "on the machine of its user";
-  return `then, ${where} (the token is asked for):\n  millpond ${command} ${controller}${trust}\n`;
+  return `then, ${where} (the token is asked for):\n  millpond ${command} ${fromElsewhere(controller)}${trust}\n`;
+}
+
+/** The address with this host's name where it is one of this host alone: its certificate has that name, too. */
+function fromElsewhere(controller: string): string {
+  return controller.replace(
+    /^https:\/\/(?:127(?:\.\d+){3}|localhost|\[::1\])(?=[:/]|$)/,
+    `https://${hostname()}`,
+  );
 }
