@@ -52,12 +52,13 @@ class WorkerProcess {
 
   /// `more`: further command-line arguments. `linkSecret`: the secret of its TCP connections; empty: plain text.
   /// `parkAfterMs`: how long a session is idle before it is parked; 0: never.
+  /// `claimHostBytes`: host memory of the claim; 0: half of the host's.
   explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {},
-                         const std::string& linkSecret = "", unsigned parkAfterMs = 0)
+                         const std::string& linkSecret = "", unsigned parkAfterMs = 0, uint64_t claimHostBytes = 0)
       : directory_(directory) {
     int output[2];
     CHECK(::pipe(output) == 0);
-    const std::string assign = assignment(linkSecret, parkAfterMs);
+    const std::string assign = assignment(linkSecret, parkAfterMs, claimHostBytes);
     pid_ = ::fork();
     CHECK(pid_ >= 0);
     if (pid_ == 0) {
@@ -121,14 +122,15 @@ class WorkerProcess {
   }
 
  private:
-  static std::string assignment(const std::string& linkSecret, unsigned parkAfterMs) {
+  static std::string assignment(const std::string& linkSecret, unsigned parkAfterMs, uint64_t claimHostBytes) {
     std::string devices;
     for (const std::string& uuid : deviceUuids())
       devices +=
           (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) + "\",\"memoryBytes\":67108864,\"computePercent\":50}";
     return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"" + linkSecret +
            "\",\"tenant\":\"" + std::string(64, 'a') + "\",\"parkAfterMs\":" + std::to_string(parkAfterMs) +
-           ",\"devices\":[" + devices + "]}";
+           (claimHostBytes == 0 ? "" : ",\"claimHostBytes\":" + std::to_string(claimHostBytes)) + ",\"devices\":[" +
+           devices + "]}";
   }
 
  public:
@@ -157,7 +159,7 @@ class WorkerProcess {
 
 /// Runs a program to its end, in a process in which the library finds its device, or its worker. Returns the exit status.
 inline int runProgram(Way way, const std::function<void()>& program,
-                      const std::vector<std::string>& workerArguments = {}) {
+                      const std::vector<std::string>& workerArguments = {}, uint64_t claimHostBytes = 0) {
   std::string pattern = (std::filesystem::temp_directory_path() / "millpond-remoted-XXXXXX").string();
   CHECK(::mkdtemp(pattern.data()) != nullptr);
   ::setenv("MILLPOND_SOFTGPU_STATE", pattern.c_str(), 1);
@@ -165,7 +167,7 @@ inline int runProgram(Way way, const std::function<void()>& program,
   ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
   ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
   std::unique_ptr<WorkerProcess> worker;
-  if (way != Way::kDirect) worker = std::make_unique<WorkerProcess>(pattern, workerArguments);
+  if (way != Way::kDirect) worker = std::make_unique<WorkerProcess>(pattern, workerArguments, "", 0, claimHostBytes);
   std::fflush(nullptr);
   const pid_t child = ::fork();
   CHECK(child >= 0);

@@ -21,6 +21,8 @@ uint64_t Landings::begin(Source source, std::span<const Range> ranges) {
   const uint64_t number = ++last_;
   for (const Range& each : ranges) ranges_.set(each.address, each.bytes, number);
   underWay_[number] = {source, CallbackThread::given(), {ranges.begin(), ranges.end()}};
+  if (source == Source::kCopy)
+    for (const Range& each : ranges) copied_ += each.bytes;
   count_.store(underWay_.size(), std::memory_order_relaxed);
   return number;
 }
@@ -33,6 +35,7 @@ void Landings::end(uint64_t number) noexcept {
   for (const Range& each : found->second.ranges) {
     ranges_.erase(each.address, each.bytes, number);
     bytes += each.bytes;
+    if (found->second.source == Source::kCopy) copied_ -= each.bytes;
   }
   underWay_.erase(found);
   count_.store(underWay_.size(), std::memory_order_relaxed);
@@ -44,6 +47,14 @@ uint64_t Landings::overLocked() const {
   if (!underWay_.empty()) over = std::min(over, underWay_.begin()->first);
   if (!named_.empty()) over = std::min(over, *named_.begin());
   return over;
+}
+
+uint64_t Landings::firstOver(uint64_t more, uint64_t most) const noexcept {
+  const std::lock_guard lock(mutex_);
+  if (copied_ + more <= most) return 0;
+  const auto first = std::find_if(underWay_.begin(), underWay_.end(),
+                                  [](const auto& each) { return each.second.source == Source::kCopy; });
+  return first == underWay_.end() ? 0 : first->first;
 }
 
 uint64_t Landings::over() const noexcept {

@@ -38,6 +38,9 @@ class Landings {
   uint64_t begin(Source source, std::span<const Range> ranges);
   /// It is over. May also be called on the thread that reads the worker's messages.
   void end(uint64_t number) noexcept;
+  /// The first pending landing of a copy if the worker would keep more than `most` bytes of such landings with `more` further
+  /// ones; 0 if not.
+  uint64_t firstOver(uint64_t more, uint64_t most) const noexcept;
   /// All landings of lower numbers are over, and no command in transit names them.
   uint64_t over() const noexcept;
 
@@ -81,6 +84,7 @@ class Landings {
 
   mutable std::mutex mutex_;
   uint64_t last_ = 0;
+  uint64_t copied_ = 0;  ///< bytes of pending landings of copies
   std::map<uint64_t, UnderWay> underWay_;
   RangeMap ranges_;                ///< address → the landing that writes there last
   std::multiset<uint64_t> named_;  ///< landings that commands are about to name

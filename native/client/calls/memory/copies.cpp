@@ -19,6 +19,9 @@ namespace {
 constexpr size_t kPiece = wire::kChunkBytes;
 /// From this size on, copying the bytes for a possible resend costs more than waiting until the worker has them.
 constexpr size_t kLentBytes = size_t{512} << 10;
+/// Bytes of a landing, and of all pending ones of copies: what the worker has in pinned memory for them.
+constexpr size_t kLandingBytes = size_t{64} << 20;
+constexpr size_t kMostLandingBytes = size_t{256} << 20;
 /// How long a copy from pinned memory waits for pending functions of the program before the memory is mirrored: most
 /// end soon, and accesses to mirrored memory are expensive.
 constexpr int64_t kPatienceNs = 50'000'000;
@@ -201,6 +204,39 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   return fromHere(call, to, from, bytes, stream, wait);
 }
 
+namespace {
+
+/// The worker keeps landing bytes in pinned memory until they are sent. A program that is faster than the link waits here,
+/// except if they may not be sent before later calls of the program.
+CUresult awaitRoom(Call& call, size_t bytes) {
+  Landings& landings = call.remote().landings;
+  for (uint64_t first; (first = landings.firstOver(bytes, kMostLandingBytes)) != 0;) {
+    if (CallbackThread::anyBusy() || Mirror::instance().mayStreamWait()) return CUDA_SUCCESS;
+    if (const CUresult r = Landings::await(call, landings, first); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_t stream) {
+  Landings& landings = call.remote().landings;
+  const Landings::Range range{host, bytes};
+  const uint64_t number = landings.begin(Landings::Source::kCopy, std::span(&range, 1));
+  if (!call.session().expectLanding()) {
+    landings.end(number);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult r = call.post(cmd::LandFromDevice{.address = from,
+                                                   .bytes = bytes,
+                                                   .stream = stream,
+                                                   .hostAddress = host,
+                                                   .landing = number,
+                                                   .landed = landings.over()});
+  if (r == static_cast<CUresult>(kSessionLost)) landings.end(number);
+  return r;
+}
+
+}  // namespace
+
 CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -215,21 +251,12 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (captured) return capture(call, from, host, bytes, stream, 2);
   const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;
   if (canLand && wait == Wait::kNo && !call.remote().blocking) {
-    Landings& landings = call.remote().landings;
-    const Landings::Range range{host, bytes};
-    const uint64_t number = landings.begin(Landings::Source::kCopy, std::span(&range, 1));
-    if (!call.session().expectLanding()) {
-      landings.end(number);
-      return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t at = 0; at < bytes; at += kLandingBytes) {
+      const size_t piece = std::min(kLandingBytes, bytes - at);
+      if (const CUresult r = awaitRoom(call, piece); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = land(call, host + at, from + at, piece, stream); r != CUDA_SUCCESS) return r;
     }
-    const CUresult r = call.post(cmd::LandFromDevice{.address = from,
-                                                     .bytes = bytes,
-                                                     .stream = stream,
-                                                     .hostAddress = host,
-                                                     .landing = number,
-                                                     .landed = landings.over()});
-    if (r == static_cast<CUresult>(kSessionLost)) landings.end(number);
-    return r;
+    return CUDA_SUCCESS;
   }
   const cmd::CopyFromDevice wire{.address = from, .bytes = bytes, .stream = stream};
   cmd::CopyFromDeviceReply reply{};
