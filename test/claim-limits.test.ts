@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attacks of a tenant on the limits of its own claim, by many processes of stock programs: none of them gets more than the
 // claim has, and a neighbour gets what it was promised.
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { agentArguments } from "./support/agent.ts";
+import { joinNode } from "./support/agent.ts";
 import { examples, Pool, until } from "./support/pool.ts";
 import { type Program, startProgram } from "./support/program.ts";
 
@@ -109,26 +107,6 @@ it(`a claim opens no more than ${mostSessions} sessions, and another gets its ow
   await pool.isClean();
 });
 
-/** Joins a node whose agent has these options. */
-async function joinNode(name: string, ...options: string[]): Promise<Program> {
-  const { stdout: token } = await pool.millpond(["token", "create", name, "--role", "agent"]);
-  const tokenFile = join(pool.directory, `${name}.token`);
-  writeFileSync(tokenFile, token, { mode: 0o600 });
-  const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
-  const of = agentArguments({ name, controller, tokenFile, run: join(pool.directory, name) });
-  const agent = pool.start([...of, ...options], {
-    MILLPOND_SOFTGPU_DEVICES: "1",
-    MILLPOND_SOFTGPU_SEED: name,
-  });
-  await until(
-    "the node",
-    () => pool.nodes(),
-    (nodes) => nodes.some((node) => node.name === name && node.state === "ready"),
-  );
-  for (const node of await pool.nodes()) if (node.name !== name) await pool.millpond(["cordon", node.name]);
-  return agent;
-}
-
 it("the driver's contexts of a claim's many sessions come out of the claim, and a neighbour keeps its memory", {
   timeout: 600_000,
 }, async () => {
@@ -136,7 +114,7 @@ it("the driver's contexts of a claim's many sessions come out of the claim, and 
   const claimMiB = 320;
   const fit = 1 + Math.floor(claimMiB / contextMiB);
   pool = await Pool.start("--nodes", "1", "--devices", "1");
-  const agent = await joinNode("with-contexts", "--session-overhead", `${contextMiB}Mi`);
+  const agent = await joinNode(pool, "with-contexts", ["--session-overhead", `${contextMiB}Mi`]);
   const victim = await hold("victim", "-m", "256Mi", "-c", "25");
   const holder = await hold("many", "-m", `${claimMiB}Mi`, "-c", "25");
   const used = async () => {
@@ -188,7 +166,7 @@ it("a claim's many sessions end at its host memory, and another claim of the nod
 }, async () => {
   pool = await Pool.start("--nodes", "1", "--devices", "1");
   // The workers count two thirds of it: room for ten sessions of 64 MiB.
-  const agent = await joinNode("host-memory", "--claim-host-memory", "1Gi");
+  const agent = await joinNode(pool, "host-memory", ["--claim-host-memory", "1Gi"]);
   const holder = await hold("many", "-m", "64Mi", "-c", "25");
   const programs = Array.from({ length: 13 }, () => startIn("many", "memhold", "1"));
   const refused: string[] = [];

@@ -23,7 +23,8 @@ import {
 import { Activity } from "./run-directory/activity.ts";
 import { Admission } from "./sessions/admission.ts";
 import { DeviceHealth } from "./devices/device-health.ts";
-import { type DiscoveredDevice, discoverDevices, overheadOf } from "./devices/devices.ts";
+import { costsOf, type DiscoveredDevice, discoverDevices } from "./devices/devices.ts";
+import type { DriverCosts } from "./workers/driver-probe.ts";
 import { agentMetrics } from "./metrics.ts";
 import { type NodeServer, serveNode } from "./sessions/node-service.ts";
 import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } from "./options.ts";
@@ -164,7 +165,7 @@ class RunningAgent implements Agent {
       devices: devices.map((device) => ({
         uuid: device.description.uuid,
         driver: device.driver,
-        overheadBytes: this.#overheadOf(device),
+        costs: this.#costsOf(device),
       })),
       roomForWorkers: (uuid, sessions) => this.#roomForWorkers(uuid, sessions),
       isIll: (uuid) => this.#health.illnessOf(uuid) !== undefined,
@@ -361,14 +362,14 @@ class RunningAgent implements Agent {
     this.#knownRevision = answer.revision;
   }
 
-  #overheadOf(device: DiscoveredDevice): number {
-    return overheadOf(device, this.#options.sessionOverheadBytes);
+  #costsOf(device: DiscoveredDevice): DriverCosts {
+    return costsOf(device, this.#options.sessionOverheadBytes);
   }
 
   #roomForWorkers(uuid: string, sessions: readonly SessionRecord[]): number {
     const device = this.devices.find(({ description }) => description.uuid === uuid);
     if (device === undefined) return 0;
-    const overheadBytes = this.#overheadOf(device);
+    const overheadBytes = this.#costsOf(device).contextBytes;
     const { memoryBytes } = device.description;
     return roomForWorkers(
       { uuid, memoryBytes, overheadBytes },
@@ -399,7 +400,7 @@ class RunningAgent implements Agent {
       return reportDevice(device, {
         illness: this.#illnessOf(uuid),
         fault: this.#health.faultOf(uuid),
-        overheadBytes: this.#overheadOf(device),
+        overheadBytes: this.#costsOf(device).contextBytes,
       });
     });
   }

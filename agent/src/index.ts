@@ -9,8 +9,10 @@ export type { Drain } from "./workers/worker-pool.ts";
 export { endLeftWorkers, endProcess } from "./workers/left-workers.ts";
 
 // For callers that run agents or workers themselves: the CLI, the benchmarks
-export { connectWorker, probeDriver, spawnWorker } from "./workers/worker-process.ts";
-export type { Probe, WorkerControl, WorkerMessage } from "./workers/worker-process.ts";
+export { probeDriver } from "./workers/driver-probe.ts";
+export type { Probe } from "./workers/driver-probe.ts";
+export { connectWorker, spawnWorker } from "./workers/worker-process.ts";
+export type { WorkerControl, WorkerMessage } from "./workers/worker-process.ts";
 export {
   findProcessesByArgument,
   identifyProcess,

@@ -17,6 +17,13 @@ import { parseArgs } from "node:util";
 
 export interface FakeDriver {
   readonly devices?: readonly { readonly uuid: string; readonly memoryBytes: number }[];
+  /** What the driver takes of devices; others cannot be measured. */
+  readonly costs?: readonly {
+    readonly uuid: string;
+    readonly contextBytes: number;
+    readonly printsBytes: number;
+    readonly allocatesBytes: number;
+  }[];
   /** The probe fails with this line. */
   readonly probeFailure?: string;
   /** A worker writes this line to its log and exits with status 1 before it is warm. */
@@ -41,6 +48,7 @@ const { values } = parseArgs({
   options: {
     driver: { type: "string" },
     probe: { type: "boolean", default: false },
+    costs: { type: "boolean", default: false },
     health: { type: "boolean", default: false },
     id: { type: "string", default: "" },
     control: { type: "string", default: "" },
@@ -66,6 +74,7 @@ if (values.driver === undefined || !existsSync(values.driver)) {
 const driver = readDriver(values.driver);
 
 if (values.probe) probe();
+else if (values.costs) process.stdout.write(`${JSON.stringify({ costs: driver.costs ?? [] })}\n`);
 else if (values.health) watch(values.driver);
 else if (driver.startFailure !== undefined) {
   process.stderr.write(`${driver.startFailure}\n`);

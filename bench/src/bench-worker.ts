@@ -195,6 +195,8 @@ async function meet(
         linkSecret: options.linkSecret,
         parkAfterMs: 0,
         overheadBytes: [0],
+        printsBytes: [0],
+        allocatesBytes: [0],
         claimHostBytes: 0,
         claimDirectory: "",
         tenant: "",

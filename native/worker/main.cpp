@@ -85,6 +85,12 @@ int main(int argc, char** argv) {
     std::printf("%s\n", text->c_str());
     return 0;
   }
+  if (options->costs) {
+    auto text = worker::measureDevices(driver);
+    if (!text) return fail(text.error(), 1);
+    std::printf("%s\n", text->c_str());
+    return 0;
+  }
   if (options->health) {
     worker::Nvml nvml;
     const Status watched = worker::watchHealth(driver, nvml);

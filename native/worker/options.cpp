@@ -2,6 +2,7 @@
 #include "worker/options.h"
 
 #include <charconv>
+#include <utility>
 
 #include "protocol/handshake/handshake.h"
 
@@ -82,6 +83,22 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
   return out;
 }
 
+/// A member of an assignment that has one number for each of its devices, where there is such a member.
+Status readSizes(const Json& message, const std::string& name, std::vector<DeviceShare>& devices,
+                 void (*set)(DeviceShare&, uint64_t)) {
+  const Json* member = message.find(name.c_str());
+  if (!member) return Done{};
+  const Json::Array* all = member->array();
+  if (!all || all->size() != devices.size())
+    return Error{"the " + name + " of an assignment are not one number for each of its devices"};
+  for (size_t i = 0; i < all->size(); ++i) {
+    const auto bytes = (*all)[i].uint64();
+    if (!bytes) return Error{"the " + name + " of an assignment are no numbers"};
+    set(devices[i], *bytes);
+  }
+  return Done{};
+}
+
 }  // namespace
 
 Result<Assignment> Assignment::parse(const Json& message) {
@@ -142,16 +159,13 @@ Result<Assignment> Assignment::parse(const Json& message) {
     if (!bytes) return Error{"the claimHostBytes of an assignment are no number"};
     out.claimHostBytes = *bytes;
   }
-  if (const Json* overhead = message.find("overheadBytes")) {
-    const Json::Array* all = overhead->array();
-    if (!all || all->size() != out.devices.size())
-      return Error{"the overheadBytes of an assignment are not one number for each of its devices"};
-    for (size_t i = 0; i < all->size(); ++i) {
-      const auto bytes = (*all)[i].uint64();
-      if (!bytes) return Error{"the overheadBytes of an assignment are no numbers"};
-      out.devices[i].contextBytes = *bytes;
-    }
-  }
+  using Set = void (*)(DeviceShare&, uint64_t);
+  const std::pair<const char*, Set> sizes[] = {
+      {"overheadBytes", [](DeviceShare& device, uint64_t bytes) { device.contextBytes = bytes; }},
+      {"printsBytes", [](DeviceShare& device, uint64_t bytes) { device.printsBytes = bytes; }},
+      {"allocatesBytes", [](DeviceShare& device, uint64_t bytes) { device.allocatesBytes = bytes; }}};
+  for (const auto& [name, set] : sizes)
+    if (auto read = readSizes(message, name, out.devices, set); !read) return read.error();
   std::string group;
   if (!text("group", group) || group.empty()) return out;
   out.group = parseHex32(group);
@@ -182,6 +196,10 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     const std::string name = arguments[i];
     if (name == "--probe") {
       out.probe = true;
+      continue;
+    }
+    if (name == "--costs") {
+      out.costs = true;
       continue;
     }
     if (name == "--health") {
@@ -250,7 +268,7 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     }
   }
   if (out.driver.empty()) return Error{"--driver is required"};
-  if (!out.probe && !out.health && (out.id.empty() || out.controlPath.empty() || out.dataPath.empty()))
+  if (!out.probe && !out.costs && !out.health && (out.id.empty() || out.controlPath.empty() || out.dataPath.empty()))
     return Error{"--id, --control and --data are required"};
   return out;
 }

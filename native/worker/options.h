@@ -49,6 +49,7 @@ struct Resizing {
 struct Options {
   std::string driver;
   bool probe = false;
+  bool costs = false;
   bool health = false;
   std::string id;
   std::string controlPath;
@@ -71,7 +72,7 @@ struct Options {
   std::optional<uint32_t> user;
   /// False: for debugging on a host without tenants.
   bool isContained = true;
-  /// Whether to charge the driver's own memory, such as contexts; not with the software GPU, which takes none.
+  /// Whether to charge the driver's own memory as a card's; the software GPU takes only what the agent has measured.
   bool countsDriverMemory = false;
   /// Serve devices whose kernels can address this process's pageable memory.
   bool trustsPageableAccess = false;

@@ -170,6 +170,9 @@ TEST("what is left out has its default") {
   auto probe = parse({"--probe", "--driver", "x"});
   CHECK(bool(probe));
   CHECK(probe->probe);
+  auto costs = parse({"--costs", "--driver", "x"});
+  CHECK(bool(costs));
+  CHECK(costs->costs);
   CHECK_EQ(*parse(with({"--tcp", "127.0.0.1"}))->tcpHost, "127.0.0.1");
   CHECK_EQ(parse(with({"--tcp", "127.0.0.1:0"}))->tcpPort, 0);
   // More than one colon is an address without a port.

@@ -76,11 +76,15 @@ export const attacks: readonly Attack[] = [
       {
         program: "worker_tests",
         file: "claim_counts_test",
-        only: ["variables of modules", "contexts, streams and stacks"],
+        only: ["variables of modules", "kernels that print or allocate", "contexts, streams and stacks"],
       },
       { program: "worker_tests", file: "claim_accounts_test" },
+      { program: "worker_tests", file: "session_devices_test", only: ["refused, or waits"] },
     ],
-    scripts: [{ file: "claim-limits.test.ts", only: ["the driver's contexts of a claim's many sessions"] }],
+    scripts: [
+      { file: "claim-limits.test.ts", only: ["the driver's contexts of a claim's many sessions"] },
+      { file: "driver-memory.test.ts" },
+    ],
   },
   {
     number: 6,

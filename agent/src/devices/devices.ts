@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { millpondError } from "@millpond/api";
+import type { Logger } from "pino";
 import { nvlinkDomains } from "./nvlink-domains.ts";
 import { type PciTopology, readPciTopology } from "./pci-topology.ts";
 import type { WorkerContainment } from "../workers/worker-containment.ts";
-import { type Probe, probeDriver } from "../workers/worker-process.ts";
+import { type DriverCosts, measureDriver, type Probe, probeDriver } from "../workers/driver-probe.ts";
+import { errorText } from "../process/error-text.ts";
 
 /** A device of this node and the driver library that drives it. */
 export interface DiscoveredDevice {
@@ -15,6 +17,8 @@ export interface DiscoveredDevice {
   readonly cudaVersion: number;
   readonly description: Probe["devices"][number];
   readonly topology: Topology;
+  /** What its driver takes of it; undefined: it could not be measured. */
+  readonly costs: DriverCosts | undefined;
 }
 
 /** How a device is connected with others of its node. */
@@ -23,24 +27,42 @@ export interface Topology extends PciTopology {
   readonly nvlinkDomain: string;
 }
 
-/** Memory that a context takes for each multiprocessor, as measured on an H200 with driver 580.159.04. */
-const contextBytesPerMultiprocessor = 4 * 2 ** 20;
+/** Memory that an NVIDIA driver takes for each multiprocessor, as measured on an H200 and an H100 with driver 580.159.04. */
+const usualCosts: DriverCosts = {
+  contextBytes: 4 * 2 ** 20,
+  printsBytes: 512 * 2 ** 10,
+  allocatesBytes: 1152 * 2 ** 10,
+};
+/** A larger result is wrong: other processes took memory at the same time. */
+const mostOfDevice = 1 / 4;
 
 /**
- * Memory, in bytes, that a driver takes on a device for a session of a claim beside the claim's own. `configured`: what an
- * administrator has measured on this node. The software GPU takes none.
+ * Returns the memory, in bytes, that a driver takes of a device: the measured size or, on a card, the usual one if that is larger.
+ * The claim has the context of one session beside its own memory. `configured`: the size of a context that an administrator
+ * has set for this node.
  */
-export function overheadOf(
-  { description: { kind, multiprocessors } }: Pick<DiscoveredDevice, "description">,
+export function costsOf(
+  { description, costs }: Pick<DiscoveredDevice, "description" | "costs">,
   configured: number | undefined,
-): number {
-  if (configured !== undefined) return configured;
-  return kind === "nvidia" ? multiprocessors * contextBytesPerMultiprocessor : 0;
+): DriverCosts {
+  const { kind, multiprocessors, memoryBytes } = description;
+  const of = (name: keyof DriverCosts): number => {
+    const measured = costs?.[name] ?? 0;
+    const usual = kind === "nvidia" ? multiprocessors * usualCosts[name] : 0;
+    return measured > memoryBytes * mostOfDevice ? usual : Math.max(measured, usual);
+  };
+  return {
+    contextBytes: configured ?? of("contextBytes"),
+    printsBytes: of("printsBytes"),
+    allocatesBytes: of("allocatesBytes"),
+  };
 }
 
 /** The number of devices that fit into a ticket. */
 const maxDevices = 32;
 const probeTimeoutMs = 60_000;
+/** A driver may hang when one of its cards has failed: then the others are served with the usual costs. */
+const measureTimeoutMs = 20_000;
 
 /**
  * Asks each driver library for its devices, in the order given.
@@ -51,10 +73,12 @@ export async function discoverDevices(options: {
   readonly worker: string;
   readonly drivers: readonly string[];
   readonly containment: WorkerContainment;
+  readonly log: Logger;
 }): Promise<readonly DiscoveredDevice[]> {
   const devices: DiscoveredDevice[] = [];
   for (const driver of options.drivers) {
     const probe = await probeOne(options.worker, driver, options.containment);
+    const costs = await measureOne(options, driver);
     const domains = nvlinkDomains(probe.nvlinks);
     for (const description of probe.devices) {
       const twin = devices.find((device) => device.description.uuid === description.uuid);
@@ -75,6 +99,7 @@ export async function discoverDevices(options: {
           ...readPciTopology(description.pciBusId),
           nvlinkDomain: domains.get(description.uuid) ?? "",
         },
+        costs: costs.get(description.uuid),
       });
     }
   }
@@ -99,5 +124,18 @@ async function probeOne(worker: string, driver: string, containment: WorkerConta
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw millpondError("MILLPOND_E_DRIVER", `the driver ${driver} cannot be used: ${why}`, { cause });
+  }
+}
+
+/** Nothing where it fails: whether a driver works is for the probe to say. */
+async function measureOne(
+  { worker, containment, log }: Pick<Parameters<typeof discoverDevices>[0], "worker" | "containment" | "log">,
+  driver: string,
+): Promise<ReadonlyMap<string, DriverCosts>> {
+  try {
+    return await measureDriver({ worker, driver, timeoutMs: measureTimeoutMs, containment });
+  } catch (error) {
+    log.warn({ driver }, `the memory that the driver takes could not be measured: ${errorText(error)}`);
+    return new Map();
   }
 }

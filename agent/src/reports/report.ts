@@ -15,7 +15,7 @@ import type { CardFigures } from "../workers/worker-process.ts";
 
 /**
  * Returns the report on a device. `illness` says why the device must not be used; undefined: it may. `fault` is the number
- * of the fault that its driver has reported; 0: none. `overheadBytes`: see `overheadOf`.
+ * of the fault that its driver has reported; 0: none. `overheadBytes`: see `costsOf`.
  */
 export function reportDevice(
   device: DiscoveredDevice,

@@ -106,6 +106,7 @@ function sources(...sessions: readonly ReturnType<typeof session>[]): ClaimSourc
           nvlinks: 18,
         },
         topology: { numaNode: "0", pcieSwitch: "", nvlinkDomain: "" },
+        costs: undefined,
       },
     ],
     figuresOf: () => card,

@@ -7,6 +7,13 @@ import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../../test/fixture.ts";
 import { findProcessesByArgument, signalProcess } from "../process/process-identity.ts";
 
+/** The device on which the worker of a session has made a context before it had one. */
+function warmDeviceOf(unixPath: string): string | undefined {
+  const [worker] = findProcessesByArgument(unixPath);
+  const args = readFileSync(`/proc/${worker?.pid}/cmdline`, "utf8").split("\0");
+  return args[args.indexOf("--warm-device") + 1];
+}
+
 describe("opening a session", () => {
   test("gives the bearer of a ticket a worker, over either transport, and reports it", async () => {
     await using node = await NodeFixture.create();
@@ -174,9 +181,28 @@ describe("a claim's memory for contexts", () => {
     using _one = await attach({ path: opened.unixPath }, first);
     await node.controller.report(({ sessions, warmWorkers }) => sessions.length === 1 && warmWorkers === 1);
     const later = await openSession(agent, second);
-    const [fresh] = findProcessesByArgument(later.unixPath);
-    const args = readFileSync(`/proc/${fresh?.pid}/cmdline`, "utf8").split("\0");
-    expect(args[args.indexOf("--warm-device") + 1]).toBe("");
+    expect(warmDeviceOf(later.unixPath)).toBe("");
+  });
+
+  test("makes the contexts of further sessions when it is charged for them, whatever room the device has", async () => {
+    await using node = await NodeFixture.create();
+    const contextBytes = 2 ** 28;
+    node.setDriver({
+      costs: [{ uuid: firstDevice, contextBytes, printsBytes: 0, allocatesBytes: 0 }],
+    });
+    const agent = await node.startKnownAgent({ warm: 1 });
+    const { devices } = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    // Measured by the driver; the other device could not be, and software GPUs take nothing else.
+    expect(devices.map(({ overheadBytes }) => overheadBytes)).toEqual([BigInt(contextBytes), 0n]);
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    node.controller.allocate("claim-2", "node-a", [secondDevice]);
+    const open = async (claim: string) => openSession(agent, node.controller.ticket(claim));
+    const opened = await Promise.all(Array.from({ length: 4 }, () => open("claim-1")));
+    const warm = opened.map(({ unixPath }) => warmDeviceOf(unixPath));
+    expect(warm.filter((uuid) => uuid === firstDevice)).toHaveLength(1);
+    expect(warm.filter((uuid) => uuid === "")).toHaveLength(3);
+    const free = await Promise.all([open("claim-2"), open("claim-2")]);
+    for (const { unixPath } of free) expect(warmDeviceOf(unixPath)).toBe(secondDevice);
   });
 });
 

@@ -20,6 +20,9 @@ export interface SessionPass {
    * further contexts count of the claim.
    */
   readonly overheadBytes: readonly number[];
+  /** Memory of a context on each of its devices whose kernels print, and whose kernels allocate memory, in bytes. */
+  readonly printsBytes: readonly number[];
+  readonly allocatesBytes: readonly number[];
   /** Most host memory that the sessions of its allocation may have together, in bytes. */
   readonly claimHostBytes: number;
   /** Revision of the sizes of its devices. */

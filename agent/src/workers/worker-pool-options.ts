@@ -2,6 +2,7 @@
 
 import type { Logger } from "pino";
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
+import type { DriverCosts } from "./driver-probe.ts";
 import type { ClaimCgroups } from "./claim-cgroups.ts";
 import type { WantedSizes } from "./session-pass.ts";
 import type { WorkerOptions } from "./worker.ts";
@@ -13,8 +14,8 @@ export interface PooledDevice {
   readonly uuid: string;
   /** Driver library that its workers load. */
   readonly driver: string;
-  /** See `overheadOf`. */
-  readonly overheadBytes: number;
+  /** See `costsOf`. */
+  readonly costs: DriverCosts;
 }
 
 export interface WorkerPoolOptions {

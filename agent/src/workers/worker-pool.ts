@@ -19,6 +19,7 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "../run-directory/run-directory.ts";
+import type { DriverCosts } from "./driver-probe.ts";
 import { countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
 import type { OpenOptions, PooledDevice, WorkerPoolOptions } from "./worker-pool-options.ts";
@@ -114,8 +115,9 @@ export class WorkerPool {
   }
 
   /**
-   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order. Where
-   * claims have users of their own, a claim that has a session already gets a new worker: warm ones have other users.
+   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order. A
+   * claim that has a session already gets a new worker: where claims have users of their own, warm ones have other users, and
+   * where contexts are charged, warm ones have one that the claim may have no memory for.
    * Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the session
    * then.
    */
@@ -127,7 +129,7 @@ export class WorkerPool {
     } catch (error) {
       // A worker that was kept warm may have died unnoticed. A second failure, of a new worker, is final.
       if (!(error instanceof WorkerLostError) || this.#isStopping) throw error;
-      return await this.#openOn(this.#spawn(device, this.#userOf(session)), session, ticket, options);
+      return await this.#openOn(this.#spawnFor(device, session), session, ticket, options);
     }
   }
 
@@ -152,19 +154,28 @@ export class WorkerPool {
   }
 
   #pick(device: PooledDevice, session: SessionRecord): Worker {
-    const user = this.#userOf(session);
-    const idle = this.#idle(device).filter((worker) => user === undefined || worker.user === user);
-    return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawn(device, user);
+    const served = this.#servedBy(session);
+    const isCharged = served !== undefined && device.costs.contextBytes > 0;
+    const idle = this.#idle(device).filter(
+      (worker) => !isCharged && (served?.user === undefined || worker.user === served.user),
+    );
+    return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawnFor(device, session);
   }
 
-  /** The user of the workers that an allocation has; undefined: it has none, or workers have the agent's user. */
-  #userOf({ claim, epoch }: SessionRecord): number | undefined {
-    const worker = this.workers.find((each) => {
+  /** A worker that an allocation has; undefined: it has none. */
+  #servedBy({ claim, epoch }: SessionRecord): Worker | undefined {
+    return this.workers.find((each) => {
       const session = each.session ?? this.#reserved.get(each);
       const isServing = each.phase !== "closing" && each.phase !== "ended";
       return isServing && session?.claim === claim && session.epoch === epoch;
     });
-    return worker?.user;
+  }
+
+  /** Starts a worker for a session; a further one of its claim makes no context before the claim is charged for it. */
+  #spawnFor(device: PooledDevice, session: SessionRecord): Worker {
+    const served = this.#servedBy(session);
+    const isCharged = served !== undefined && device.costs.contextBytes > 0;
+    return this.#spawn(device, served?.user, !isCharged);
   }
 
   /** Whether it has the user of a claim that other workers serve. */
@@ -194,7 +205,9 @@ export class WorkerPool {
           expires: Math.min(options.expires, connectBy),
           linkSecret: options.linkSecret,
           parkAfterMs: options.parkAfterMs,
-          overheadBytes: devices.map(({ uuid }) => this.#overheadOf(uuid)),
+          overheadBytes: devices.map(({ uuid }) => this.#costsOf(uuid).contextBytes),
+          printsBytes: devices.map(({ uuid }) => this.#costsOf(uuid).printsBytes),
+          allocatesBytes: devices.map(({ uuid }) => this.#costsOf(uuid).allocatesBytes),
           claimHostBytes: countedHostBytes(this.#options.claimHostBytes),
           group: this.#options.run.groupOf(session.claim, session.epoch),
           claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch, worker.user),
@@ -263,14 +276,15 @@ export class WorkerPool {
     return this.#options.roomForWorkers(uuid, sessions);
   }
 
-  #overheadOf(uuid: string): number {
-    return this.#options.devices.find((device) => device.uuid === uuid)?.overheadBytes ?? 0;
+  #costsOf(uuid: string): DriverCosts {
+    const device = this.#options.devices.find((each) => each.uuid === uuid);
+    return device?.costs ?? { contextBytes: 0, printsBytes: 0, allocatesBytes: 0 };
   }
 
   /** Starts a worker for sessions to come. Returns false when no user id or no port is free: the end of a worker tries again. */
   #spawnWarm({ device }: WarmSlot): boolean {
     try {
-      this.#spawn(device, undefined);
+      this.#spawn(device, undefined, true);
       return true;
     } catch (error) {
       if (!(error instanceof ConnectError)) throw error;
@@ -279,14 +293,18 @@ export class WorkerPool {
     }
   }
 
-  /** `wanted`: the user that the worker must have. @throws MILLPOND_E_NO_WORKER when no user id or no port is free */
-  #spawn(device: PooledDevice, wanted: number | undefined): Worker {
+  /**
+   * `wanted`: the user that the worker must have. `mayWarm`: whether it may make a context before it has a session.
+   *
+   * @throws MILLPOND_E_NO_WORKER when no user id or no port is free
+   */
+  #spawn(device: PooledDevice, wanted: number | undefined, mayWarm: boolean): Worker {
     requirePort(this.#options.tcpPorts, this.#workers.size);
     const inUse = new Set(this.workers.map(({ user }) => user));
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
     const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
     // Without room its claim is charged first: until then the memory is its neighbours'.
-    const hasRoom = this.#roomOn(device.uuid) > this.#idle(device).length;
+    const hasRoom = mayWarm && this.#roomOn(device.uuid) > this.#idle(device).length;
     const child = spawnWorker({
       worker: this.#options.worker,
       driver: device.driver,

@@ -2,7 +2,8 @@
 
 /**
  * The whole interface between the agent and the worker program: its command line, its output and its control socket.
- * No other file of the agent knows this protocol, and this file knows nothing of pools or sessions.
+ * No other file of the agent knows this protocol, except for questions about drivers (driver-probe.ts), and this file
+ * knows nothing of pools or sessions.
  *
  * Rules of the interface (docs/reference/interfaces.md defines the messages):
  * - Every member of a message is present. A member that is missing is an error, never a default.
@@ -28,28 +29,6 @@ export const controlProtocol = 1;
 const maxLineBytes = 64 * 1024;
 
 const byteCount = z.int().nonnegative();
-
-const probeSchema = z.object({
-  driver: z.string(),
-  cudaVersion: z.int().nonnegative(),
-  devices: z.array(
-    z.object({
-      ordinal: z.int().nonnegative(),
-      uuid: z.string().min(1),
-      name: z.string(),
-      memoryBytes: byteCount,
-      pciBusId: z.string(),
-      computeCapability: z.string(),
-      multiprocessors: z.int().nonnegative(),
-      kind: z.enum(["nvidia", "softgpu"]),
-      nvlinks: z.int().nonnegative().default(0),
-    }),
-  ),
-  nvlinks: z.array(z.tuple([z.string(), z.string()])),
-});
-
-/** The devices of one driver library on this host. */
-export type Probe = z.infer<typeof probeSchema>;
 
 const illnessSchema = z.array(z.object({ uuid: z.string(), reason: z.string().min(1) }));
 
@@ -173,6 +152,9 @@ export type AgentMessage =
       readonly devices: readonly AssignedDevice[];
       /** Memory of a session's context on each of the devices, in bytes. */
       readonly overheadBytes: readonly number[];
+      /** Memory of a context on each of the devices whose kernels print, and whose kernels allocate memory, in bytes. */
+      readonly printsBytes: readonly number[];
+      readonly allocatesBytes: readonly number[];
       /** Most host memory that the sessions of the allocation may have together; 0: half of the host's. */
       readonly claimHostBytes: number;
       /** Directory of the budgets that the sessions of the allocation share. */
@@ -367,60 +349,6 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
   } finally {
     closeSync(log);
   }
-}
-
-/**
- * Lists the devices of a driver library, in a separate process: a broken driver must not take the agent down. Rejects
- * with an Error whose message is the worker's own line, or says why it could not be started.
- */
-export function probeDriver(options: {
-  readonly worker: string;
-  readonly driver: string;
-  readonly timeoutMs: number;
-  /** Default: contained, as the caller's user. */
-  readonly containment?: WorkerContainment;
-}): Promise<Probe> {
-  const maxOutputBytes = 1024 * 1024;
-  return new Promise((resolve, reject) => {
-    const contained = containmentArguments(options.containment);
-    const child = spawn(options.worker, ["--driver", options.driver, "--probe", ...contained], {
-      stdio: ["ignore", "pipe", "pipe"],
-      env: workerEnvironment(process.env, undefined, options.containment?.user),
-    });
-    let output = "";
-    let complaint = "";
-    let isTimedOut = false;
-    const timer = setTimeout(() => {
-      isTimedOut = true;
-      child.kill("SIGKILL");
-    }, options.timeoutMs);
-    child.stdout.setEncoding("utf8").on("data", (text: string) => {
-      output += text;
-      if (output.length > maxOutputBytes) child.kill("SIGKILL");
-    });
-    child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      complaint = (complaint + text).slice(-4096);
-    });
-    child.on("error", (cause) => {
-      clearTimeout(timer);
-      reject(new Error(`cannot start the worker program ${options.worker}: ${cause.message}`, { cause }));
-    });
-    child.on("close", (code, signal) => {
-      clearTimeout(timer);
-      if (isTimedOut) {
-        reject(new Error(`the driver ${options.driver} did not answer within ${options.timeoutMs / 1000} s`));
-      } else if (code !== 0) {
-        const said = complaint.trim();
-        reject(new Error(said === "" ? `the probe ended with ${signal ?? `status ${code}`}` : said));
-      } else {
-        try {
-          resolve(probeSchema.parse(JSON.parse(output)));
-        } catch (cause) {
-          reject(new Error(`the worker's probe printed something other than its devices`, { cause }));
-        }
-      }
-    });
-  });
 }
 
 /**

@@ -321,7 +321,7 @@ The value of an omitted option comes from its environment variable, then from th
         description:
           "Memory of a GPU that its driver takes for the context of a session: reserved once for each claim, and charged to it for its further sessions",
         env: "MILLPOND_AGENT_SESSION_OVERHEAD",
-        defaultText: "4 MiB for each multiprocessor; 0 on software GPUs",
+        defaultText: "as measured when the agent starts, on cards at least 4 MiB for each multiprocessor",
       },
       trustPageableAccess: {
         flags: "--trust-pageable-access",

@@ -103,7 +103,7 @@ void Driver::destroyContext(const ContextPtr& context) {
 
 ContextPtr Driver::retainPrimary(Device& device) {
   std::lock_guard lock(primaryMutex_);
-  device.primaryContext()->activate();
+  if (!device.primaryContext()->activate()) return nullptr;
   ++primaryReferences_[device.ordinal()];
   return device.primaryContext();
 }

@@ -77,7 +77,7 @@ class Driver {
   void destroyContext(const ContextPtr& context);
 
   /// Primary contexts live from the first retain to the last release, or to a reset, which takes back all
-  /// retains.
+  /// retains. Null when the device has no memory for one.
   ContextPtr retainPrimary(Device& device);
   /// CUDA_ERROR_INVALID_CONTEXT when nothing is retained.
   CUresult releasePrimary(Device& device);

@@ -63,6 +63,7 @@ struct KernelInfo {
   std::optional<Dim3> requiredBlock;          // .reqntid
   bool usesDynamicShared = false;
   bool usesHeap = false;  // calls malloc() or free(), or may by a function pointer
+  bool prints = false;    // calls printf(), or may
 };
 
 enum class VariableSpace : uint8_t { kGlobal, kConst };

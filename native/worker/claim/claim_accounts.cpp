@@ -13,40 +13,43 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{10};
 
+}  // namespace
+
 /// Repeats `take` until it succeeds. Where a session of the claim is over but its process has not ended, that takes as
 /// long as its end; otherwise another one must give something back. False if patience has run out.
 template <typename Take, typename AwaitsEnd>
-bool takePatiently(ContextPatience patience, Take take, AwaitsEnd awaitsEnd) {
+bool ClaimAccounts::takePatiently(const Waiting& waiting, Take take, AwaitsEnd awaitsEnd) {
+  if (take()) return true;
+  if (waiting.before) waiting.before();
   const int64_t began = monotonicNs();
   while (!take()) {
-    if (monotonicNs() - began > (awaitsEnd() ? patience.ending : patience.serving)) return false;
+    if (monotonicNs() - began > (awaitsEnd() ? waiting.patience.ending : waiting.patience.serving)) return false;
     std::this_thread::sleep_for(kLookAgain);
   }
   return true;
 }
-
-}  // namespace
 
 ClaimAccounts::ClaimAccounts(ClaimPlace place, std::vector<DeviceAccount> devices)
     : place_(std::move(place)), devices_(std::move(devices)), things_(place_.limits) {
   for (const DeviceAccount& device : devices_) budgets_.emplace_back(device.memoryBytes, device.contextBytes);
 }
 
-Status ClaimAccounts::enter(ContextPatience patience) {
+Status ClaimAccounts::enter(ContextPatience patience, const std::function<void()>& beforeWaiting) {
   if (!place_.directory.empty()) {
     for (size_t i = 0; i < budgets_.size(); ++i)
       if (auto entered = budgets_[i].enter(place_.directory + "/" + devices_[i].uuid, place_.sizeRevision); !entered)
         return entered;
     if (auto entered = things_.enter(place_.directory + "/things"); !entered) return entered;
   }
+  const Waiting waiting{patience, beforeWaiting};
   for (size_t i = 0; i < budgets_.size(); ++i)
-    if (auto taken = takeContext(i, patience); !taken) return taken;
-  return takeHostMemory(patience);
+    if (auto taken = takeContext(i, waiting); !taken) return taken;
+  return takeHostMemory(waiting);
 }
 
-Status ClaimAccounts::takeHostMemory(ContextPatience patience) {
+Status ClaimAccounts::takeHostMemory(const Waiting& waiting) {
   const auto take = [&] { return things_.hold(Thing::kHostByte, place_.sessionHostBytes); };
-  if (takePatiently(patience, take, [&] { return things_.awaitsEnd(); })) return Done{};
+  if (takePatiently(waiting, take, [&] { return things_.awaitsEnd(); })) return Done{};
   isFull_ = true;
   return Error{"a session needs " + sizeText(place_.sessionHostBytes, Rounding::kUp) +
                " of host memory, and the others of the claim have " +
@@ -54,10 +57,10 @@ Status ClaimAccounts::takeHostMemory(ContextPatience patience) {
                sizeText(place_.limits.of(Thing::kHostByte)) + " that it may have on this node"};
 }
 
-Status ClaimAccounts::takeContext(size_t device, ContextPatience patience) {
+Status ClaimAccounts::takeContext(size_t device, const Waiting& waiting) {
   ClaimBudget& budget = budgets_[device];
   if (takePatiently(
-          patience, [&] { return budget.takeContext(); }, [&] { return budget.awaitsEnd(); }))
+          waiting, [&] { return budget.takeContext(); }, [&] { return budget.awaitsEnd(); }))
     return Done{};
   isFull_ = true;
   const uint32_t others = budget.sessions() - 1;

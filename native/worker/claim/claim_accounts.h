@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -38,8 +39,9 @@ class ClaimAccounts {
 
   /// Joins the accounts of the claim's other sessions, where there are any, and charges a context of each device and the
   /// session's own host memory. Call it, and `rest`, on one thread that lives as long as the session, because other
-  /// sessions detect its end.
-  Status enter(ContextPatience patience = {});
+  /// sessions detect its end. `beforeWaiting`: called before the first wait for memory of another session; until the charge
+  /// is made, the session may hold no memory of the device.
+  Status enter(ContextPatience patience = {}, const std::function<void()>& beforeWaiting = nullptr);
   /// Whether `enter` failed because the claim has no room for another session.
   bool isFull() const { return isFull_; }
   /// The session is over, and its process is about to end; what it has counts until then.
@@ -55,8 +57,16 @@ class ClaimAccounts {
   uint64_t contextInLimit(size_t device) const { return budgets_[device].contextInLimit(); }
 
  private:
-  Status takeContext(size_t device, ContextPatience patience);
-  Status takeHostMemory(ContextPatience patience);
+  /// How a charge waits for memory of other sessions.
+  struct Waiting {
+    ContextPatience patience;
+    const std::function<void()>& before;
+  };
+
+  Status takeContext(size_t device, const Waiting& waiting);
+  Status takeHostMemory(const Waiting& waiting);
+  template <typename Take, typename AwaitsEnd>
+  static bool takePatiently(const Waiting& waiting, Take take, AwaitsEnd awaitsEnd);
 
   const ClaimPlace place_;
   const std::vector<DeviceAccount> devices_;

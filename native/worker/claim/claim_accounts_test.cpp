@@ -153,6 +153,19 @@ TEST("a session begins when the process of one that is over has ended") {
   other.reap();
 }
 
+TEST("a session that has to wait is told before, so that it holds nothing meanwhile, and one that fits is not") {
+  const AccountsFolder folder;
+  int waits = 0;
+  const auto note = [&] { ++waits; };
+  auto one = sessionIn(folder);
+  CHECK(bool(one->enter(kNone, note)));
+  CHECK_EQ(waits, 0);
+  CHECK(one->budgets()[0].take(kLimit).has_value());
+  auto two = sessionIn(folder);
+  CHECK(!two->enter({50'000'000, 50'000'000}, note));
+  CHECK_EQ(waits, 1);
+}
+
 TEST("a session of several devices has a context on each, and one device without room refuses it") {
   const AccountsFolder folder;
   auto one = sessionIn(folder, 2);

@@ -85,6 +85,16 @@ Nvml::Device Nvml::device(const std::string& uuid) const {
   return device;
 }
 
+std::optional<uint64_t> Nvml::usedBytes(const std::string& uuid) const {
+  struct {
+    unsigned long long total, free, used;
+  } memory{};
+  const auto ask = reinterpret_cast<int (*)(Device, decltype(memory)*)>(find("nvmlDeviceGetMemoryInfo"));
+  const Device its = device(uuid);
+  if (!ask || !its || ask(its, &memory) != kSuccess) return std::nullopt;
+  return memory.used;
+}
+
 bool Nvml::areLinked(const std::string& uuid, const std::string& other) const {
   const auto status = reinterpret_cast<int (*)(Device, Device, int, int*)>(find("nvmlDeviceGetP2PStatus"));
   const Device first = device(uuid), second = device(other);

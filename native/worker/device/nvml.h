@@ -3,7 +3,9 @@
 // nothing is known.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@ class Nvml {
 
   /// "580.159.04"; empty: not known.
   std::string driverVersion() const;
+  /// Memory of a device that is in use by all processes, by UUID; none: not known.
+  std::optional<uint64_t> usedBytes(const std::string& uuid) const;
   /// Number of active NVLink links of a device, by UUID.
   unsigned linksOf(const std::string& uuid) const;
   /// Whether two devices, by UUID, reach each other over NVLink, directly or through switches.

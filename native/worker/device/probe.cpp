@@ -2,10 +2,12 @@
 #include "worker/device/probe.h"
 
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "worker/device/measured_costs.h"
 #include "worker/device/nvml.h"
 #include "worker/device/session_devices.h"
 
@@ -66,6 +68,35 @@ Result<std::string> probeDevices(const Driver& driver) {
                            {"devices", std::move(devices)},
                            {"nvlinks", std::move(links)}})
       .dump();
+}
+
+Result<std::string> measureDevices(const Driver& driver) {
+  int count = 0;
+  if (CUresult rc = driver.cuDeviceGetCount(&count)) return Error{failure(driver, "cuDeviceGetCount", rc)};
+  const Nvml nvml;
+  // Devices of one kind have the same costs.
+  std::map<std::pair<std::string, int>, MeasuredCosts> known;
+  Json::Array all;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    CUuuid uuid{};
+    char name[256] = {};
+    int processors = 0;
+    if (driver.cuDeviceGet(&device, i) || driver.cuDeviceGetUuid_v2(&uuid, device) ||
+        driver.cuDeviceGetName(name, sizeof(name) - 1, device) ||
+        driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device))
+      continue;
+    const std::pair kind(std::string(name), processors);
+    if (!known.contains(kind))
+      if (const auto measured = measureCosts(driver, device, uuidText(uuid), nvml)) known[kind] = *measured;
+    const auto costs = known.find(kind);
+    if (costs == known.end()) continue;
+    all.push_back(Json::Object{{"uuid", uuidText(uuid)},
+                               {"contextBytes", costs->second.context},
+                               {"printsBytes", costs->second.prints},
+                               {"allocatesBytes", costs->second.allocates}});
+  }
+  return Json(Json::Object{{"costs", std::move(all)}}).dump();
 }
 
 }  // namespace millpond::worker

@@ -78,6 +78,11 @@ Status SessionDevices::warm(const std::string& uuid) {
   return retain(*device, context);
 }
 
+void SessionDevices::cool() {
+  for (const auto& [device, context] : retained_) driver_.cuDevicePrimaryCtxRelease_v2(device);
+  retained_.clear();
+}
+
 Status SessionDevices::assign(const std::vector<DeviceShare>& shares, const std::function<Status()>& admit) {
   if (shares.empty() || shares.size() > kMaxSessionDevices)
     return Error{"a session needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
@@ -98,12 +103,18 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares, const std:
         driver_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, *device) ==
             CUDA_SUCCESS)
       entry.costs = DriverCosts::of(static_cast<uint64_t>(processors), static_cast<uint64_t>(threads));
-    // The size that the agent reports may have been measured on this node.
-    if (entry.costs.any() && share.contextBytes != 0) entry.costs.context = share.contextBytes;
+    // The sizes that the agent reports may have been measured on this node.
+    if (share.contextBytes != 0) entry.costs.context = share.contextBytes;
+    entry.costs.prints = share.printsBytes.value_or(entry.costs.prints);
+    entry.costs.allocates = share.allocatesBytes.value_or(entry.costs.allocates);
     devices_.push_back(entry);
   }
-  if (admit)
-    if (auto admitted = admit(); !admitted) return admitted;
+  if (admit) {
+    if (auto admitted = admit(); !admitted) {
+      cool();
+      return admitted;
+    }
+  }
   for (Device& entry : devices_)
     if (auto got = retain(entry.device, entry.context); !got) return got;
   return Done{};

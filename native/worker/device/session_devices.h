@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct DeviceShare {
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
   int32_t priority = 0;       ///< of the claim
   uint64_t contextBytes = 0;  ///< of a context, which the claim has beside its memory; 0: contexts are not charged
+  /// Memory of a context whose kernels print, or allocate memory; none: as on the cards that are known.
+  std::optional<uint64_t> printsBytes{}, allocatesBytes{};
 
   /// All best-effort sessions, which have no share, have equal weight.
   Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
@@ -52,6 +55,8 @@ class SessionDevices {
   void countDriverMemory() { countsDriverMemory_ = true; }
   /// Creates the context of one device ahead of a session.
   Status warm(const std::string& uuid);
+  /// Ends contexts that were made ahead: no claim is charged for their memory.
+  void cool();
   /// Opens the devices of a session, by UUID. `admit`: called before the contexts are made; an error ends it.
   Status assign(const std::vector<DeviceShare>& shares, const std::function<Status()>& admit = nullptr);
   /// The session's parts of the devices.

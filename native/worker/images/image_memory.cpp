@@ -34,24 +34,57 @@ bool readAt(std::span<const std::byte> file, uint64_t offset, T& out) {
   return true;
 }
 
-std::optional<uint64_t> cubinMemory(std::span<const std::byte> file) {
+/// Functions of the device's runtime, for which a driver takes memory in each context.
+void noteRuntime(std::string_view name, ImageMemory& memory) {
+  memory.prints |= name == "vprintf";
+  memory.allocates |= name == "malloc" || name == "free";
+}
+
+std::string_view textAt(std::span<const std::byte> file, uint64_t at) {
+  if (at >= file.size()) return {};
+  const char* start = reinterpret_cast<const char*>(file.data() + at);
+  return {start, ::strnlen(start, file.size() - at)};
+}
+
+/// The names of a table of symbols. `left`: bytes of symbols that may still be read, so that tables that overlap cost no
+/// more time than the file is long.
+bool noteSymbols(std::span<const std::byte> file, const Elf64_Shdr& symbols, const Elf64_Shdr& names, uint64_t& left,
+                 ImageMemory& memory) {
+  if (symbols.sh_entsize != sizeof(Elf64_Sym) || symbols.sh_size > left) return false;
+  left -= symbols.sh_size;
+  for (uint64_t at = 0; symbols.sh_size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
+    Elf64_Sym symbol;
+    if (!readAt(file, plus(symbols.sh_offset, at), symbol)) return false;
+    if (symbol.st_shndx == SHN_UNDEF) noteRuntime(textAt(file, plus(names.sh_offset, symbol.st_name)), memory);
+  }
+  return true;
+}
+
+std::optional<ImageMemory> cubinMemory(std::span<const std::byte> file) {
   Elf64_Ehdr header;
   if (!readAt(file, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr))
     return std::nullopt;
   Elf64_Shdr names;
   if (!readAt(file, plus(header.e_shoff, uint64_t{header.e_shstrndx} * sizeof(names)), names)) return std::nullopt;
-  uint64_t bytes = 0;
+  ImageMemory memory;
+  uint64_t left = file.size();
   for (size_t i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr section;
     if (!readAt(file, plus(header.e_shoff, i * sizeof(section)), section)) return std::nullopt;
     const uint64_t at = plus(names.sh_offset, section.sh_name);
     if (at >= file.size()) return std::nullopt;
-    const char* start = reinterpret_cast<const char*>(file.data() + at);
-    const std::string_view name(start, ::strnlen(start, file.size() - at));
-    if (name.starts_with(".nv.global") || name.starts_with(".nv.constant")) bytes = plus(bytes, section.sh_size);
+    const std::string_view name = textAt(file, at);
+    if (name.starts_with(".nv.global") || name.starts_with(".nv.constant"))
+      memory.variables = plus(memory.variables, section.sh_size);
+    if (section.sh_type != SHT_SYMTAB || section.sh_size == 0) continue;
+    Elf64_Shdr strings;
+    if (section.sh_link >= header.e_shnum ||
+        !readAt(file, plus(header.e_shoff, section.sh_link * sizeof(strings)), strings) ||
+        !noteSymbols(file, section, strings, left, memory))
+      return std::nullopt;
   }
-  return bytes;
+  return memory;
 }
 
 std::optional<uint64_t> number(std::string_view word) {
@@ -124,16 +157,17 @@ std::optional<uint64_t> declaredBytes(PtxWords& words) {
   }
 }
 
-std::optional<uint64_t> ptxMemory(std::string_view text) {
+std::optional<ImageMemory> ptxMemory(std::string_view text) {
   PtxWords words(text.substr(0, text.find('\0')));
   std::string_view before;
-  uint64_t all = 0;
+  ImageMemory all;
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
+    noteRuntime(word, all);
     // Parameters state that they point there, and in instructions the word is part of a longer one.
     if ((word == ".global" || word == ".const") && before != ".ptr") {
       const auto bytes = declaredBytes(words);
       if (!bytes) return std::nullopt;
-      if (before != ".extern") all = plus(all, *bytes);
+      if (before != ".extern") all.variables = plus(all.variables, *bytes);
       word = ";";
     }
     before = word;
@@ -141,10 +175,10 @@ std::optional<uint64_t> ptxMemory(std::string_view text) {
   return all;
 }
 
-std::optional<uint64_t> fatbinMemory(std::span<const std::byte> image, std::span<const unsigned> archs) {
+std::optional<ImageMemory> fatbinMemory(std::span<const std::byte> image, std::span<const unsigned> archs) {
   const auto entries = image::readFatbin(image);
   if (!entries) return std::nullopt;
-  uint64_t most = 0;
+  ImageMemory most;
   for (const image::FatbinEntry& entry : *entries) {
     const bool isCode = entry.kind == image::FatbinKind::elf;
     if (!isCode && entry.kind != image::FatbinKind::ptx) continue;
@@ -154,17 +188,29 @@ std::optional<uint64_t> fatbinMemory(std::span<const std::byte> image, std::span
     if (!isFor) continue;
     const auto content = image::readFatbinEntry(entry);
     if (!content) return std::nullopt;
-    const auto bytes = isCode ? cubinMemory(std::as_bytes(std::span(*content))) : ptxMemory(*content);
-    if (!bytes) return std::nullopt;
+    const auto memory = isCode ? cubinMemory(std::as_bytes(std::span(*content))) : ptxMemory(*content);
+    if (!memory) return std::nullopt;
     // A driver uses one of them.
-    most = std::max(most, *bytes);
+    most.cover(*memory);
   }
   return most;
 }
 
 }  // namespace
 
-std::optional<uint64_t> imageMemory(std::span<const std::byte> image, std::span<const unsigned> archs) {
+void ImageMemory::add(const ImageMemory& other) {
+  variables = plus(variables, other.variables);
+  prints |= other.prints;
+  allocates |= other.allocates;
+}
+
+void ImageMemory::cover(const ImageMemory& other) {
+  variables = std::max(variables, other.variables);
+  prints |= other.prints;
+  allocates |= other.allocates;
+}
+
+std::optional<ImageMemory> imageMemory(std::span<const std::byte> image, std::span<const unsigned> archs) {
   uint32_t magic = 0;
   if (image.size() >= sizeof(magic)) std::memcpy(&magic, image.data(), sizeof(magic));
   if (magic == kFatbinMagic) return fatbinMemory(image, archs);

@@ -176,7 +176,7 @@ void Supervisor::assign(Assignment assignment) {
     if (assignment.claimHostBytes != 0)
       place.limits.most[static_cast<size_t>(Thing::kHostByte)] = assignment.claimHostBytes;
     accounts_ = std::make_unique<ClaimAccounts>(std::move(place), devices_.accounts());
-    return accounts_->enter();
+    return accounts_->enter({}, [this] { devices_.cool(); });
   };
   if (auto taken = devices_.assign(assignment.devices, enter); !taken) return refuse(taken.error().message);
   auto snapshot = devices_.snapshot();
@@ -220,6 +220,8 @@ Status Supervisor::applySizes(Resizing wanted) {
   for (size_t i = 0; i < own.size(); ++i) {
     wanted.devices[i].priority = own[i].priority;
     wanted.devices[i].contextBytes = own[i].contextBytes;
+    wanted.devices[i].printsBytes = own[i].printsBytes;
+    wanted.devices[i].allocatesBytes = own[i].allocatesBytes;
     limits.push_back(wanted.devices[i].memoryBytes);
   }
   if (auto set = accounts_->setLimits(limits, wanted.revision); !set) return set;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts of objects, beside requested memory, of all sessions of a claim, and refusals beyond the limits.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "testing/check.h"
 #include "worker/testing/executor_fixture.h"
@@ -212,6 +214,65 @@ TEST("variables of modules count of the claim's memory before the driver loads t
   one.fake().fail(CUDA_ERROR_UNKNOWN);
   CHECK(one.load(3, large) != 0);
   one.fake().fail(CUDA_SUCCESS);
+  CHECK_EQ(other.budget.left(), 64 * kMi);
+}
+
+TEST("a module that ends behind functions of the client counts until the driver has unloaded it") {
+  const CountsFolder folder;
+  ClaimSession one(folder.place());
+  const std::string large = ".version 7.0 .target sm_70 .global .align 8 .b8 g[41943040];";
+  CHECK_EQ(one.load(1, large), 0);
+  one.makeStream(1);
+  cmd::HostFunction function{};
+  function.stream = ExecutorFixture::stream(1);
+  CHECK(one.post(function, 1));
+  cmd::ModuleUnload unload{};
+  unload.handle = worker::module(1);
+  CHECK(one.post(unload, 1));
+  CHECK_EQ(one.left(), 24 * kMi);
+  CUdeviceptr memory = 0;
+  CHECK_EQ(one.allocate(40 * kMi, memory), kOutOfMemory);
+  cmd::CallbackNextReply next{};
+  Session::Answer answer;
+  answer.body = std::as_writable_bytes(std::span(&next, 1)).first(cmd::CallbackNextReply::kFixedBytes);
+  CHECK_EQ(one.wait(cmd::CallbackNext{}, 1, answer), 0);
+  cmd::CallbackDone done{};
+  done.number = next.number;
+  CHECK(one.post(done, 1));
+  for (int tries = 0; one.left() != 64 * kMi; ++tries) {
+    CHECK(tries < 1000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK_EQ(one.allocate(40 * kMi, memory), 0);
+}
+
+TEST("kernels that print or allocate count what the driver keeps for them in every context, before it loads them") {
+  // The fake driver's devices have 16 multiprocessors: 8 MiB for those that print, 18 for those that allocate.
+  const CountsFolder folder;
+  ClaimPlace place = folder.place();
+  place.limits = ThingLimits::ofHost();
+  ClaimSession one(place, true);
+  Neighbour other(place);
+  const std::string prints =
+      ".version 7.0 .target sm_70 .extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);";
+  const std::string allocates = ".version 7.0 .target sm_70 .extern .func (.param .b64 r) malloc (.param .b64 n);";
+  auto taken = other.budget.take(60 * kMi);
+  CHECK(taken.has_value());
+  CHECK_EQ(one.load(1, prints), kOutOfMemory);
+  CHECK_EQ(one.load(2, allocates), kOutOfMemory);
+  CHECK_EQ(one.left(), 4 * kMi);
+  other.budget.give(*taken);
+  CHECK_EQ(one.load(3, prints), 0);
+  CHECK_EQ(one.left(), 56 * kMi);
+  // Once for each context, and for as long as it lasts.
+  CHECK_EQ(one.load(4, prints), 0);
+  CHECK_EQ(one.left(), 56 * kMi);
+  one.unload(3);
+  one.unload(4);
+  CHECK_EQ(one.left(), 56 * kMi);
+  CHECK_EQ(one.load(5, allocates), 0);
+  CHECK_EQ(one.left(), 38 * kMi);
+  CHECK(one.finish().ok);
   CHECK_EQ(other.budget.left(), 64 * kMi);
 }
 

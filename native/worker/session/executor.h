@@ -222,9 +222,8 @@ class Executor : private SessionOwner, private SessionPart {
   HostFunctions hostFunctions_{session_, callbacks_, functions_, order_, captureCommands_, landings_};
   Allocations allocations_{session_, budgets_,       memory_,      frees_,           order_,
                            pools_,   sharedObjects_, graphMemory_, captureCommands_, sharing_};
-  ContextEnds contextEnds_{session_, counts_,    budgets_,
-                           charges_, waits_,     order_,
-                           pinned_,  downloads_, [this](uint16_t context) { forgetContext(context); }};
+  ContextEnds contextEnds_{session_, counts_, charges_,   waits_,
+                           order_,   pinned_, downloads_, [this](uint16_t context) { forgetContext(context); }};
   const CommandParts parts_{session_,         addresses_,
                             objects_,         functions_,
                             operations_,      images_,

@@ -36,7 +36,12 @@ struct FakeDeviceCalls : FakeCalls {
   }
   static CUresult primaryCtxReset(CUdevice) { return d().failure("cuDevicePrimaryCtxReset_v2"); }
   static CUresult primaryCtxRetain(CUcontext* out, CUdevice device) {
+    ++d().primaryContexts_;
     return *out = contextOf(static_cast<unsigned>(device)), CUDA_SUCCESS;
+  }
+  static CUresult primaryCtxRelease(CUdevice) {
+    CHECK(d().primaryContexts_-- > 0);
+    return CUDA_SUCCESS;
   }
   static CUresult ctxSetCurrent(CUcontext context) {
     CHECK(!d().destroyedContexts_.contains(context));
@@ -72,6 +77,7 @@ void fillDeviceCalls(Driver& t) {
   t.cuDeviceTotalMem_v2 = &C::deviceTotalMem;
   t.cuDeviceGetAttribute = &C::deviceGetAttribute;
   t.cuDevicePrimaryCtxRetain = &C::primaryCtxRetain;
+  t.cuDevicePrimaryCtxRelease_v2 = &C::primaryCtxRelease;
   t.cuDevicePrimaryCtxReset_v2 = &C::primaryCtxReset;
   t.cuCtxSetCurrent = &C::ctxSetCurrent;
   t.cuCtxCreate_v2 = &C::ctxCreate;

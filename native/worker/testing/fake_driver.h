@@ -62,10 +62,11 @@ class FakeDriver {
   /// The next `times` calls of that name fail.
   void failNext(const std::string& call, CUresult code, unsigned times = 1);
 
-  uint64_t usedBytes();   ///< physical memory of all devices
-  size_t mappedRuns();    ///< of device memory
-  size_t reservations();  ///< of addresses
-  size_t liveContexts();  ///< beside the primary ones
+  uint64_t usedBytes();                                        ///< physical memory of all devices
+  size_t mappedRuns();                                         ///< of device memory
+  size_t reservations();                                       ///< of addresses
+  size_t liveContexts();                                       ///< beside the primary ones
+  size_t primaryContexts() const { return primaryContexts_; }  ///< retained and not released
   size_t liveEvents();
   size_t registeredRuns();
   size_t tiles();  ///< of all arrays
@@ -144,6 +145,7 @@ class FakeDriver {
   std::map<uint64_t, uint64_t> registered_;
   std::vector<Launch> launches_;
   size_t createdContexts_ = 0;
+  size_t primaryContexts_ = 0;
   const SanitizerTable* checks_ = nullptr;
   bool reachesPageableMemory_ = false;
   std::set<CUcontext> destroyedContexts_;

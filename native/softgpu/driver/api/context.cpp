@@ -19,6 +19,7 @@ CUresult createContext(CUcontext* pctx, unsigned flags, CUdevice dev) {
     if (!pctx || !areContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     if (device.isLost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     auto context = std::make_shared<Context>(device, Context::Kind::created, flags);
+    if (!context->ownMemory().takeContext()) return CUDA_ERROR_OUT_OF_MEMORY;
     *pctx = driver.contexts().add(context);
     pushCurrent({std::move(context)});
     return CUDA_SUCCESS;
@@ -56,7 +57,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return withDevice(dev, [&](Driver& driver, Device& device) -> CUresult {
     if (!pctx) return CUDA_ERROR_INVALID_VALUE;
     if (device.isLost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    *pctx = driver.retainPrimary(device)->handle();
+    const ContextPtr context = driver.retainPrimary(device);
+    if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+    *pctx = context->handle();
     return CUDA_SUCCESS;
   });
 }

@@ -126,7 +126,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
     Secrets secrets;
     if (!description || !readSecrets(description->resource, secrets)) return CUDA_ERROR_INVALID_VALUE;
     if (secrets.device != device.ordinal()) return CUDA_ERROR_INVALID_DEVICE;
-    *phCtx = driver.greens().add(std::make_shared<GreenContext>(driver.retainPrimary(device), description->resource));
+    ContextPtr primary = driver.retainPrimary(device);
+    if (!primary) return CUDA_ERROR_OUT_OF_MEMORY;
+    *phCtx = driver.greens().add(std::make_shared<GreenContext>(std::move(primary), description->resource));
     return CUDA_SUCCESS;
   });
 }

@@ -48,6 +48,27 @@ std::optional<ptx::Checks> parseChecks(std::string_view text) {
   }
 }
 
+/// "context=524Mi,printf=64Mi"
+std::optional<Overhead> parseOverhead(std::string_view text) {
+  Overhead overhead;
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, comma);
+    const size_t equals = std::min(part.find('='), part.size());
+    const std::string_view name = part.substr(0, equals);
+    uint64_t* const member = name == "context"  ? &overhead.context
+                             : name == "printf" ? &overhead.prints
+                             : name == "malloc" ? &overhead.allocates
+                                                : nullptr;
+    if (!member || equals == part.size()) return std::nullopt;
+    const Result<uint64_t> bytes = parseSize(std::string(part.substr(equals + 1)));
+    if (!bytes || *bytes > kMostMemory) return std::nullopt;
+    *member = *bytes;
+    if (comma == text.size()) return overhead;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 // The identity of this machine: its machine ID, or else its host name.
 std::string machineIdentity() {
   std::ifstream file("/etc/machine-id");
@@ -116,6 +137,13 @@ Result<Configuration> readConfiguration() {
     const auto [next, error] = std::from_chars(queue->data(), end, configuration.queueDepth);
     if (error != std::errc() || next != end || configuration.queueDepth == 0)
       return Error{"MILLPOND_SOFTGPU_QUEUE is \"" + *queue + "\"; set it to a number from 1 on"};
+  }
+  if (std::optional<std::string> overhead = variable("MILLPOND_SOFTGPU_OVERHEAD")) {
+    std::optional<Overhead> sizes = parseOverhead(*overhead);
+    if (!sizes)
+      return Error{"MILLPOND_SOFTGPU_OVERHEAD is \"" + *overhead +
+                   "\"; set it to sizes of context, printf and malloc, like context=524Mi,printf=64Mi"};
+    configuration.overhead = *sizes;
   }
   if (std::optional<std::string> chaos = variable("MILLPOND_SOFTGPU_CHAOS")) {
     uint64_t seed = 0;

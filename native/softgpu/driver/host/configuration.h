@@ -11,6 +11,13 @@
 
 namespace millpond::softgpu {
 
+/// See MILLPOND_SOFTGPU_OVERHEAD.
+struct Overhead {
+  uint64_t context = 0;
+  uint64_t prints = 0;
+  uint64_t allocates = 0;
+};
+
 /// - MILLPOND_SOFTGPU_DEVICES: number of devices, 0 to 64; 2 by default.
 /// - MILLPOND_SOFTGPU_MEMORY: memory of each device, 64Mi to 1Ti; 4Gi by default. A bare number is in bytes;
 ///   the units Ki, Mi, Gi, Ti, K, M, G, T are all powers of two.
@@ -24,6 +31,9 @@ namespace millpond::softgpu {
 /// - MILLPOND_SOFTGPU_FINDINGS: file that gets what the checks find, a line of JSON for each; needed with them.
 /// - MILLPOND_SOFTGPU_QUEUE: how many launches, copies and fills a stream takes before a call for the next one waits, from 1
 ///   on; 1021 by default, as on an H200.
+/// - MILLPOND_SOFTGPU_OVERHEAD: memory that a driver takes of a device beside what programs ask for, as a card's does:
+///   `context=524Mi,printf=64Mi,malloc=138Mi`, each for a context, the last two from the first module on whose kernels call
+///   these functions; nothing by default.
 /// - MILLPOND_SOFTGPU_CHAOS: a number; with it, work runs in any order that CUDA allows, after random delays. For tests.
 struct Configuration {
   unsigned devices = 2;
@@ -32,7 +42,8 @@ struct Configuration {
   std::string stateDirectory;
   ptx::Checks checks;
   std::string findings;
-  size_t queueDepth = 1021;       ///< of each stream
+  size_t queueDepth = 1021;  ///< of each stream
+  Overhead overhead;
   std::optional<uint64_t> chaos;  ///< seed
 };
 

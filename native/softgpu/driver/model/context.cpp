@@ -58,7 +58,8 @@ Context::Context(Device& device, Kind kind, unsigned flags)
       id_(nextContextId()),
       state_(kind == Kind::primary ? State::dormant : State::alive),
       legacyQueue_(makeLegacyQueue()),
-      limits_(defaultLimits()) {}
+      limits_(defaultLimits()),
+      ownMemory_(device) {}
 
 CUstreamAttrValue Queue::attribute(CUstreamAttrID attributeId) {
   std::lock_guard lock(attributesMutex);
@@ -83,8 +84,9 @@ void Queue::copyAttributes(Queue& from) {
   attributes = from.attributes;
 }
 
-void Context::activate() {
-  if (state() == State::alive) return;
+bool Context::activate() {
+  if (state() == State::alive) return true;
+  if (!ownMemory_.takeContext()) return false;
   std::lock_guard lock(mutex_);
   id_ = nextContextId();
   isCancelled_ = false;
@@ -92,6 +94,7 @@ void Context::activate() {
   fault_ = CUDA_SUCCESS;
   limits_ = defaultLimits();
   state_ = State::alive;
+  return true;
 }
 
 void Context::destroy() {
@@ -105,6 +108,7 @@ void Context::destroy() {
   // Their memory is the context's, and goes with it.
   kernelHeap_ = nullptr;
   gridWorkspaces_.forget();
+  ownMemory_.release();
 }
 
 void Context::fail(CUresult code, const std::string& message) {

@@ -14,6 +14,7 @@
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/model/capture_point.h"
+#include "softgpu/driver/model/context_memory.h"
 #include "softgpu/driver/model/grid_workspaces.h"
 #include "softgpu/driver/queue/activities.h"
 #include "softgpu/driver/queue/dispatcher.h"
@@ -65,7 +66,7 @@ class Context : public std::enable_shared_from_this<Context> {
     destroyed,  // a primary context may come to life again
   };
 
-  /// A created context is alive from the start.
+  /// A created context is alive from the start, and needs `ownMemory().takeContext()`.
   Context(Device& device, Kind kind, unsigned flags);
 
   Device& device() const { return device_; }
@@ -77,8 +78,8 @@ class Context : public std::enable_shared_from_this<Context> {
   unsigned flags() const { return flags_.load(std::memory_order_relaxed); }
   void setFlags(unsigned flags) { flags_.store(flags, std::memory_order_relaxed); }
 
-  /// Brings a primary context to life; nothing when it is alive.
-  void activate();
+  /// Brings a primary context to life; nothing when it is alive. False where the device has no memory for it.
+  bool activate();
   /// Ends the context: no call succeeds any more, queued work is awaited, or skipped after a fault. The caller releases
   /// the context's objects.
   void destroy();
@@ -143,6 +144,7 @@ class Context : public std::enable_shared_from_this<Context> {
       const std::function<std::shared_ptr<ptx::DeviceHeap>(uint64_t bytes)>& make);
 
   GridWorkspaces& gridWorkspaces() { return gridWorkspaces_; }
+  ContextMemory& ownMemory() { return ownMemory_; }
 
  private:
   WorkPlace placeOf(const Queue& queue) const;
@@ -174,6 +176,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::map<CUlimit, size_t> limits_;
   std::shared_ptr<ptx::DeviceHeap> kernelHeap_;
   GridWorkspaces gridWorkspaces_;
+  ContextMemory ownMemory_;
 };
 using ContextPtr = std::shared_ptr<Context>;
 

@@ -53,15 +53,15 @@ Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configurati
   const std::string name = configuration.stateDirectory + "/" + hex(uuid);
   Result<std::unique_ptr<Ledger>> ledger = Ledger::open(name + ".memory");
   if (!ledger) return ledger.error();
-  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger), name + ".lost",
-                                  dispatcher);
+  return std::make_unique<Device>(ordinal, uuid, configuration, std::move(*ledger), name + ".lost", dispatcher);
 }
 
-Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
-               std::string lostPath, Dispatcher& dispatcher)
+Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, const Configuration& configuration,
+               std::unique_ptr<Ledger> ledger, std::string lostPath, Dispatcher& dispatcher)
     : ordinal_(ordinal),
       uuid_(uuid),
-      memoryBytes_(memoryBytes),
+      memoryBytes_(configuration.memoryBytes),
+      overhead_(configuration.overhead),
       multiprocessors_(availableCores()),
       ledger_(std::move(ledger)),
       lostPath_(std::move(lostPath)),

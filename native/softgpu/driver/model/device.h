@@ -45,14 +45,16 @@ class Device {
                                               Dispatcher& dispatcher);
 
   /// @param lostPath is there when the device has fallen off its bus.
-  Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes, std::unique_ptr<Ledger> ledger,
-         std::string lostPath, Dispatcher& dispatcher);
+  Device(unsigned ordinal, std::array<uint8_t, 16> uuid, const Configuration& configuration,
+         std::unique_ptr<Ledger> ledger, std::string lostPath, Dispatcher& dispatcher);
 
   Dispatcher& dispatcher() const { return dispatcher_; }
   unsigned ordinal() const { return ordinal_; }
   const char* name() const { return "Software GPU"; }
   const std::array<uint8_t, 16>& uuid() const { return uuid_; }
   uint64_t memoryBytes() const { return memoryBytes_; }
+  /// What the driver takes of it for a context.
+  const Overhead& overhead() const { return overhead_; }
   /// "0000:01:00.0" for ordinal 0.
   std::string pciBusId() const;
   unsigned multiprocessors() const { return multiprocessors_; }
@@ -76,6 +78,7 @@ class Device {
   const unsigned ordinal_;
   const std::array<uint8_t, 16> uuid_;
   const uint64_t memoryBytes_;
+  const Overhead overhead_;
   const unsigned multiprocessors_;
   std::unique_ptr<Ledger> ledger_;
   const std::string lostPath_;

@@ -17,6 +17,11 @@ void ModuleMemory::release(uint64_t address) { DeviceMemory::instance().memory()
 
 CUresult Module::load(const ContextPtr& context, std::shared_ptr<const ptx::Program> program,
                       std::shared_ptr<Module>* module) {
+  for (const ptx::KernelInfo& kernel : program->kernels()) {
+    ContextMemory& own = context->ownMemory();
+    if ((kernel.prints && !own.takePrints()) || (kernel.usesHeap && !own.takeAllocates()))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   auto memory = std::make_unique<ModuleMemory>(context);
   Result<std::unique_ptr<ptx::Module>> created = ptx::Module::create(std::move(program), *memory);
   if (!created) {

@@ -148,6 +148,7 @@ class Compiler {
       info.registers = std::max(info.registers, program_->functions[f].registers);
       info.usesDynamicShared |= symbols_.uses[f].usesDynamicShared;
       info.usesHeap |= symbols_.uses[f].usesHeap;
+      info.prints |= symbols_.uses[f].prints;
     }
     program_->kernels.push_back(std::move(info));
     program_->kernelCode.push_back(code);

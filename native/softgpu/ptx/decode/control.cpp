@@ -128,6 +128,7 @@ void FunctionDecoder::call(Node node) {
         fail(CompileError::Kind::kUnresolved, node.line,
              "the function " + quoted(callee.name) + " is called, but nothing defines it");
       }
+      module_.uses[index_].prints |= builtin->which == Builtin::kPrint;
       module_.uses[index_].usesHeap |= builtin->which == Builtin::kAllocate || builtin->which == Builtin::kRelease;
     }
   } else if (target.kind == Binding::Kind::kRegister) {

@@ -37,6 +37,7 @@ struct FunctionUse {
   bool usesDynamicShared = false;
   bool callsIndirectly = false;
   bool usesHeap = false;
+  bool prints = false;
   bool allocatesStack = false;  // as much as it finds out when it runs
 };
 

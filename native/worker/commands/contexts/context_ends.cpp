@@ -18,10 +18,12 @@ CUresult ContextEnds::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& 
     const CUcontext handle = contexts_.at(number).handle;
     const CUgreenCtx green = contexts_.at(number).green;
     if (green) endStreamsOf(number);
-    forget(number);
+    const uint64_t ending = forget(number);
     contexts_.at(number) = {0, nullptr, true, false, {}};
+    const CUresult rc = green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
+    charges_.ended(ending);
     counts_.countContexts();
-    return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
+    return rc;
   };
   // The driver would wait for the remaining work.
   std::vector<Mark> marks;
@@ -40,16 +42,16 @@ void ContextEnds::endStreamsOf(uint16_t number) {
   if (CUstream& quiet = contexts_.at(number).quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
 }
 
-void ContextEnds::forget(uint16_t number) {
+uint64_t ContextEnds::forget(uint16_t number) {
+  const uint64_t ending = charges_.newEnding();
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     const HandleKind kind = handle::kind(entry.wire);
     if (kind == HandleKind::kStream && entry.object) downloads_.detach(static_cast<CUstream>(entry.object));
     if (kind == HandleKind::kEvent && entry.object) waits_.endEvent(static_cast<CUevent>(entry.object));
-    if (kind == HandleKind::kModule) charges_.dropModule(entry.wire);
+    if (kind == HandleKind::kModule) charges_.retireModule(entry.wire, ending);
     if (handle::livesInContext(kind)) handles_.lose(entry);
   });
-  charges_.dropContext(number);
-  budgets_.publish();
+  charges_.retireContext(number, ending);
   Context& gone = contexts_.at(number);
   gone.streams = gone.mostStreams = 0;
   gone.stackBytes = kUsualStack;
@@ -62,6 +64,7 @@ void ContextEnds::forget(uint16_t number) {
   contexts_.at(number).pool.clear();
   contexts_.at(number).quiet = nullptr;
   if (contexts_.bound() == number) contexts_.use(contexts_.primaryOf(number));
+  return ending;
 }
 
 CUresult ContextEnds::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
@@ -77,9 +80,10 @@ CUresult ContextEnds::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
 
 CUresult ContextEnds::resetPrimary(uint16_t number) {
   const CUdevice device = devices_.all()[contexts_.deviceOf(number)].device;
-  forget(number);
+  const uint64_t ending = forget(number);
   CUcontext again = nullptr;
   CUresult rc = driver_.cuDevicePrimaryCtxReset_v2(device);
+  charges_.ended(ending);
   if (!rc) rc = driver_.cuDevicePrimaryCtxRetain(&again, device);
   if (!rc) rc = driver_.cuCtxSetCurrent(again);
   if (!rc) {

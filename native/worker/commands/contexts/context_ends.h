@@ -9,7 +9,6 @@
 #include "worker/commands/copies/downloads.h"
 #include "worker/commands/memory/charges.h"
 #include "worker/commands/memory/pinned_memory.h"
-#include "worker/core/budgets.h"
 #include "worker/core/claim_counts.h"
 #include "worker/core/function_order.h"
 #include "worker/core/session_part.h"
@@ -21,12 +20,10 @@ class ContextEnds : private SessionPart {
  public:
   /// `observer`: called when a context ends or is reset, after its handles have been lost; its work is done or
   /// abandoned.
-  ContextEnds(SessionCore& session, ClaimCounts& counts, Budgets& budgets, Charges& charges, Waits& waits,
-              FunctionOrder& order, PinnedMemory& pinned, Downloads& downloads,
-              std::function<void(uint16_t context)> observer)
+  ContextEnds(SessionCore& session, ClaimCounts& counts, Charges& charges, Waits& waits, FunctionOrder& order,
+              PinnedMemory& pinned, Downloads& downloads, std::function<void(uint16_t context)> observer)
       : SessionPart(session),
         counts_(counts),
-        budgets_(budgets),
         charges_(charges),
         waits_(waits),
         order_(order),
@@ -38,14 +35,13 @@ class ContextEnds : private SessionPart {
   CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& command);
 
  private:
-  /// Drops all objects of a context.
-  void forget(uint16_t number);
+  /// Drops all objects of a context. Returns the number of its end for `charges_`.
+  uint64_t forget(uint16_t number);
   /// Ends the streams of a green context, which the driver leaves.
   void endStreamsOf(uint16_t number);
   CUresult resetPrimary(uint16_t number);
 
   ClaimCounts& counts_;
-  Budgets& budgets_;
   Charges& charges_;
   Waits& waits_;
   FunctionOrder& order_;

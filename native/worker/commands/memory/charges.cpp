@@ -41,8 +41,36 @@ bool Charges::charge(Of what, uint64_t number, uint16_t context, uint64_t bytes,
 
 CUresult Charges::context(uint32_t number, uint16_t device) {
   const uint64_t bytes = costs_[device].context + libraryBytes_;
-  return charge(Of::kContext, number, static_cast<uint16_t>(device + 1), bytes, "contexts") ? CUDA_SUCCESS
-                                                                                            : CUDA_ERROR_OUT_OF_MEMORY;
+  ImageMemory libraries;
+  for (const auto& [wire, memory] : libraries_) libraries.cover(memory);
+  if (charge(Of::kContext, number, static_cast<uint16_t>(device + 1), bytes, "contexts") &&
+      runtime(number, device, libraries))
+    return CUDA_SUCCESS;
+  dropContext(number);
+  budgets_.publish(device);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+uint64_t Charges::retireContext(uint64_t number, uint64_t ending) {
+  for (const Of what : {Of::kContext, Of::kStreams, Of::kStacks, Of::kHeap, Of::kOutput})
+    charged_.retire(what, number, ending);
+  // A primary context begins again, with the libraries that were in it.
+  if (number > devices_.all().size())
+    for (const Of what : {Of::kPrints, Of::kAllocates}) charged_.retire(what, number, ending);
+  return ending;
+}
+
+void Charges::ended(uint64_t ending) {
+  charged_.drop(Of::kEnding, ending);
+  budgets_.publish();
+}
+
+bool Charges::runtime(uint32_t number, uint16_t device, const ImageMemory& memory) {
+  const auto primary = static_cast<uint16_t>(device + 1);
+  const DriverCosts& costs = costs_[device];
+  return (!memory.prints || charge(Of::kPrints, number, primary, costs.prints, "kernels that print")) &&
+         (!memory.allocates ||
+          charge(Of::kAllocates, number, primary, costs.allocates, "kernels that allocate memory"));
 }
 
 CUresult Charges::stream() {
@@ -127,24 +155,28 @@ CUresult Charges::measured(Of what, uint64_t number, uint16_t context, uint64_t 
 
 // Modules
 
-CUresult Charges::module(uint64_t wire, uint64_t bytes) {
-  if (bytes == 0) return CUDA_SUCCESS;
+CUresult Charges::module(uint64_t wire, const ImageMemory& memory) {
   const bool isLibrary = handle::kind(wire) == HandleKind::kLibrary;
   bool fits = true;
-  for (uint16_t primary = 1; fits && primary <= devices_.all().size(); ++primary) {
+  for (uint16_t primary = 1; fits && memory.variables != 0 && primary <= devices_.all().size(); ++primary) {
     if (!isLibrary && primary != contexts_.primaryOf(contexts_.bound())) continue;
     // A library is loaded into every context that uses it.
     const auto contexts =
         static_cast<uint64_t>(std::count_if(contexts_.all().begin(), contexts_.all().end(), [&](const Context& each) {
           return each.handle && !each.green && each.device + 1 == primary;
         }));
-    uint64_t all = bytes;
-    if (isLibrary && __builtin_mul_overflow(bytes, contexts, &all)) all = UINT64_MAX;
+    uint64_t all = memory.variables;
+    if (isLibrary && __builtin_mul_overflow(memory.variables, contexts, &all)) all = UINT64_MAX;
     fits = charge(Of::kModule, wire, primary, all, "variables of modules");
   }
+  for (uint16_t number = 1; fits && number <= contexts_.size(); ++number) {
+    const Context& context = contexts_.at(number);
+    const bool isIts = isLibrary ? !context.green : number == contexts_.homeOf(contexts_.bound());
+    if (context.handle && isIts) fits = runtime(number, context.device, memory);
+  }
   if (fits && isLibrary) {
-    libraryBytes_ += bytes;
-    libraries_[wire] = bytes;
+    libraryBytes_ += memory.variables;
+    libraries_[wire] = memory;
   }
   if (!fits) charged_.drop(Of::kModule, wire);
   budgets_.publish();
@@ -159,10 +191,15 @@ CUresult Charges::image(uint64_t wire, uint64_t bytes) {
 }
 
 void Charges::dropModule(uint64_t wire) {
+  const uint64_t ending = newEnding();
+  retireModule(wire, ending);
+  ended(ending);
+}
+
+void Charges::retireModule(uint64_t wire, uint64_t ending) {
   code_.erase(wire);
-  charged_.drop(Of::kModule, wire);
-  if (const auto library = libraries_.extract(wire)) libraryBytes_ -= library.mapped();
-  budgets_.publish();
+  charged_.retire(Of::kModule, wire, ending);
+  if (const auto library = libraries_.extract(wire)) libraryBytes_ -= library.mapped().variables;
 }
 
 }  // namespace millpond::worker

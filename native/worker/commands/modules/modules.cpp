@@ -7,7 +7,6 @@
 
 #include "cuda/image_extent.h"
 #include "worker/commands/modules/jit_reply.h"
-#include "worker/images/image_memory.h"
 #include "worker/images/linked_fatbins.h"
 
 namespace millpond::worker {
@@ -25,7 +24,7 @@ std::string text(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::optional<uint64_t> Modules::memoryOf(const Image& image, const LinkedFatbins& fatbins) {
+std::optional<ImageMemory> Modules::memoryOf(const Image& image, const LinkedFatbins& fatbins) {
   std::vector<unsigned> archs;
   for (const auto& device : devices_.all()) {
     int major = 0, minor = 0;
@@ -34,11 +33,11 @@ std::optional<uint64_t> Modules::memoryOf(const Image& image, const LinkedFatbin
     archs.push_back(static_cast<unsigned>(major * 10 + minor));
   }
   if (fatbins.parts().empty()) return imageMemory(std::span(image.data(), image.total), archs);
-  uint64_t all = 0;
+  ImageMemory all;
   for (const std::span<const std::byte> part : fatbins.parts()) {
-    const auto bytes = imageMemory(part, archs);
-    if (!bytes) return std::nullopt;
-    if (__builtin_add_overflow(all, *bytes, &all)) all = UINT64_MAX;
+    const auto memory = imageMemory(part, archs);
+    if (!memory) return std::nullopt;
+    all.add(*memory);
   }
   return all;
 }
@@ -62,9 +61,9 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
 
   if (handles_.find(load.handle)) return violation("the handle of a module is taken");
   if (CUresult rc = charges_.image(load.handle, image.total)) return rc;
-  const auto bytes = memoryOf(image, fatbins);
-  if (bytes)
-    if (CUresult rc = charges_.module(load.handle, *bytes)) {
+  const auto memory = memoryOf(image, fatbins);
+  if (memory)
+    if (CUresult rc = charges_.module(load.handle, *memory)) {
       charges_.dropModule(load.handle);
       return rc;
     }
@@ -87,9 +86,9 @@ CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
                                 : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
   };
   // Code whose declarations of variables cannot be parsed, or that is not code at all.
-  const CUresult rc = bytes ? make()
-                            : charges_.measured(DriverMemory::Of::kModule, load.handle,
-                                                contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
+  const CUresult rc = memory ? make()
+                             : charges_.measured(DriverMemory::Of::kModule, load.handle,
+                                                 contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
   if (rc) charges_.dropModule(load.handle);
   replyJit<cmd::ModuleLoadReply>(session_, options);
   if (!rc && !objects_.adopt(kind, load.handle, object)) return violation("the handle of a module is taken");
@@ -122,12 +121,18 @@ CUresult Modules::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command)
   dropChildren(wire);
   objects_.drop(kind, wire);
   loaded_.forget(wire);
-  charges_.dropModule(wire);
+  const uint64_t ending = charges_.newEnding();
+  charges_.retireModule(wire, ending);
   // An object that ended with its context, or never existed.
-  if (!object || borrowed) return CUDA_ERROR_INVALID_HANDLE;
-  return order_.run([this, kind, object] {
-    return kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
-                                       : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
+  if (!object || borrowed) {
+    charges_.ended(ending);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return order_.run([this, kind, object, ending] {
+    const CUresult rc = kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
+                                                    : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
+    charges_.ended(ending);
+    return rc;
   });
 }
 

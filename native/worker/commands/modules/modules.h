@@ -41,8 +41,8 @@ class Modules : private SessionPart {
   CUresult onTextureReferenceDestroy(const cmd::Decoded<cmd::TextureReferenceDestroy>& command);
 
  private:
-  /// The bytes of its variables; none if unknown.
-  std::optional<uint64_t> memoryOf(const Image& image, const LinkedFatbins& fatbins);
+  /// What the driver takes for it; none if unknown.
+  std::optional<ImageMemory> memoryOf(const Image& image, const LinkedFatbins& fatbins);
   /// Drops the objects of a module or library.
   void dropChildren(uint64_t owner);
 
