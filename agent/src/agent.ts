@@ -37,6 +37,7 @@ import { SyncLoop } from "./reports/sync-loop.ts";
 import { agentVersion } from "./version.ts";
 import { ClaimCgroups } from "./workers/claim-cgroups.ts";
 import { chooseWorkerUsers, type WorkerContainment } from "./workers/worker-containment.ts";
+import { makeSoftgpuState } from "./workers/softgpu-state.ts";
 import { roomForWorkers } from "./workers/room-for-workers.ts";
 import { type Drain, WorkerPool } from "./workers/worker-pool.ts";
 
@@ -73,6 +74,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const run = RunDirectory.open(resolved.run);
   try {
     const containment = containWorkers(resolved);
+    makeSoftgpuState(process.env, containment.user);
     const cgroups = groupClaims(resolved);
     if (containment.user !== undefined) run.openToWorkers();
     const devices = await discoverDevices({ ...resolved, containment });

@@ -6,9 +6,10 @@
  * its own. It drops its other rights itself (native/worker/process).
  */
 
-import { readFileSync, statSync } from "node:fs";
-import { dirname } from "node:path";
+import { readFileSync } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
+import { firstClosed } from "./closed-folders.ts";
+import { softgpuState } from "./softgpu-state.ts";
 import {
   chooseRange,
   existsHere,
@@ -61,11 +62,10 @@ export function workerEnvironment(
   user: number | undefined,
 ): NodeJS.ProcessEnv {
   const kept = Object.entries(own).filter(([name]) => inherited.test(name));
-  const state = own["MILLPOND_SOFTGPU_STATE"];
+  const state = softgpuState(own, user);
   return {
     ...Object.fromEntries(kept),
-    // The software GPU refuses a directory of another user.
-    ...(user === undefined || state === undefined ? {} : { MILLPOND_SOFTGPU_STATE: `${state}-${user}` }),
+    ...(state === undefined ? {} : { MILLPOND_SOFTGPU_STATE: state }),
     // All processes of a user share the user's cache: one session could plant code that others run.
     ...(jitCache === undefined ? { CUDA_CACHE_DISABLE: "1" } : { CUDA_CACHE_PATH: jitCache }),
   };
@@ -150,13 +150,4 @@ function userByName(name: string): number | undefined {
     .split("\n")
     .find((each) => each.startsWith(`${name}:`));
   return line === undefined ? undefined : Number(line.split(":")[2]);
-}
-
-/** The first folder on the way to a path that other users cannot enter. */
-function firstClosed(path: string): string | undefined {
-  const parent = dirname(path);
-  const above = parent === path ? undefined : firstClosed(parent);
-  if (above !== undefined) return above;
-  const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o1;
-  return (mode & 0o1) === 0 ? path : undefined;
 }

@@ -23,6 +23,7 @@ import type { DriverCosts } from "./driver-probe.ts";
 import { countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
 import type { OpenOptions, PooledDevice, WorkerPoolOptions } from "./worker-pool-options.ts";
+import { makeSoftgpuState, removeSoftgpuState } from "./softgpu-state.ts";
 import { isWithin, requirePort } from "./worker-ports.ts";
 import { spawnWorker } from "./worker-process.ts";
 import { WorkerUsers } from "./worker-users.ts";
@@ -302,6 +303,7 @@ export class WorkerPool {
     requirePort(this.#options.tcpPorts, this.#workers.size);
     const inUse = new Set(this.workers.map(({ user }) => user));
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
+    makeSoftgpuState(process.env, user);
     const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
     // Without room its claim is charged first: until then the memory is its neighbours'.
     const hasRoom = mayWarm && this.#roomOn(device.uuid) > this.#idle(device).length;
@@ -451,6 +453,8 @@ export class WorkerPool {
     if (worker.session !== null) this.#keepEnded(worker.session, worker.hasHadClient);
     removeWorkerDirectory(worker.directory);
     this.#workers.delete(worker.directory.id);
+    const isUserIdle = this.workers.every(({ user }) => user !== worker.user);
+    if (this.#users !== undefined && isUserIdle) removeSoftgpuState(process.env, worker.user);
     const fields = { worker: worker.directory.id, session: worker.session?.session, reason: end.reason };
     if (end.ok) this.#log.info(fields, "a worker ended");
     else this.#log.warn(fields, "a worker failed");

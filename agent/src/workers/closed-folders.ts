@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { statSync } from "node:fs";
+import { dirname } from "node:path";
+
+/** The first folder on the way to a path that other users cannot enter. */
+export function firstClosed(path: string): string | undefined {
+  const parent = dirname(path);
+  const above = parent === path ? undefined : firstClosed(parent);
+  if (above !== undefined) return above;
+  const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0o1;
+  return (mode & 0o1) === 0 ? path : undefined;
+}

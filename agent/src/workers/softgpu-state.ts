@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/** Directories in which processes of a user share the memory of software GPUs: one for each user of workers. */
+
+import { chmodSync, lchownSync, lstatSync, mkdirSync, rmSync } from "node:fs";
+import { dirname } from "node:path";
+import { millpondError } from "@millpond/api";
+import { firstClosed } from "./closed-folders.ts";
+
+/** The directory of a user's processes. Undefined: that of the agent's environment, which the driver makes itself. */
+export function softgpuState(own: NodeJS.ProcessEnv, user: number | undefined): string | undefined {
+  const state = own["MILLPOND_SOFTGPU_STATE"];
+  // The software GPU refuses a directory of another user.
+  return user === undefined || state === undefined ? undefined : `${state}-${user}`;
+}
+
+/**
+ * Makes the directory of a user, who could not make it in a folder of the agent. Only an agent that is root has users for
+ * workers.
+ *
+ * @throws MILLPOND_E_INVALID when the user could not use it
+ */
+export function makeSoftgpuState(own: NodeJS.ProcessEnv, user: number | undefined): void {
+  const path = softgpuState(own, user);
+  if (path === undefined || user === undefined) return;
+  const closed = firstClosed(dirname(path));
+  if (closed !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `workers cannot run as other users: they cannot enter ${closed}, in which the state of software GPUs is`,
+      {
+        remedy:
+          "Set MILLPOND_SOFTGPU_STATE to a path in a folder that every user can enter, or start the agent with --worker-user none.",
+      },
+    );
+  }
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  // Never through a link, which another user may have left in a folder that is open to all.
+  const found = lstatSync(path);
+  if (found.isDirectory() && found.uid === user) return;
+  if (!found.isDirectory() || found.uid !== process.getuid?.()) {
+    throw millpondError("MILLPOND_E_INVALID", `${path} is not a directory of user ${user}`, {
+      remedy: "Remove it, or set MILLPOND_SOFTGPU_STATE to another path.",
+    });
+  }
+  chmodSync(path, 0o700);
+  lchownSync(path, user, user);
+}
+
+/** Removes the directory of a user without processes. */
+export function removeSoftgpuState(own: NodeJS.ProcessEnv, user: number | undefined): void {
+  const path = softgpuState(own, user);
+  if (path !== undefined) rmSync(path, { recursive: true, force: true });
+}
