@@ -15,7 +15,7 @@ export function softgpuState(own: NodeJS.ProcessEnv, user: number | undefined): 
 }
 
 /**
- * Makes the directory of a user, who could not make it in a folder of the agent. Only an agent that is root has users for
+ * Makes the directory of a user without the right to write to the folders of the agent. Only an agent that is root has users for
  * workers.
  *
  * @throws MILLPOND_E_INVALID when the user could not use it
