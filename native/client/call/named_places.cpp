@@ -22,12 +22,10 @@ class Collector {
   void address(uint64_t at) {
     if (memory_.mayBeLocal(at)) places_.push_back(at);
   }
-  /// An address may be at any offset.
+  /// An address may be at any offset. Words at the same distance are compared several at a time.
   void words(std::span<const std::byte> bytes) {
-    for (size_t at = 0; at + sizeof(uint64_t) <= bytes.size(); ++at) {
-      const uint64_t word = wordIn(bytes, at);
-      if (memory_.mayBeLocal(word) || memory_.mayBeLocal(word - 1)) addPlaces(places_, word);
-    }
+    for (size_t first = 0; first < sizeof(uint64_t) && first < bytes.size(); ++first)
+      memory_.eachLocalAddress(0, bytes.subspan(first), [&](uint64_t word) { addPlaces(places_, word); });
   }
   void node(std::span<const std::byte> bytes) {
     for (const uint64_t each : graph::devicePlaces(bytes)) address(each);
