@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "base/address_places.h"
@@ -22,6 +23,10 @@ namespace {
 constexpr size_t kLargestComparedPinned = size_t{64} << 10;
 constexpr uint64_t kPlaces = 256;
 constexpr int kPlaceAttempts = 8;
+/// How long a command waits for bytes in transit to memory that it makes the worker have.
+constexpr int64_t kTransitPatienceNs = 50'000'000;
+constexpr int64_t kShortestTransitNapNs = 20'000;
+constexpr int64_t kLongestTransitNapNs = 500'000;
 
 /// Whether the program may read all of it, and write it, too, unless it `isReadOnly`.
 bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
@@ -57,6 +62,19 @@ bool landsIn(Landings& landings, const MemoryRun& run) {
 /// Whether streams may wait for later calls of the program. Work that a capture records is not held up.
 bool isHeldUp(Call& call, uint64_t stream) {
   return (CallbackThread::anyBusy() || Mirror::instance().mayStreamWait()) && call.isDoneNow(stream);
+}
+
+/// Whether bytes stay in transit to the run because streams may wait for later calls of the program. Most arrive soon, and
+/// then no function is needed, which could itself wait for another one.
+bool staysHeldUp(Call& call, const MemoryRun& run, uint64_t stream) {
+  const int64_t end = monotonicNs() + kTransitPatienceNs;
+  for (int64_t nap = kShortestTransitNapNs; landsIn(call.remote().landings, run) && isHeldUp(call, stream);
+       nap = std::min(2 * nap, kLongestTransitNapNs)) {
+    if (monotonicNs() > end) return true;
+    const timespec pause{0, nap};
+    ::nanosleep(&pause, nullptr);
+  }
+  return false;
 }
 
 void doNothing(void*) {}
@@ -219,7 +237,7 @@ CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places, std::
     const auto run = memory.find(places.back());
     places.pop_back();
     if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-    const bool isUnderWay = stream && landsIn(call.remote().landings, *run) && isHeldUp(call, *stream);
+    const bool isUnderWay = stream && staysHeldUp(call, *run, *stream);
     lands = lands || isUnderWay;
     const CUresult r = mirror(call, *run, isUnderWay ? Landing::kUnderWay : Landing::kAwaited);
     if (r != CUDA_SUCCESS) return r;

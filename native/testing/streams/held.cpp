@@ -271,4 +271,30 @@ TEST("a kernel uses memory to which bytes are copied behind a wait that only the
   }
 }
 
+TEST("a kernel uses memory to which bytes are copied while a function of another stream waits for the thread") {
+  context();
+  constexpr size_t kCount = 1024;
+  constexpr size_t kSize = kCount * sizeof(int);
+  Gate gate;
+  CUstream held = stream(), s = stream();
+  void* between = nullptr;
+  OK(CU(cuMemHostAlloc)(&between, kSize, CU_MEMHOSTALLOC_DEVICEMAP));
+  const CUdeviceptr from = allocate(kSize), to = allocate(kSize);
+  CUfunction add = kernel("add");
+  OK(CU(cuMemsetD32Async)(from, std::bit_cast<unsigned>(1.0F), kCount, s));
+  gate.close(held);
+  gate.awaitArrival();
+  OK(CU(cuMemcpyDtoHAsync_v2)(between, from, kSize, s));
+  int count = kCount;
+  CUdeviceptr a = reinterpret_cast<CUdeviceptr>(between), b = from, sum = to;
+  void* parameters[] = {&a, &b, &sum, &count};
+  OK(CU(cuLaunchKernel)(add, kCount / 128, 1, 1, 128, 1, 1, 0, s, parameters, nullptr));
+  OK(CU(cuStreamSynchronize)(s));
+  gate.open();
+  for (const int each : read(to, kCount)) CHECK_EQ(each, std::bit_cast<int>(2.0F));
+  OK(CU(cuMemFreeHost)(between));
+  for (const CUdeviceptr each : {from, to}) OK(CU(cuMemFree_v2)(each));
+  for (CUstream each : {s, held}) OK(CU(cuStreamDestroy_v2)(each));
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }
