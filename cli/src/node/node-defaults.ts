@@ -2,7 +2,7 @@
 
 // Defaults of an agent on a host where Millpond is installed.
 
-import { existsSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync } from "node:fs";
 import { homedir, hostname } from "node:os";
 import { join } from "node:path";
 import { millpondError, quote } from "@millpond/api";
@@ -118,6 +118,16 @@ function softEnvironment(
 ): Readonly<Record<string, string>> {
   return {
     MILLPOND_SOFTGPU_SEED: environment["MILLPOND_SOFTGPU_SEED"] ?? `${hostname()}/${name}`,
-    MILLPOND_SOFTGPU_STATE: environment["MILLPOND_SOFTGPU_STATE"] ?? join(run, "softgpu"),
+    MILLPOND_SOFTGPU_STATE: environment["MILLPOND_SOFTGPU_STATE"] ?? softState(run),
   };
+}
+
+/** Path of the state of software GPUs. Workers of an agent that is root have users of their own, and each makes its own state. */
+function softState(run: string): string {
+  const folder = join(run, "softgpu");
+  if (process.getuid?.() !== 0) return folder;
+  mkdirSync(folder, { recursive: true, mode: 0o755 });
+  // Every user may make a folder there, and none may remove another's.
+  chmodSync(folder, 0o1777);
+  return join(folder, "state");
 }
