@@ -26,6 +26,8 @@ export const poolEvents = [
   "users' token rotated",
   "signing key rotated",
   "signing keys revoked",
+  "signing keys revoked while no agent runs",
+  "package upgraded",
 ] as const;
 export type PoolEvent = (typeof poolEvents)[number];
 
@@ -108,6 +110,12 @@ export class LongLivedPool implements AsyncDisposable {
       case "signing keys revoked":
         await this.millpond("key", "rotate", "--revoke");
         return;
+      case "signing keys revoked while no agent runs":
+        return await this.whileNoAgentRuns(async () => {
+          await this.millpond("key", "rotate", "--revoke");
+        });
+      case "package upgraded":
+        return await this.#restartBoth();
     }
   }
 
@@ -116,6 +124,18 @@ export class LongLivedPool implements AsyncDisposable {
     const { status, stdout, stderr } = await this.#command(args).finished;
     if (status !== 0) throw new Error(`millpond ${args.join(" ")}: ${stderr}`);
     return stdout;
+  }
+
+  /** Stops the agent, whose workers go on, and starts it again when `act` has resolved. */
+  async whileNoAgentRuns(act: () => Promise<void>): Promise<void> {
+    this.#agent.signal("SIGTERM");
+    await this.#agent.finished;
+    try {
+      await act();
+    } finally {
+      this.#agent = this.#startAgent();
+    }
+    await this.#untilReady();
   }
 
   async sessions() {
@@ -128,8 +148,17 @@ export class LongLivedPool implements AsyncDisposable {
 
   /** Names of the claims that have their devices. */
   async boundClaims(): Promise<string[]> {
+    return await this.#claimsIn(ClaimState.BOUND);
+  }
+
+  /** Names of the claims that wait. */
+  async pendingClaims(): Promise<string[]> {
+    return await this.#claimsIn(ClaimState.PENDING);
+  }
+
+  async #claimsIn(wanted: ClaimState): Promise<string[]> {
     const { claims } = await this.#clients().claims.listClaims({});
-    return claims.filter(({ state }) => state === ClaimState.BOUND).map(({ name }) => name);
+    return claims.filter(({ state }) => state === wanted).map(({ name }) => name);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -192,6 +221,16 @@ export class LongLivedPool implements AsyncDisposable {
     this.#agent.signal(signal);
     await this.#agent.finished;
     this.#agent = this.#startAgent();
+    await this.#untilReady();
+  }
+
+  /** As the package of a new release does it: both services at the same time. */
+  async #restartBoth(): Promise<void> {
+    this.#agent.signal("SIGTERM");
+    await Promise.all([this.#agent.finished, this.#controller.end("SIGTERM")]);
+    const started = this.#startController();
+    this.#agent = this.#startAgent();
+    await started;
     await this.#untilReady();
   }
 
