@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import type { Endpoint } from "./connection.ts";
+import type { Endpoint } from "./endpoint.ts";
 
 export interface InstalledPaths {
   readonly config: string;

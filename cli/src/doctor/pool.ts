@@ -12,7 +12,8 @@ import {
   type GetVersionResponse,
 } from "@millpond/api";
 import { agentTransportOptions, parseAgentUrl, splitAddresses } from "@millpond/platform";
-import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection/connection.ts";
+import { type Connection, connect, resolveEndpoint } from "../connection/connection.ts";
+import type { Endpoint } from "../connection/endpoint.ts";
 import { contextFilePath } from "../connection/context.ts";
 import { errorParts } from "../command-line/errors.ts";
 import { programVersion } from "../command-line/version.ts";

@@ -16,7 +16,7 @@ const expectedSkips: readonly ExpectedSkip[] = [
   { under: "kubernetes/", needs: "a Kubernetes control plane, or containerd" },
   { under: "simulator/src/run.test.ts", needs: "the published traces (MILLPOND_OPENB)" },
   { under: "test/nvml/", needs: "Debian's mirror with nvidia-smi, or packages of Python" },
-  { under: "test/containment.test.ts", needs: "root, and a kernel with Landlock" },
+  { under: "test/containment/containment.test.ts", needs: "root, and a kernel with Landlock" },
   { under: "test/network.test.ts", needs: "root and network namespaces" },
   { under: "controller/src/store/full-disk.test.ts", needs: "root and file systems of its own" },
   { under: "cuda/tools/capture.test.ts", needs: "the headers of a CUDA toolkit" },

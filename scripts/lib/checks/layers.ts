@@ -46,7 +46,7 @@ export const importRules: ImportRules = {
       process: [],
       "run-directory": ["process"],
       workers: ["process", "run-directory"],
-      devices: ["workers"],
+      devices: ["process", "workers"],
       reports: ["process", "run-directory", "workers", "devices"],
       sessions: ["process", "run-directory", "workers", "devices", "reports"],
     },

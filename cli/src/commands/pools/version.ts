@@ -3,7 +3,8 @@
 import type { GetVersionResponse } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { connect, type Endpoint, resolveEndpoint } from "../../connection/connection.ts";
+import { connect, resolveEndpoint } from "../../connection/connection.ts";
+import type { Endpoint } from "../../connection/endpoint.ts";
 import { errorParts } from "../../command-line/errors.ts";
 import { renderObject } from "../../output/resources.ts";
 import { programVersion } from "../../command-line/version.ts";

@@ -2,9 +2,9 @@
 // Attacks of a tenant on the limits of its own claim, by many processes of stock programs: none of them gets more than the
 // claim has, and a neighbour gets what it was promised.
 import { afterEach, expect, it } from "vitest";
-import { joinNode } from "./support/agent.ts";
-import { examples, Pool, until } from "./support/pool.ts";
-import { type Program, startProgram } from "./support/program.ts";
+import { joinNode } from "../support/agent.ts";
+import { examples, Pool, until } from "../support/pool.ts";
+import { type Program, startProgram } from "../support/program.ts";
 
 const mostSessions = 16;
 const MiB = 2 ** 20;

@@ -4,10 +4,10 @@
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { joinNode } from "./support/agent.ts";
-import { Pool } from "./support/pool.ts";
-import { startProgram } from "./support/program.ts";
-import { Random } from "./support/random.ts";
+import { joinNode } from "../support/agent.ts";
+import { Pool } from "../support/pool.ts";
+import { startProgram } from "../support/program.ts";
+import { Random } from "../support/random.ts";
 
 const MiB = 2 ** 20;
 const contextMiB = 48;
@@ -64,7 +64,7 @@ it("processes of a claim have no more of a device than the claim and one context
   const random = new Random(Number(process.env["MILLPOND_TEST_SEED"] ?? 13));
   const environment = pool.containerEnvironment({ MILLPOND_CLAIM: "greedy" });
   const statuses: number[] = [];
-  const script = join(import.meta.dirname, "support", "greedy.py");
+  const script = join(import.meta.dirname, "..", "support", "greedy.py");
   const runs = Array.from({ length: mostAtOnce }, async (_, place) => {
     const own = random.fork(place);
     for (let i = 0; i < 4; ++i) {

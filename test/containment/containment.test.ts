@@ -4,10 +4,10 @@ import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { inRoot, nativeDir, root } from "../scripts/lib/paths.ts";
-import { agentArguments } from "./support/agent.ts";
-import { Pool, until } from "./support/pool.ts";
-import { Program } from "./support/program.ts";
+import { inRoot, nativeDir, root } from "../../scripts/lib/paths.ts";
+import { agentArguments } from "../support/agent.ts";
+import { Pool, until } from "../support/pool.ts";
+import { Program } from "../support/program.ts";
 
 const hostileDriver = join(nativeDir("release"), "worker", "libmillpond_hostile_driver.so");
 
