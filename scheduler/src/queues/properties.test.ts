@@ -6,7 +6,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { NodeState, Snapshot } from "../snapshot.ts";
 import { type Job, QueueHistory } from "../testing/queue-history.ts";
-import { defaultPlanSettings, type PlanSettings } from "./claim.ts";
+import { defaultPlanSettings, type PlanSettings, type QueueSnapshot } from "./claim.ts";
 import { planQueues } from "./plan.ts";
 import type { QueueSpec } from "./queue.ts";
 
@@ -199,19 +199,21 @@ test("no history over-allocates, splits a gang, breaks a quota, turns a priority
   expect(reclaimed).toBeGreaterThan(5);
 });
 
+/** A pool after its history, with one more claim, about which no decision has been made. */
+const undecided = fc.tuple(pools, trees, histories, asks).map(([pool, queues, steps, ask]): QueueSnapshot => {
+  const before = play(pool, queues, steps).snapshot();
+  const last = jobsOf({ ...ask, priority: 5, isBestEffort: false }, 10_000);
+  const arrivals = last.map((job, member) => ({
+    ...job,
+    arrival: 10_000 + member,
+    waitingSince: before.now,
+  }));
+  return { ...before, waiting: [...before.waiting, ...arrivals] };
+});
+
 test("the same snapshot gives the same decision, in whatever order it is listed", () => {
-  let preempted = 0;
   fc.assert(
-    fc.property(pools, trees, histories, asks, (pool, queues, steps, ask) => {
-      const before = play(pool, queues, steps).snapshot();
-      // One more claim, about which no decision has been made.
-      const last = jobsOf({ ...ask, priority: 5, isBestEffort: false }, 10_000);
-      const arrivals = last.map((job, member) => ({
-        ...job,
-        arrival: 10_000 + member,
-        waitingSince: before.now,
-      }));
-      const snapshot = { ...before, waiting: [...before.waiting, ...arrivals] };
+    fc.property(undecided, (snapshot) => {
       const turned = {
         ...snapshot,
         pool: { nodes: snapshot.pool.nodes.toReversed() },
@@ -220,7 +222,6 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
         running: snapshot.running.toReversed(),
       };
       const { blocked, ...decision } = planQueues(snapshot);
-      preempted += decision.preemptions.length;
       // Among equal claims, a reason names the first: the order affects nothing else.
       const { blocked: turnedBlocked, ...again } = planQueues(turned);
       expect(again).toEqual(decision);
@@ -229,6 +230,10 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
     }),
     { numRuns: 150 },
   );
+  // Such snapshots have preemptions among their decisions. How many varies much from seed to seed.
+  const preempted = fc
+    .sample(undecided, { numRuns: 500, seed: 1 })
+    .reduce((sum, snapshot) => sum + planQueues(snapshot).preemptions.length, 0);
   expect(preempted).toBeGreaterThan(5);
 });
 
