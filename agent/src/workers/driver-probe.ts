@@ -77,13 +77,23 @@ export async function measureDriver(question: DriverQuestion): Promise<ReadonlyM
   }
 }
 
+/** What a question runs on a device is no program's, so that `millpond sanitize` neither checks nor counts it. */
+function questionEnvironment({ containment }: DriverQuestion): NodeJS.ProcessEnv {
+  const {
+    MILLPOND_SOFTGPU_SANITIZE: _checks,
+    MILLPOND_SOFTGPU_FINDINGS: _findings,
+    ...env
+  } = workerEnvironment(process.env, undefined, containment?.user);
+  return env;
+}
+
 function ask(question: DriverQuestion, flag: "--probe" | "--costs"): Promise<string> {
   const maxOutputBytes = 1024 * 1024;
   return new Promise((resolve, reject) => {
     const contained = containmentArguments(question.containment);
     const child = spawn(question.worker, ["--driver", question.driver, flag, ...contained], {
       stdio: ["ignore", "pipe", "pipe"],
-      env: workerEnvironment(process.env, undefined, question.containment?.user),
+      env: questionEnvironment(question),
     });
     let output = "";
     let complaint = "";
