@@ -77,7 +77,7 @@ export async function measureDriver(question: DriverQuestion): Promise<ReadonlyM
   }
 }
 
-/** What a question runs on a device is no program's, so that `millpond sanitize` neither checks nor counts it. */
+/** Without the variables of `millpond sanitize`, which checks and counts the kernels of programs only. */
 function questionEnvironment({ containment }: DriverQuestion): NodeJS.ProcessEnv {
   const {
     MILLPOND_SOFTGPU_SANITIZE: _checks,

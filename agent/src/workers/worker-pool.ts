@@ -300,7 +300,9 @@ export class WorkerPool {
    * @throws MILLPOND_E_NO_WORKER when no user id or no port is free
    */
   #spawn(device: PooledDevice, wanted: number | undefined, mayWarm: boolean): Worker {
-    requirePort(this.#options.tcpPorts, this.#workers.size);
+    // Workers of an earlier agent may listen elsewhere, until they end.
+    const listening = this.workers.filter(({ tcpPort }) => this.#mayListenAt(tcpPort)).length;
+    requirePort(this.#options.tcpPorts, listening);
     const inUse = new Set(this.workers.map(({ user }) => user));
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
     makeSoftgpuState(process.env, user);
