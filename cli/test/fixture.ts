@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Agent, startAgent } from "@millpond/agent";
@@ -203,4 +203,9 @@ export class PoolFixture implements AsyncDisposable {
     await this.#controller[Symbol.asyncDispose]();
     this.home[Symbol.dispose]();
   }
+}
+
+/** Process ids of the children of a process, as the kernel prints them. */
+export function childrenOf(pid: number | undefined): string {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
 }

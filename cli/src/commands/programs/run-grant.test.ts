@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { fakeClient, PoolFixture } from "../../../test/fixture.ts";
+import { childrenOf, fakeClient, PoolFixture } from "../../../test/fixture.ts";
 
 let pool: PoolFixture;
 beforeAll(async () => {
@@ -15,11 +15,6 @@ afterAll(async () => {
 /** No claim is left, pending or bound. */
 async function expectNoClaims(): Promise<void> {
   expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
-}
-
-/** Process ids of the children of a process, as the kernel prints them. */
-function childrenOf(pid: number | undefined): string {
-  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
 }
 
 test("-v says what was granted", async () => {

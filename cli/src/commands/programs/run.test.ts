@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ClaimState, errorCodeOf, SessionState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { fakeClient, PoolFixture } from "../../../test/fixture.ts";
+import { childrenOf, fakeClient, PoolFixture } from "../../../test/fixture.ts";
 import { connect } from "../../connection/connection.ts";
 import { LossyProxy } from "../../../test/lossy-proxy.ts";
 import { identifyProcess } from "@millpond/agent";
@@ -24,11 +24,6 @@ afterAll(async () => {
 /** No claim is left, pending or bound. */
 async function expectNoClaims(): Promise<void> {
   expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
-}
-
-/** Process ids of the children of a process, as the kernel prints them. */
-function childrenOf(pid: number | undefined): string {
-  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
 }
 
 /** Takes memory of the only device until it is released. */
