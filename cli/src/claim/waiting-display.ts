@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { styleText } from "node:util";
-import { formatDuration } from "@millpond/api";
+import { formatAge, formatDuration } from "@millpond/api";
 
 const frames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"] as const;
 const frameMs = 100;
@@ -100,5 +100,5 @@ export class WaitingDisplay implements Disposable {
 function expectation({ expectedAt }: Standing): string {
   const seconds = expectedAt - Date.now() / 1000;
   if (expectedAt === 0) return "";
-  return seconds < 1 ? ", room expected now" : `, room expected within ${formatDuration(Math.ceil(seconds))}`;
+  return seconds < 1 ? ", room expected now" : `, room expected within ${formatAge(Math.ceil(seconds))}`;
 }

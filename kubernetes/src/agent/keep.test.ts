@@ -30,11 +30,12 @@ class Node {
     });
   }
 
-  /** Publishes a release whose agent runs `script` after it has noted its start. */
+  /** Publishes a release whose agent ends with 7 when it is asked to, and runs `script` after it has noted its start. */
   publish(name: string, script: string, environment: Record<string, string> = {}): string {
     const source = join(this.directory, `image-${name}`);
     mkdirSync(source, { recursive: true });
     const note = `import { appendFileSync } from "node:fs";
+process.on("SIGTERM", () => process.exit(7));
 appendFileSync(${JSON.stringify(this.#starts)}, ${JSON.stringify(`${name} `)} + process.pid + " " + process.argv[2] + "\\n");
 `;
     writeFileSync(join(source, "agent.mjs"), note + script);
@@ -63,7 +64,7 @@ appendFileSync(${JSON.stringify(this.#starts)}, ${JSON.stringify(`${name} `)} + 
   }
 }
 
-const lasting = `process.on("SIGTERM", () => process.exit(7)); setInterval(() => {}, 1000);
+const lasting = `setInterval(() => {}, 1000);
 appendFileSync(process.argv[1] + ".ready", "x");`;
 
 async function until(what: string, isSo: () => boolean): Promise<void> {
