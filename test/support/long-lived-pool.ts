@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
@@ -11,6 +11,7 @@ import { makeTransport } from "@millpond/controller/testing/transport";
 import { root } from "../../scripts/lib/paths.ts";
 import { agentArguments } from "./agent.ts";
 import { clientDirectory, examples, until } from "./pool.ts";
+import { missingPrevious, unpackPrevious } from "./previous-release.ts";
 import { Program, startProgram } from "./program.ts";
 import type { Random } from "./random.ts";
 
@@ -28,8 +29,14 @@ export const poolEvents = [
   "signing keys revoked",
   "signing keys revoked while no agent runs",
   "package upgraded",
+  "users' token rotated by the release before",
 ] as const;
 export type PoolEvent = (typeof poolEvents)[number];
+
+/** The events that can happen here: the release before may not be in this clone. */
+export const possibleEvents: readonly PoolEvent[] = poolEvents.filter(
+  (event) => missingPrevious === undefined || event !== "users' token rotated by the release before",
+);
 
 type TokenKind = "node" | "user";
 
@@ -116,12 +123,18 @@ export class LongLivedPool implements AsyncDisposable {
         });
       case "package upgraded":
         return await this.#restartBoth();
+      case "users' token rotated by the release before":
+        return await this.#rotateUserToken(this.#previous);
     }
   }
 
   /** Runs a command of the administrator. @throws Error where it fails */
   async millpond(...args: readonly string[]): Promise<string> {
-    const { status, stdout, stderr } = await this.#command(args).finished;
+    return await this.#ask(args, root);
+  }
+
+  async #ask(args: readonly string[], release: string): Promise<string> {
+    const { status, stdout, stderr } = await this.#command(args, release).finished;
     if (status !== 0) throw new Error(`millpond ${args.join(" ")}: ${stderr}`);
     return stdout;
   }
@@ -178,9 +191,16 @@ export class LongLivedPool implements AsyncDisposable {
     return { claims: createClient(ClaimService, transport), pool: createClient(PoolService, transport) };
   }
 
-  #command(args: readonly string[]): Program {
+  /** The folder of the release before, unpacked when it is first needed. */
+  get #previous(): string {
+    const folder = join(this.#directory, "previous");
+    if (!existsSync(folder)) unpackPrevious(folder);
+    return folder;
+  }
+
+  #command(args: readonly string[], release = root): Program {
     return new Program(
-      spawn(process.execPath, [join(root, "cli", "bin", "millpond.mjs"), ...args], {
+      spawn(process.execPath, [join(release, "cli", "bin", "millpond.mjs"), ...args], {
         cwd: this.#directory,
         env: {
           PATH: process.env["PATH"],
@@ -253,21 +273,22 @@ export class LongLivedPool implements AsyncDisposable {
   }
 
   async #rotateAgentToken(): Promise<void> {
-    this.#writeAgentToken(await this.#makeToken("node", "--role", "agent", "--node", "node-a"));
+    this.#writeAgentToken(await this.#makeToken("node", ["--role", "agent", "--node", "node-a"]));
     await this.#restartAgent("SIGTERM");
     await this.#revokeEarlier("node");
   }
 
-  async #rotateUserToken(): Promise<void> {
-    this.#userToken = await this.#makeToken("user");
+  /** @param release whose command makes the new token */
+  async #rotateUserToken(release = root): Promise<void> {
+    this.#userToken = await this.#makeToken("user", [], release);
     await this.#revokeEarlier("user");
   }
 
-  async #makeToken(kind: TokenKind, ...options: readonly string[]): Promise<string> {
+  async #makeToken(kind: TokenKind, options: readonly string[], release = root): Promise<string> {
     const names = this.#tokens[kind];
     const name = `${kind}-${(this.#made += 1)}`;
     names.push(name);
-    return (await this.millpond("token", "create", name, ...options)).trim();
+    return (await this.#ask(["token", "create", name, ...options], release)).trim();
   }
 
   /** Revokes all tokens of a kind but the newest. */

@@ -6,7 +6,7 @@ import {
   LongLivedPool,
   memoryMiB,
   type PoolEvent,
-  poolEvents,
+  possibleEvents,
 } from "../support/long-lived-pool.ts";
 import { until } from "../support/pool.ts";
 import type { Program } from "../support/program.ts";
@@ -69,7 +69,7 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
   let known = new Set((await settled()).sessions.map(({ id }) => id));
   const seen = new Map<PoolEvent, number>();
   for (let round = 0; round < rounds; round += 1) {
-    const events = Array.from({ length: 3 }, () => random.pick(poolEvents));
+    const events = Array.from({ length: 3 }, () => random.pick(possibleEvents));
     for (const event of events) {
       await pool.happen(event, random);
       seen.set(event, (seen.get(event) ?? 0) + 1);
