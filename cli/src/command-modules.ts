@@ -39,6 +39,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   audit: () => import("./commands/tokens/audit.ts"),
   store: () => import("./commands/pools/store.ts"),
   backup: () => import("./commands/pools/backup.ts"),
+  downgrade: () => import("./commands/pools/downgrade.ts"),
   restore: () => import("./commands/pools/restore.ts"),
   up: () => import("./commands/pools/up.ts"),
   down: () => import("./commands/pools/down.ts"),

@@ -7,6 +7,7 @@ export { type Controller, startController } from "./controller.ts";
 export { type ControllerOptions, defaultListen } from "./options.ts";
 export { poolKeyFile } from "./state/pool-key.ts";
 export { backUpStopped } from "./store/backup.ts";
+export { downgradeDatabase, downgradeDirectory } from "./store/downgrade.ts";
 export { resumeDatabase, restoreBackup } from "./store/restore.ts";
 export { type CopiedRows, copyStore, type StoreCopy } from "./store/store-copy.ts";
 export { type TokenFile, tokenFileName } from "./auth/tokens.ts";

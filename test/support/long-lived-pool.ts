@@ -30,12 +30,18 @@ export const poolEvents = [
   "signing keys revoked while no agent runs",
   "package upgraded",
   "users' token rotated by the release before",
+  "controller downgraded and upgraded",
 ] as const;
 export type PoolEvent = (typeof poolEvents)[number];
 
+const eventsOfPrevious: ReadonlySet<PoolEvent> = new Set([
+  "users' token rotated by the release before",
+  "controller downgraded and upgraded",
+]);
+
 /** The events that can happen here: the release before may not be in this clone. */
 export const possibleEvents: readonly PoolEvent[] = poolEvents.filter(
-  (event) => missingPrevious === undefined || event !== "users' token rotated by the release before",
+  (event) => missingPrevious === undefined || !eventsOfPrevious.has(event),
 );
 
 type TokenKind = "node" | "user";
@@ -125,6 +131,8 @@ export class LongLivedPool implements AsyncDisposable {
         return await this.#restartBoth();
       case "users' token rotated by the release before":
         return await this.#rotateUserToken(this.#previous);
+      case "controller downgraded and upgraded":
+        return await this.#downgrade();
     }
   }
 
@@ -254,14 +262,31 @@ export class LongLivedPool implements AsyncDisposable {
     await this.#untilReady();
   }
 
+  get #controllerOptions() {
+    return { listen: new URL(this.#url).host, tls: this.#authority.files };
+  }
+
   async #restartController(signal: "SIGKILL" | "SIGTERM"): Promise<void> {
     await this.#controller.end(signal);
     await this.#startController();
   }
 
   async #startController(): Promise<void> {
-    const options = { listen: new URL(this.#url).host, tls: this.#authority.files };
-    this.#controller = await ControllerProcess.start(this.#state, options);
+    this.#controller = await ControllerProcess.start(this.#state, this.#controllerOptions);
+  }
+
+  async #downgrade(): Promise<void> {
+    // After a restore, grants that the backup lacks are known when the nodes are back.
+    await this.#untilReady();
+    await this.#controller.end("SIGTERM");
+    await this.millpond("downgrade", "--state", this.#state);
+    const previous = join(this.#previous, "controller", "src", "main.ts");
+    this.#controller = await ControllerProcess.start(this.#state, {
+      ...this.#controllerOptions,
+      main: previous,
+    });
+    await this.#untilReady();
+    await this.#restartController("SIGTERM");
   }
 
   async #restore(random: Random): Promise<void> {

@@ -14,7 +14,7 @@ import { Program, startProgram } from "../support/program.ts";
 const why = missingPrevious === undefined ? "" : ` (${missingPrevious})`;
 
 test.skipIf(missingPrevious !== undefined)(
-  `controllers and commands of the release before work with this one's, and the state goes one way${why}`,
+  `controllers and commands of the release before work with this one's, also after a downgrade${why}`,
   { timeout: 600_000 },
   async () => {
     const directory = mkdtempSync(join(tmpdir(), "millpond-skew-"));
@@ -111,7 +111,21 @@ test.skipIf(missingPrevious !== undefined)(
       "127.0.0.1:0",
     ]);
     expect((await back.finished).stderr).toContain("[MILLPOND_E_STATE_NEWER]");
-    await startController(root, new URL(url).host);
+    expect(await millpond(root, "downgrade", "--state", state)).toContain("start its controller");
+    for (const release of [previous, root]) {
+      controller = await startController(release, new URL(url).host);
+      await until(
+        "the session at the controller of the release before, and of this one again",
+        () => list<SessionView>(previous, "sessions"),
+        ([same]) => same?.id === session?.id && same?.state === "connected",
+      );
+      const later = example("vectoradd", "1000");
+      expect(await later.finished).toMatchObject({
+        status: 0,
+        stdout: expect.stringContaining("vectoradd: OK"),
+      });
+      if (release === previous) await stop(controller);
+    }
     program.endInput();
     expect(await program.finished).toMatchObject({
       status: 0,

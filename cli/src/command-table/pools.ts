@@ -116,6 +116,49 @@ omits them; the pool then gets new keys, token files and a new authority, and us
     },
     group: "Operate",
   },
+  downgrade: {
+    summary: "Take the state of a controller back to the release before",
+    description: `Stop the controllers first; after this command, start those of the release before. Claims with their GPUs, queues,
+tenants, nodes and tokens stay, and running programs continue.
+
+What that release does not know is lost: the node of an agent's token, hashes of the audit, users in the usage, reasons of cordoned
+devices, and all signing keys but the current one, so that tokens made by \`millpond env\` and \`millpond run\` end. The release before
+stores its signing key unsealed. A state directory is backed up into a file in it first; back up a database with its own tools.
+
+After a restore, wait until all nodes are back before a downgrade.`,
+    examples: [
+      {
+        command: "millpond downgrade --state /var/lib/millpond/controller",
+        what: "then install the release before, and start it",
+      },
+      {
+        command: "millpond downgrade --store postgres://millpond@db/millpond --key-file /etc/millpond/pool.key",
+        what: "of several controllers, all of which are stopped",
+      },
+    ],
+    arguments: [],
+    options: {
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "State directory of the controller",
+        defaultText: "~/.local/state/millpond/controller",
+      },
+      store: {
+        flags: "--store <url>",
+        type: "text",
+        description: "Database of the controllers: postgres://user@host:5432/database",
+        defaultText: "the state is in a file",
+      },
+      keyFile: {
+        flags: "--key-file <file>",
+        type: "text",
+        description: "Pool key, with which the signing key in a database is sealed",
+        defaultText: "pool.key in the state directory",
+      },
+    },
+    group: "Operate",
+  },
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
     description: `Offers this machine's NVIDIA GPUs, or, if there are none or with --soft, software GPUs that run CUDA programs on the CPU.

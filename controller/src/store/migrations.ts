@@ -14,6 +14,9 @@ type Dialect = "sqlite" | "postgres";
 
 const migrationsUrl = new URL("./migrations/", import.meta.url);
 
+/** Schema versions of the release before (commit c28aa69), to which a state can be taken back. */
+export const previousSchema: Readonly<Record<Dialect, number>> = { sqlite: 10, postgres: 7 };
+
 /**
  * Brings the schema up to date. The number of the last migration is the database's `user_version`; each one is applied
  * whole or not at all.
@@ -52,15 +55,51 @@ export function missingMigrations(dialect: Dialect, current: number): Migration[
     throw millpondError(
       "MILLPOND_E_STATE_NEWER",
       `the state has schema version ${current}, this controller knows versions up to ${newest}`,
+      {
+        remedy:
+          "Start the newer release again, or take the state back with its `millpond downgrade` before this one starts.",
+      },
     );
   }
   return migrations.slice(current);
 }
 
-function readMigrations(folder: URL): Migration[] {
-  const names = readdirSync(folder)
+/**
+ * What takes a database of that schema version back to the one of the release before, in order: the step that undoes each
+ * migration, then the functions as the migrations that remain define them.
+ *
+ * @throws MILLPOND_E_STATE_NEWER
+ */
+export function stepsBack(dialect: Dialect, current: number): string[] {
+  missingMigrations(dialect, current);
+  const folder = new URL(`${dialect}/`, migrationsUrl);
+  const previous = previousSchema[dialect];
+  const undoing = migrationFiles(new URL("down/", folder))
+    .filter((name) => Number.parseInt(name, 10) > previous && Number.parseInt(name, 10) <= current)
+    .toReversed()
+    .map((name) => readFileSync(new URL(`down/${name}`, folder), "utf8"));
+  if (undoing.length !== Math.max(0, current - previous)) {
+    throw millpondError("MILLPOND_E_INTERNAL", `a migration after ${previous} has no step back`);
+  }
+  const functions = new Map<string, string>();
+  for (const { sql } of readMigrations(folder).slice(0, previous)) {
+    for (const [definition, name = ""] of sql.matchAll(
+      /CREATE (?:OR REPLACE )?FUNCTION (\w+)\([^]*?\$\$[^]*?\$\$;/g,
+    )) {
+      functions.set(name, definition.replace(/^CREATE FUNCTION/, "CREATE OR REPLACE FUNCTION"));
+    }
+  }
+  return [...undoing, ...functions.values()];
+}
+
+function migrationFiles(folder: URL): string[] {
+  return readdirSync(folder)
     .filter((name) => name.endsWith(".sql"))
     .sort();
+}
+
+function readMigrations(folder: URL): Migration[] {
+  const names = migrationFiles(folder);
   return names.map((name, position) => {
     const version = Number(/^(\d{6})_[a-z0-9_]+\.sql$/.exec(name)?.[1]);
     if (version !== position + 1) {

@@ -115,8 +115,12 @@ export class PostgresStore implements Store {
     if (row === undefined) {
       throw millpondError("MILLPOND_E_STATE_BROKEN", "the database does not say who leads");
     }
-    // A newer controller may have changed the database.
-    missingMigrations("postgres", integer(row, "version"));
+    // A newer controller may have changed the database, or `millpond downgrade`.
+    if (missingMigrations("postgres", integer(row, "version")).length > 0) {
+      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database was taken back to the release before", {
+        remedy: "Stop this controller, and start one of that release.",
+      });
+    }
     const renewals = integer(row, "renewals");
     if (renewals !== count) {
       this.#renewals = { count: renewals, sinceMs: performance.now() };

@@ -25,6 +25,8 @@ export interface ControllerProcessOptions {
   /** A token beside the one in the directory. */
   readonly userToken?: string;
   readonly agentToken?: string;
+  /** Its program; default: this release's. */
+  readonly main?: string;
   /** Of Node, such as `--cpu-prof`. */
   readonly nodeOptions?: readonly string[];
   /** Gives the state directory a disk of its own, of this size, that is gone with the process. */
@@ -82,6 +84,7 @@ export class ControllerProcess {
       agentToken = "",
       nodeOptions = [],
       keyFile = "",
+      main = mainPath,
       tls,
       diskBytes,
     } = options;
@@ -90,7 +93,7 @@ export class ControllerProcess {
       process.execPath,
       ...nodeOptions,
       ...clock,
-      mainPath,
+      main,
       "--listen",
       listen,
       "--state",

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { millpondError } from "@millpond/api";
+import { downgradeDatabase, downgradeDirectory, poolKeyFile } from "@millpond/controller";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+
+/** `millpond downgrade`. */
+export async function run({ state, store, keyFile }: Values<"downgrade">): Promise<number> {
+  const directory = state ?? join(homedir(), ".local", "state", "millpond", "controller");
+  if (store !== undefined) {
+    await downgradeDatabase(store, keyFile ?? join(directory, poolKeyFile));
+    process.stdout.write("the database is of the release before; start its controllers\n");
+    return exitStatus.ok;
+  }
+  if (keyFile !== undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "--key-file is for a database", {
+      remedy: "Leave it out: the key of a state directory is in it.",
+    });
+  }
+  const backup = await downgradeDirectory(directory, Date.now());
+  process.stdout.write(
+    `the state is of the release before; start its controller\nas it was, it is in ${backup}\n`,
+  );
+  return exitStatus.ok;
+}
