@@ -132,7 +132,8 @@ After a restore, wait until all nodes are back before a downgrade.`,
         what: "then install the release before, and start it",
       },
       {
-        command: "millpond downgrade --store postgres://millpond@db/millpond --key-file /etc/millpond/pool.key",
+        command:
+          "millpond downgrade --store postgres://millpond@db/millpond --key-file /etc/millpond/pool.key",
         what: "of several controllers, all of which are stopped",
       },
     ],
