@@ -3,7 +3,7 @@
 // The admission of a played API server: asks the webhooks that are registered with it, over TLS, as a real one does.
 
 import { randomUUID } from "node:crypto";
-import { request as httpsRequest } from "node:https";
+import { Agent, request as httpsRequest } from "node:https";
 import { holds } from "./cel.ts";
 import { type ObjectStore, Refused } from "./object-store.ts";
 import { applyPatch, type Json } from "./patches.ts";
@@ -116,9 +116,12 @@ async function ask(webhook: Webhook, attempt: AdmissionAttempt): Promise<Json> {
   return applyPatch("application/json-patch+json", object, patch);
 }
 
+/** A real API server keeps connections, too. */
+const agent = new Agent({ keepAlive: true, maxFreeSockets: 25 });
+
 function post({ url, caBundle }: Webhook["clientConfig"], body: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const options = { method: "POST", ca: Buffer.from(caBundle, "base64"), agent: false, timeout: 5000 };
+    const options = { method: "POST", ca: Buffer.from(caBundle, "base64"), agent, timeout: 5000 };
     const call = httpsRequest(url, options, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (part: string) => (text += part));
