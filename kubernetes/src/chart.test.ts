@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { KubernetesObject } from "@kubernetes/client-node";
+import type { KubernetesObject, V1NetworkPolicy, V1PodTemplateSpec } from "@kubernetes/client-node";
 import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import manifest from "../../package.json" with { type: "json" };
+import { inRoot } from "../../scripts/lib/paths.ts";
 import { chartDirectory, renderChart, type RenderOptions, usedValues } from "./testing/helm-chart.ts";
 import { readManifests } from "./testing/manifests.ts";
+
+interface Workload extends KubernetesObject {
+  readonly spec?: { readonly template?: V1PodTemplateSpec };
+}
 
 const nameOf = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.name}`;
 
@@ -17,6 +22,22 @@ function byName(objects: readonly KubernetesObject[]) {
 }
 
 const plain = () => byName([...readManifests("base"), ...readManifests("pool")]);
+
+function has(program: string, ...args: readonly string[]): boolean {
+  return spawnSync(program, args, { stdio: "ignore" }).status === 0;
+}
+const hasHelm = has("helm", "version");
+const hasKubectl = has("kubectl", "version", "--client");
+
+/** Without what kustomize adds to every object. */
+function unlabelled(object: KubernetesObject): KubernetesObject {
+  const { labels, ...metadata } = object.metadata ?? {};
+  const { "app.kubernetes.io/part-of": _, ...others } = labels ?? {};
+  return {
+    ...object,
+    metadata: { ...metadata, ...(Object.keys(others).length > 0 ? { labels: others } : {}) },
+  };
+}
 
 test("the chart makes what the manifests make", () => {
   const { "Namespace millpond-system": namespace, ...objects } = plain();
@@ -41,10 +62,56 @@ test("values choose image, names, replicas and where the pool is", () => {
   expect(named).toContain('device.driver == \\"gpu.example.org\\"');
   expect(text({ namespace: "gpus" })).not.toContain("millpond-system");
   expect(text({ values: { allocation: "device-plugin" } })).not.toContain("DeviceClass");
-  expect(text({ hasDeviceClasses: false })).not.toContain('"kind":"DeviceClass"');
+  expect(text({ minor: 33 })).not.toContain('"kind":"DeviceClass"');
   expect(renderChart({ values: { networkPolicies: false } }).map(({ kind }) => kind)).not.toContain(
     "NetworkPolicy",
   );
+});
+
+test.skipIf(!hasKubectl).each([33, 20])(
+  `for Kubernetes 1.%i the chart makes what the manifests for it make${hasKubectl ? "" : " (skipped: there is no kubectl)"}`,
+  (minor) => {
+    const folder = inRoot("kubernetes", "deploy", minor > 20 ? "before-1.34" : "before-1.21");
+    const rendered = ["base", "pool"].flatMap((part) =>
+      parseAllDocuments(execFileSync("kubectl", ["kustomize", join(folder, part)], { encoding: "utf8" })).map(
+        (document) => document.toJS() as KubernetesObject,
+      ),
+    );
+    const { "Namespace millpond-system": namespace, ...objects } = byName(rendered.map(unlabelled));
+    expect(namespace).toBeDefined();
+    expect(Object.keys(objects)).not.toContain("DeviceClass millpond.dev");
+    expect(byName(renderChart({ minor }))).toEqual(objects);
+  },
+);
+
+test("each part of Millpond's own is closed but for ports that it serves to others", () => {
+  const objects = Object.values(plain()) as Workload[];
+  const policies = objects.filter(({ kind }) => kind === "NetworkPolicy") as V1NetworkPolicy[];
+  const open = objects.flatMap(({ metadata, spec }) => {
+    const pod = spec?.template?.spec;
+    // Policies do not apply to pods on the host's network.
+    if (pod === undefined || pod.hostNetwork === true) return [];
+    const labels = spec?.template?.metadata?.labels ?? {};
+    const own = policies.filter((policy) =>
+      Object.entries(policy.spec?.podSelector?.matchLabels ?? {}).every(
+        ([key, value]) => labels[key] === value,
+      ),
+    );
+    expect(own.map((policy) => policy.spec?.policyTypes)).toEqual([["Ingress"]]);
+    const served = pod.containers.flatMap(({ ports = [] }) =>
+      ports.map(({ containerPort }) => containerPort),
+    );
+    const ports = (own[0]?.spec?.ingress ?? []).flatMap((rule) => (rule.ports ?? []).map(({ port }) => port));
+    expect(ports).toEqual(served);
+    return [[metadata?.name ?? "", ports] as const];
+  });
+  expect(Object.fromEntries(open)).toEqual({
+    "millpond-agent": [],
+    "millpond-controller": [7170],
+    "millpond-node": [],
+    "millpond-operator": [8443],
+    "millpond-setup": [],
+  });
 });
 
 test("software GPUs need no label and no runtime class", () => {
@@ -80,15 +147,6 @@ test("every value is used, every one that is used is there, and the versions are
     appVersion: manifest.version,
   });
 });
-
-const hasHelm = (() => {
-  try {
-    execFileSync("helm", ["version"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-})();
 
 test.skipIf(!hasHelm)(
   `Helm itself renders and lints the same${hasHelm ? "" : " (skipped: there is no helm)"}`,

@@ -16,8 +16,18 @@ export interface RenderOptions {
   /** Over those of values.yaml, by members. */
   readonly values?: Values;
   readonly namespace?: string;
-  /** Whether the cluster has DeviceClasses. Default true. */
-  readonly hasDeviceClasses?: boolean;
+  /** Of Kubernetes: 20 for 1.20. Default 36. */
+  readonly minor?: number;
+}
+
+/** Minor versions that kinds came with. */
+const kindsSince: Readonly<Record<string, number>> = {
+  "resource.k8s.io/v1/DeviceClass": 34,
+  "policy/v1/PodDisruptionBudget": 21,
+};
+
+function minorWith(api: unknown): number {
+  return required(kindsSince[String(api)], String(api));
 }
 
 /** All objects of the chart. */
@@ -28,7 +38,7 @@ export function renderChart(options: RenderOptions = {}): KubernetesObject[] {
     Values: merge(defaults, options.values ?? {}),
     Release: { Namespace: options.namespace ?? "millpond-system" },
     Chart: { AppVersion: chart.appVersion },
-    Capabilities: { APIVersions: { Has: () => options.hasDeviceClasses ?? true } },
+    Capabilities: { APIVersions: { Has: (api: unknown) => (options.minor ?? 36) >= minorWith(api) } },
   };
   return templates().flatMap((text) =>
     parseAllDocuments(render(text, root))
