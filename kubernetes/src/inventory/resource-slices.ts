@@ -60,6 +60,8 @@ export interface SlicePublisherOptions {
   readonly cluster: Cluster;
   readonly names: ResourceNames;
   readonly log: Logger;
+  /** Time after which the slices of the API server are read again: others may have deleted or changed them. Default 20,000. */
+  readonly readAgainMs?: number;
 }
 
 /** Keeps the slices of the API server as the pool is. */
@@ -67,22 +69,23 @@ export class SlicePublisher {
   readonly #options: SlicePublisherOptions;
   /** The slices published last, by name. */
   readonly #published = new Map<string, string>();
-  #isRead = false;
+  #readAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: SlicePublisherOptions) {
     this.#options = options;
   }
 
   async publish(nodes: readonly Pick<Node, "name" | "devices">[]): Promise<void> {
-    const { cluster, names, log } = this.#options;
+    const { cluster, names, log, readAgainMs = 20_000 } = this.#options;
     const { domain } = names;
+    const nowMs = performance.now();
     const wanted = new Map<string, { readonly node: string; readonly devices: V1Device[] }>();
     for (const node of nodes) {
       const devices = toDevices(node);
       if (devices.length > 0) wanted.set(sliceName(names, node.name), { node: node.name, devices });
     }
     const isKnown =
-      this.#isRead &&
+      nowMs - this.#readAtMs < readAgainMs &&
       [...wanted].every(([name, { devices }]) => this.#published.get(name) === digest(devices));
     if (isKnown && this.#published.size === wanted.size) return;
     const fieldSelector = `spec.driver=${domain}`;
@@ -110,7 +113,7 @@ export class SlicePublisher {
       }
       this.#published.set(name, digest(devices));
     }
-    this.#isRead = true;
+    this.#readAtMs = nowMs;
   }
 
   /** The owner of all published slices: they are deleted with the device class. */
