@@ -59,6 +59,16 @@ export class ClusterConfig extends KubeConfig {
     );
   }
 
+  /** HTTP/2 took more time of ours for each call than a connection for each that is under way. */
+  override createDispatcherOptions(
+    ...of: Parameters<KubeConfig["createDispatcherOptions"]>
+  ): ReturnType<KubeConfig["createDispatcherOptions"]> {
+    const options = super.createDispatcherOptions(...of);
+    if (options.type !== "agent") return options;
+    const connect = { ...options.connect, allowH2: false };
+    return { ...options, connect };
+  }
+
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
     const nowMs = performance.now();
     if (nowMs - this.#authenticatedAtMs > headersMs) {

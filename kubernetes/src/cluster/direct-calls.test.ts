@@ -20,7 +20,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** An API server over TLS that answers every call the same way, and what it was asked. */
+/** Starts an API server over TLS that answers every call the same way, and records the calls. */
 async function startServer(answer: Answer, serverPath = "") {
   const validity = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 600_000) };
   const authority = makeAuthority("test", validity);

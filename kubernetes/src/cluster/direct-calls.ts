@@ -12,7 +12,7 @@ import {
   wrapHttpLibrary,
 } from "@kubernetes/client-node";
 
-/** Header `Accept` of calls whose answer nobody reads. */
+/** Header `Accept` of calls whose answer is not read. */
 export const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 const byFetch = new IsomorphicFetchHttpLibrary();

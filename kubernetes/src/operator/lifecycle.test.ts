@@ -2,6 +2,7 @@
 
 // Pods from their creation to their end, on a played API server: what holds without a Kubernetes, too.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { asMergePatch } from "../cluster/cluster.ts";
 import { PlayedCluster } from "../testing/played/played-cluster.ts";
@@ -95,6 +96,32 @@ test("a pod's Secret that is deleted while it runs is made again for a container
     ],
   });
   await expect.poll(() => cluster.server.store.find("/secrets", "default", name), patience).toBeDefined();
+});
+
+test("a ResourceClaim that is deleted before its pod is placed is made again, and one that is there is left alone", async () => {
+  const cluster = await start();
+  await cluster.createPod("early", half);
+  await expect.poll(() => cluster.bound("early"), patience).toBe("True Bound");
+  const name = `millpond-${await idOf(cluster, "early")}-0`;
+  const uid = () =>
+    (
+      cluster.server.store.find("resource.k8s.io/resourceclaims", "default", name)?.["metadata"] as
+        | { uid: string }
+        | undefined
+    )?.uid;
+  const first = uid();
+  expect(first).toBeDefined();
+  // The operator's copy of them may be some seconds old.
+  await delay(5500);
+  await cluster.core.patchNamespacedPod(
+    { namespace: "default", name: "early", body: { metadata: { labels: { changed: "true" } } } },
+    asMergePatch,
+  );
+  await delay(500);
+  expect(uid()).toBe(first);
+  await cluster.server.cluster.resource.deleteNamespacedResourceClaim({ namespace: "default", name });
+  await expect.poll(uid, patience).toBeDefined();
+  expect(uid()).not.toBe(first);
 });
 
 test("an API server that begins again and has forgotten what was, and sends no bookmarks, loses no pod", async () => {

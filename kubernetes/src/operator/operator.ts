@@ -294,7 +294,10 @@ export class Operator implements AsyncDisposable {
                 const known = resourceClaimsByName.get(name);
                 if (!isGone) resourceClaimsByName.set(name, object);
                 else if (known?.metadata?.uid === metadata?.uid) resourceClaimsByName.delete(name);
-                if (claims.isCompared) queue.add(`${userClaimKey}${metadata?.uid}`);
+                if (!claims.isCompared) return;
+                queue.add(`${userClaimKey}${metadata?.uid}`);
+                // Its pod may need it still.
+                if (isGone) for (const { uid } of metadata?.ownerReferences ?? []) queue.add(uid);
               },
               cleanup,
             },

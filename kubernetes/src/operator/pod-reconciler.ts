@@ -46,7 +46,7 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
 const resizeAgainMs = 30_000;
 /** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
-/** Time after which missing objects of a pod that has not started are recreated. */
+/** Time after which missing ResourceClaims of a pod that has not started are recreated. */
 const recreateAfterMs = 5000;
 
 export class PodReconciler {
@@ -171,7 +171,7 @@ export class PodReconciler {
       return await this.#endRobbed(pod, "its claim waited again, and has others now");
     const isNew =
       isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod) || lacksSecret(pod);
-    if (isNew && (lacksSecret(pod) || !this.#hasMade(pod, claims))) {
+    if (isNew && (lacksSecret(pod) || this.#lacksObjects(pod, objectName(id), claims))) {
       const tokens: Record<string, string> = {};
       for (const [index, claim] of claims.entries())
         tokens[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
@@ -218,10 +218,18 @@ export class PodReconciler {
     return again ?? (await this.#resize(pod, claims));
   }
 
-  /** Whether the pod's objects were made recently: several events follow a grant before the program starts. */
-  #hasMade(pod: V1Pod, claims: readonly Claim[]): boolean {
+  /**
+   * Whether the objects of a pod that has not started are to be made: this instance has not made them for these allocations, or
+   * one of its ResourceClaims has been deleted since. A Secret that is not there is seen when a container lacks it.
+   */
+  #lacksObjects(pod: V1Pod, baseName: string, claims: readonly Claim[]): boolean {
+    const { deviceClaims, findResourceClaim } = this.#options;
     const made = this.#made.get(uidOf(pod));
-    return made?.allocations === allocationsOf(claims) && performance.now() - made.atMs < recreateAfterMs;
+    if (made?.allocations !== allocationsOf(claims)) return true;
+    // The copy of the ResourceClaims may be that much older.
+    if (deviceClaims === undefined || performance.now() - made.atMs < recreateAfterMs) return false;
+    const { namespace } = nameOf(pod);
+    return claims.some((_, index) => findResourceClaim(namespace, `${baseName}-${index}`) === undefined);
   }
 
   /** Replaces a ResourceClaim, and reports that, when the scheduler finds no room for `lackingMs` where the pool granted it. */
