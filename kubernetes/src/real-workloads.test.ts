@@ -3,6 +3,9 @@
 // Kubernetes' kinds of workloads on a real node: pods of several containers, Jobs, Deployments and StatefulSets. Some are
 // preempted, resized or evicted while they run, or lose their node.
 
+import { execFile, spawnSync } from "node:child_process";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
 import {
   AppsV1Api,
   BatchV1Api,
@@ -12,7 +15,6 @@ import {
   V1MicroTime,
   type V1PodTemplateSpec,
 } from "@kubernetes/client-node";
-import { setTimeout as delay } from "node:timers/promises";
 import { type Claim, ClaimState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { asMergePatch } from "./cluster/cluster.ts";
@@ -25,7 +27,9 @@ import {
 } from "./testing/real-cluster.ts";
 import type { TestCluster } from "./testing/test-cluster.ts";
 
-const missing = missingCluster();
+const missing =
+  missingCluster() ??
+  (spawnSync("kubectl", ["version", "--client"]).status === 0 ? undefined : "there is no kubectl");
 const namespace = "default";
 const once = ["/usr/bin/vectoradd"];
 /** Does not end by itself before the test does. */
@@ -81,6 +85,9 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       await real?.[Symbol.asyncDispose]();
     });
 
+    /** This process is the kubelet's way to the API server: it must not wait for a command without serving it. */
+    const kubectl = (...args: readonly string[]) =>
+      promisify(execFile)("kubectl", ["--kubeconfig", cluster.plane.kubeconfig, ...args]);
     const liveClaims = async (): Promise<Claim[]> => {
       const { claims } = await real.pool.claims.listClaims({});
       return claims.filter(({ state }) => state !== ClaimState.RELEASED && state !== ClaimState.FAILED);
@@ -348,6 +355,37 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       });
       await noneLeft();
       expect(await cluster.pod("evicted")).toBeUndefined();
+    });
+
+    test("a node that kubectl drains gives back what its pods held, and what replaces them runs when it is there again", async () => {
+      const containers = [exampleContainer("main", forever, share(40))];
+      await apps.createNamespacedDeployment({
+        namespace,
+        body: {
+          metadata: { name: "drained" },
+          spec: {
+            replicas: 2,
+            selector: { matchLabels: { app: "drained" } },
+            template: template("drained", containers),
+          },
+        },
+      });
+      await cluster.until("both run", async () => (await running("drained")).length === 2, 120_000);
+      const before = new Set((await podsOf("drained")).map(({ metadata }) => metadata?.uid));
+      await kubectl("drain", "worker-a", "--ignore-daemonsets", "--timeout=120s");
+      const remaining = (await podsOf("drained")).filter(({ metadata }) => before.has(metadata?.uid));
+      expect(remaining).toEqual([]);
+      await cluster.until("only those that replace them have claims", async () => {
+        const uids = new Set((await podsOf("drained")).map(({ metadata }) => metadata?.uid));
+        const claims = await liveClaims();
+        return claims.length === 2 && claims.every(({ name }) => uids.has(podOfClaim(name)?.uid));
+      });
+      expect(await running("drained")).toEqual([]);
+      await kubectl("uncordon", "worker-a");
+      await cluster.until("both run again", async () => (await running("drained")).length === 2, 120_000);
+      await expectAgreement();
+      await apps.deleteNamespacedDeployment({ namespace, name: "drained" });
+      await noneLeft();
     });
 
     test("claims of pods on a node that is lost and removed end, and not before that", async () => {
