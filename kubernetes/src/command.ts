@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
@@ -23,7 +24,7 @@ import { setUp } from "./setup.ts";
 const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--service-account NAME] [--domain millpond.dev]
                       [--resource-names KIND=NAME,...] [--allocation auto|dra|device-plugin] [--listen 0.0.0.0:8443]
                       [--programs-controller URL]
-                      [--webhook-url URL] [--lease-seconds 15]
+                      [--webhook-url URL] [--lease-seconds 15] [--identity NAME]
        millpond-kubernetes node [--namespace NAMESPACE] [--domain millpond.dev] [--resource-names KIND=NAME,...]
                       [--allocation auto|dra|device-plugin] [--library /usr/lib/millpond] [--kubelet /var/lib/kubelet]
                       [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
@@ -50,7 +51,7 @@ DaemonSet is deleted, it takes its files away from the host.
 operator: answers the webhooks of a cluster and keeps its pods and their claims in agreement. Several may run; one leads.
 
 API servers reach it by the Service millpond of its namespace, or where --webhook-url says. When the one that leads is
-killed, another takes over within --lease-seconds.
+killed, another takes over within --lease-seconds; one of the same --identity, such as the UID of its pod, does so at once.
 
 The pool is MILLPOND_CONTROLLER, with MILLPOND_TOKEN of an administrator (or MILLPOND_TOKEN_FILE) and MILLPOND_CA.
 --programs-controller is what programs in pods reach it by, where that is another URL. --resource-names are more names of
@@ -120,7 +121,7 @@ async function runOperator(args: readonly string[], environment: NodeJS.ProcessE
     pool: connect({ ...endpoint, source: "MILLPOND_CONTROLLER", reason: "asked for by a pod" }),
     names: makeResourceNames(values.domain, values["resource-names"]),
     namespace,
-    identity: hostname(),
+    identity: values.identity ?? `${hostname()}_${randomUUID()}`,
     user: `system:serviceaccount:${namespace}:${account}`,
     allocation,
     programs: { controller: values["programs-controller"] ?? endpoint.controller, ca: endpoint.ca ?? "" },
@@ -262,6 +263,7 @@ function parse(args: readonly string[]) {
         "programs-controller": { type: "string" },
         "webhook-url": { type: "string" },
         "lease-seconds": { type: "string", default: "15" },
+        identity: { type: "string" },
         library: { type: "string", default: "/usr/lib/millpond" },
         kubelet: { type: "string", default: "/var/lib/kubelet" },
         cdi: { type: "string", default: "/var/run/cdi" },

@@ -372,7 +372,7 @@ describe.skipIf(missing !== undefined)(
             if (left.length > 0) throw new Error(JSON.stringify(said));
             return true;
           },
-          300_000,
+          300_000 + killCount * 5000,
         );
         await cluster.until(
           "no claim is left",

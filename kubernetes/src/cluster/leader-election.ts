@@ -3,7 +3,6 @@
 // Leader election among operators: the leader holds a Lease of coordination.k8s.io. An instance judges its expiry by the
 // time since it last saw the Lease change, on its own monotonic clock, so the clocks of other machines do not matter.
 
-import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { V1Lease } from "@kubernetes/client-node";
 import type { Logger } from "pino";
@@ -14,7 +13,7 @@ export interface LeaderElectionOptions {
   readonly namespace: string;
   /** Name of the Lease. */
   readonly name: string;
-  /** Names this process among the candidates; random text is added. */
+  /** Names this process among the candidates, and no other: one that comes back with it need not wait for its own Lease. */
   readonly identity: string;
   readonly log: Logger;
   /** Time without a renewal after which another instance may take over. Default 15. */
@@ -25,14 +24,12 @@ export interface LeaderElectionOptions {
 
 export class LeaderElection {
   readonly #options: Required<LeaderElectionOptions>;
-  readonly #identity: string;
   #seen = "";
   #seenAtMs = 0;
   #leads = false;
 
   constructor(options: LeaderElectionOptions) {
     this.#options = { leaseSeconds: 15, retryMs: 2000, ...options };
-    this.#identity = `${options.identity}_${randomUUID()}`;
   }
 
   get leads(): boolean {
@@ -47,7 +44,7 @@ export class LeaderElection {
     const { log, retryMs } = this.#options;
     while (!signal.aborted) {
       if (await this.#tryAcquire()) {
-        log.info({ identity: this.#identity }, "leads");
+        log.info({ identity: this.#options.identity }, "leads");
         await this.#lead(signal, work);
       } else {
         await delay(retryMs * (0.8 + 0.4 * Math.random()), undefined, { signal }).catch(() => undefined);
@@ -104,7 +101,7 @@ export class LeaderElection {
       }
       const isFree =
         holderIdentity === "" ||
-        holderIdentity === this.#identity ||
+        holderIdentity === this.#options.identity ||
         performance.now() - this.#seenAtMs > (lease.spec?.leaseDurationSeconds ?? leaseSeconds) * 1000;
       if (!isFree) return false;
       await cluster.coordination.patchNamespacedLease(
@@ -129,9 +126,9 @@ export class LeaderElection {
 
   #spec(lease: V1Lease | undefined): Record<string, unknown> {
     const now = new Date().toISOString().replace("Z", "000Z");
-    const isOurs = lease?.spec?.holderIdentity === this.#identity;
+    const isOurs = lease?.spec?.holderIdentity === this.#options.identity;
     return {
-      holderIdentity: this.#identity,
+      holderIdentity: this.#options.identity,
       leaseDurationSeconds: this.#options.leaseSeconds,
       renewTime: now,
       ...(isOurs ? {} : { acquireTime: now, leaseTransitions: (lease?.spec?.leaseTransitions ?? -1) + 1 }),
@@ -143,7 +140,7 @@ export class LeaderElection {
     const { cluster, namespace, name, log } = this.#options;
     try {
       const lease = await cluster.coordination.readNamespacedLease({ name, namespace });
-      if (lease.spec?.holderIdentity !== this.#identity) return;
+      if (lease.spec?.holderIdentity !== this.#options.identity) return;
       const body = {
         metadata: { resourceVersion: lease.metadata?.resourceVersion },
         spec: { holderIdentity: "", leaseDurationSeconds: 1 },

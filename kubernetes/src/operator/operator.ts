@@ -45,7 +45,7 @@ export interface OperatorOptions {
   readonly names: ResourceNames;
   /** Namespace of its own objects. */
   readonly namespace: string;
-  /** Name of its pod. */
+  /** As of `LeaderElection`. */
   readonly identity: string;
   /** User name of its service account. */
   readonly user: string;
