@@ -426,6 +426,10 @@ class RunningAgent implements Agent {
       sessions: this.#pool.sessions.map((worker) =>
         reportSession(worker, { figuresOf: (uuid) => this.#health.figuresOf(uuid), isInFull }),
       ),
+      figures: this.devices.flatMap(({ description: { uuid } }) => {
+        const card = this.#health.figuresOf(uuid);
+        return card === undefined ? [] : [{ uuid, card }];
+      }),
       endedSessions: ended.map(reportEndedSession),
       activity: this.#activity
         .totals()

@@ -53,6 +53,7 @@ export type {
 export {
   CordonNodeRequestSchema,
   CordonNodeResponseSchema,
+  CardFiguresSchema,
   DeviceHealth,
   DeviceHealthSchema,
   DeviceSchema,
@@ -81,6 +82,7 @@ export {
 export type {
   CordonNodeRequest,
   CordonNodeResponse,
+  CardFigures,
   Device,
   Event,
   GetNodeRequest,
@@ -142,6 +144,7 @@ export type { AuditRecord, SigningKey, Token } from "./gen/millpond/v1/access_pb
 export {
   AgentService,
   AllocationActivitySchema,
+  DeviceFiguresSchema,
   DeviceReportSchema,
   DeviceUseSchema,
   EndedSessionSchema,

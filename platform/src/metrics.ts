@@ -91,6 +91,42 @@ export const metricTable = {
     help: "Compute of the device allocated to claims, 0 to 1",
     labels: onDevice,
   },
+  millpond_device_compute_used_ratio: {
+    part: "controller",
+    type: "gauge",
+    help: "Compute of the device used by sessions over the last seconds, 0 to 1; absent where unknown",
+    labels: onDevice,
+  },
+  millpond_device_temperature_celsius: {
+    part: "controller",
+    type: "gauge",
+    help: "Temperature of the card, where its driver reports it",
+    labels: onDevice,
+  },
+  millpond_device_power_watts: {
+    part: "controller",
+    type: "gauge",
+    help: "Power that the card draws, where its driver reports it",
+    labels: onDevice,
+  },
+  millpond_device_power_limit_watts: {
+    part: "controller",
+    type: "gauge",
+    help: "Power limit of the card, where its driver reports it",
+    labels: onDevice,
+  },
+  millpond_device_sm_clock_hertz: {
+    part: "controller",
+    type: "gauge",
+    help: "Clock of the multiprocessors, where the driver reports it",
+    labels: onDevice,
+  },
+  millpond_device_memory_clock_hertz: {
+    part: "controller",
+    type: "gauge",
+    help: "Clock of the card's memory, where the driver reports it",
+    labels: onDevice,
+  },
   millpond_device_virtual_gpus: {
     part: "controller",
     type: "gauge",

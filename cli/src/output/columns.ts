@@ -101,6 +101,19 @@ export function nodeColumns(nowSeconds: number): readonly Column<Node>[] {
   ];
 }
 
+/** `41 °C`. */
+export function temperature({ card }: Device): string {
+  return card?.temperatureCelsius === undefined ? none : `${card.temperatureCelsius} °C`;
+}
+
+/** What it draws, and its limit: `90 / 700 W`. */
+export function power({ card }: Device): string {
+  if (card?.powerMilliwatts === undefined) return none;
+  const limit =
+    card.powerLimitMilliwatts === undefined ? "" : ` / ${Math.round(card.powerLimitMilliwatts / 1000)}`;
+  return `${Math.round(card.powerMilliwatts / 1000)}${limit} W`;
+}
+
 export const deviceColumns: readonly Column<Device>[] = [
   { title: "NAME", cell: (device) => `${device.node}/${device.index}` },
   { title: "MODEL", cell: (device) => device.name },
@@ -114,6 +127,8 @@ export const deviceColumns: readonly Column<Device>[] = [
   { title: "SESSIONS", cell: (device) => String(device.openSessions), align: "right" },
   { title: "STATUS", cell: deviceStatus },
   { title: "USED", cell: (device) => formatBytes(device.usedMemoryBytes), align: "right", isWide: true },
+  { title: "TEMP", cell: temperature, align: "right", isWide: true },
+  { title: "POWER", cell: power, align: "right", isWide: true },
   { title: "UUID", cell: (device) => device.uuid, isWide: true },
   { title: "KIND", cell: (device) => device.kind, isWide: true },
   { title: "PCI", cell: (device) => device.pciBusId || none, isWide: true },

@@ -6,7 +6,7 @@ import { healthWord, nodeStateWord } from "./resources.ts";
 
 interface Field {
   /** What nvidia-smi writes in brackets behind the field's name, and behind its value. */
-  readonly unit?: "MiB" | "%";
+  readonly unit?: "MiB" | "%" | "W" | "MHz";
   readonly value: (device: Device, node: Node) => string | number;
 }
 
@@ -25,6 +25,14 @@ const sharedFields = {
     value: (device) => mebibytes(device.memoryBytes) - mebibytes(device.usedMemoryBytes),
   },
   "utilization.gpu": { unit: "%", value: (device) => device.usedComputePercent ?? "" },
+  "utilization.memory": { unit: "%", value: ({ card }) => card?.memoryUtilizationPercent ?? "" },
+  "temperature.gpu": { value: ({ card }) => card?.temperatureCelsius ?? "" },
+  "power.draw": { unit: "W", value: ({ card }) => watts(card?.powerMilliwatts) },
+  "power.limit": { unit: "W", value: ({ card }) => watts(card?.powerLimitMilliwatts) },
+  "clocks.gr": { unit: "MHz", value: ({ card }) => card?.graphicsClockMhz ?? "" },
+  "clocks.sm": { unit: "MHz", value: ({ card }) => card?.smClockMhz ?? "" },
+  "clocks.mem": { unit: "MHz", value: ({ card }) => card?.memoryClockMhz ?? "" },
+  pstate: { value: ({ card }) => (card?.performanceState === undefined ? "" : `P${card.performanceState}`) },
 } as const satisfies Record<string, Field>;
 
 /** Fields that only a pool has. */
@@ -93,6 +101,11 @@ export function renderDeviceList(nodes: readonly Node[]): string {
     .flatMap((node) => node.devices)
     .map((device) => `GPU ${device.node}/${device.index}: ${device.name} (UUID: ${device.uuid})\n`)
     .join("");
+}
+
+/** With two decimals, as nvidia-smi has it; empty: not known. */
+function watts(milliwatts: number | undefined): string {
+  return milliwatts === undefined ? "" : (milliwatts / 1000).toFixed(2);
 }
 
 function mebibytes(bytes: bigint): number {

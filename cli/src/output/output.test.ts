@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { create } from "@bufbuild/protobuf";
+import { CardFiguresSchema } from "@millpond/api";
 import { expect, test } from "vitest";
 import { boundClaim, device, event, node, now, pendingClaim, session } from "../../test/samples.ts";
 import { renderSmi } from "../commands/views/smi.ts";
@@ -80,8 +82,19 @@ test("smi lists devices, and writes the CSV of nvidia-smi", () => {
   expect(csv("utilization.gpu,cordoned,health", "csv,noheader,nounits", [busy])).toBe(
     "37, true, unhealthy\n",
   );
-  expect(() => csv("power.draw", "csv")).toThrow(
-    /no field "power.draw". There are index, .*MILLPOND_E_INVALID/,
+  const card = create(CardFiguresSchema, {
+    temperatureCelsius: 41,
+    powerMilliwatts: 90_250,
+    smClockMhz: 1980,
+    performanceState: 0,
+  });
+  const hot = { ...node, devices: [{ ...device, card }] };
+  expect(csv("temperature.gpu,power.draw,power.limit,clocks.sm,pstate", "csv", [hot])).toBe(
+    "temperature.gpu, power.draw [W], power.limit [W], clocks.sm [MHz], pstate\n" +
+      "41, 90.25 W, [N/A], 1980 MHz, P0\n",
+  );
+  expect(() => csv("fan.speed", "csv")).toThrow(
+    /no field "fan.speed". There are index, .*MILLPOND_E_INVALID/,
   );
   expect(() => csv("index", "xml")).toThrow(/--format: "xml" is none of csv, noheader, nounits/);
 });
@@ -102,6 +115,28 @@ test("smi shows devices and the sessions that use them", () => {
     +==========+======+===========+============+=====+=========+==================================================+
     | node-a/1 | 4712 | vectoradd | claim-7f3a | shm |     50% |                                 12 MiB / 512 MiB |
     +----------+------+-----------+------------+-----+---------+--------------------------------------------------+
+    "
+  `);
+  const card = create(CardFiguresSchema, {
+    temperatureCelsius: 41,
+    powerMilliwatts: 90_250,
+    powerLimitMilliwatts: 700_000,
+  });
+  const hot = { ...node, devices: [{ ...device, card }] };
+  expect(`\n${renderSmi({ ...picture, nodes: [hot], sessions: [] })}`).toMatchInlineSnapshot(`
+    "
+    +----------------------------------------------------------------------------------------------------------------------------------+
+    | Millpond 0.1.0   http://127.0.0.1:7170                                                              1 node, 1 device, 0 sessions |
+    +----------+--------------+------+-------+------------+-------+------------------------+-------------------------------+-----------+
+    | Device   | Name         | CUDA |  Temp |      Power | vGPUs | Compute used / granted | Memory used / granted / total | State     |
+    +==========+==============+======+=======+============+=======+========================+===============================+===========+
+    | node-a/1 | Software GPU | 13.0 | 41 °C | 90 / 700 W |     1 |                - / 50% |      12 MiB / 512 MiB / 4 GiB | Unhealthy |
+    +----------+--------------+------+-------+------------+-------+------------------------+-------------------------------+-----------+
+    +--------+-----+---------+-------+-----+---------+---------------------------------------------------------------------------------+
+    | Device | PID | Program | Claim | Via | Compute |                                                             Memory used / limit |
+    +========+=====+=========+=======+=====+=========+=================================================================================+
+    | No running sessions found                                                                                                        |
+    +----------------------------------------------------------------------------------------------------------------------------------+
     "
   `);
   expect(`\n${renderSmi({ ...picture, nodes: [], sessions: [] })}`).toMatchInlineSnapshot(`

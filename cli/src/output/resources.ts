@@ -101,6 +101,22 @@ export function deviceToJson(device: Device) {
     usedMemoryBytes: Number(device.usedMemoryBytes),
     usedComputePercent: device.usedComputePercent ?? null,
     openSessions: device.openSessions,
+    card: cardToJson(device.card),
+  };
+}
+
+/** Each figure is null where the driver does not report it; all are where the node is not in contact. */
+function cardToJson(card: Device["card"]) {
+  return {
+    temperatureCelsius: card?.temperatureCelsius ?? null,
+    powerMilliwatts: card?.powerMilliwatts ?? null,
+    powerLimitMilliwatts: card?.powerLimitMilliwatts ?? null,
+    graphicsClockMhz: card?.graphicsClockMhz ?? null,
+    smClockMhz: card?.smClockMhz ?? null,
+    memoryClockMhz: card?.memoryClockMhz ?? null,
+    utilizationPercent: card?.utilizationPercent ?? null,
+    memoryUtilizationPercent: card?.memoryUtilizationPercent ?? null,
+    performanceState: card?.performanceState ?? null,
   };
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError, ticketLifetimeSeconds } from "@millpond/api";
+import { type CardFigures, millpondError, ticketLifetimeSeconds } from "@millpond/api";
 import type { Clock } from "../timers/clock.ts";
 import { unixSeconds } from "../timers/clock.ts";
 import { Deadlines } from "../timers/deadlines.ts";
@@ -62,6 +62,8 @@ interface NodePresence {
   /** Ids of the ticket keys that its agent has. */
   ticketKeys: ReadonlySet<string>;
   sessions: ReadonlyMap<string, PresentSession>;
+  /** What drivers measure of its devices, by UUID. */
+  figures: ReadonlyMap<string, CardFigures>;
   /** The call that waits; aborted when a newer one takes its place. */
   poll: AbortController | undefined;
   /** Its agent hung up while it waited. */
@@ -156,6 +158,7 @@ export class NodeLiveness {
       warmWorkers: report.warmWorkers,
       ticketKeys: report.ticketKeys,
       sessions: this.#presentSessions(report, before),
+      figures: report.figures,
       poll,
       hasHungUp: false,
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {
+  type CardFigures,
   checkLabels,
   type DeviceReport,
   DeviceHealth,
@@ -72,6 +73,7 @@ export function checkReport(request: SyncRequest): AgentReport {
     describedBy: isDescribed ? checkCounter(request.describedBy, "sequence of the description") : sequence,
     description: isDescribed ? undefined : checkDescription(node, request),
     sessions,
+    figures: checkFigures(node, request),
     endedSessions: request.endedSessions.map(({ id, claim, epoch, hadClient }) => ({
       ...checkSessionNames(node, { id, claim, epoch }),
       hadClient,
@@ -82,6 +84,15 @@ export function checkReport(request: SyncRequest): AgentReport {
     })),
     isLeaving: request.leaving,
   };
+}
+
+function checkFigures(node: string, { figures }: SyncRequest): ReadonlyMap<string, CardFigures> {
+  if (figures.length > maxDevicesPerNode) {
+    throw invalid(
+      `node ${node} reports figures of ${figures.length} devices, more than ${maxDevicesPerNode}`,
+    );
+  }
+  return new Map(figures.flatMap(({ uuid, card }) => (card === undefined ? [] : [[uuid, card] as const])));
 }
 
 function checkKeyIds(node: string, ids: readonly string[]): ReadonlySet<string> {

@@ -2,6 +2,7 @@
 
 // Validated reports of agents.
 
+import type { CardFigures } from "@millpond/api";
 import type { Labels } from "@millpond/scheduler";
 import type { DeviceRecord, VirtualGpuRecord } from "./records.ts";
 
@@ -82,6 +83,8 @@ export interface AgentReport {
   /** Undefined: as in an earlier call. */
   readonly description: NodeDescription | undefined;
   readonly sessions: readonly SessionFacts[];
+  /** Temperature, power and clocks of devices, by UUID, as far as their driver reports them. */
+  readonly figures: ReadonlyMap<string, CardFigures>;
   /** Ended sessions that the controller has not acknowledged to the agent. */
   readonly endedSessions: readonly EndedSessionFacts[];
   readonly activity: readonly ActivityFacts[];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { Device } from "@millpond/api";
 import { type MetricSample, processMetrics, renderMetrics } from "@millpond/platform";
 import { makeQueueTree } from "@millpond/scheduler";
 import { toDevices } from "../rpc/to-proto.ts";
@@ -66,10 +67,29 @@ function nodeSamples(pool: Pool): MetricSample[] {
           value: device.allocatedComputePercent / 100,
         },
         { name: "millpond_device_virtual_gpus", labels, value: device.virtualGpus },
+        ...figureSamples(labels, device),
       );
     }
   }
   return samples;
+}
+
+/** What is measured of a device; a figure that is not known has no sample. */
+function figureSamples(
+  labels: Readonly<Record<string, string>>,
+  { usedComputePercent, card }: Device,
+): MetricSample[] {
+  const figures: readonly (readonly [MetricSample["name"], number | undefined, number])[] = [
+    ["millpond_device_compute_used_ratio", usedComputePercent, 100],
+    ["millpond_device_temperature_celsius", card?.temperatureCelsius, 1],
+    ["millpond_device_power_watts", card?.powerMilliwatts, 1000],
+    ["millpond_device_power_limit_watts", card?.powerLimitMilliwatts, 1000],
+    ["millpond_device_sm_clock_hertz", card?.smClockMhz, 1e-6],
+    ["millpond_device_memory_clock_hertz", card?.memoryClockMhz, 1e-6],
+  ];
+  return figures.flatMap(([name, value, divisor]) =>
+    value === undefined ? [] : [{ name, labels, value: value / divisor }],
+  );
 }
 
 async function queueSamples(pool: Pool, sees: (tenant: string) => boolean): Promise<MetricSample[]> {

@@ -4,6 +4,7 @@ import { ClaimState, DeviceHealth, NodeLoss, NodeState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
+import { until } from "../testing/until.ts";
 
 /** Lets an answer arrive that waits for reports of agents. */
 async function whileAgentsCall<T>(pool: TestPool, answer: Promise<T>): Promise<T> {
@@ -54,6 +55,31 @@ describe("nodes", () => {
     expect(claim?.allocation?.epoch).toBeLessThan(bound.claim?.allocation?.epoch ?? 0n);
     const kinds = (await pool.pool.listEvents({ subject: "node/node-a" })).events.map(({ kind }) => kind);
     expect(kinds).toEqual(["NodeJoined", "NodeLost", "NodeReady"]);
+  });
+
+  test("what its driver measures of a card is shown while its node is in contact", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    const card = { temperatureCelsius: 41, powerMilliwatts: 90_250, smClockMhz: 1980 };
+    pool.agent("node-a").figures = [
+      { uuid: "GPU-1", card },
+      { uuid: "GPU-9", card },
+    ];
+    await pool.agent("node-a").sync();
+    const cards = async () => (await pool.pool.listDevices({})).devices.map((device) => device.card);
+    expect(await cards()).toMatchObject([undefined, card]);
+    const headers = { authorization: `Bearer ${pool.controller.userToken}` };
+    const metrics = await (await fetch(`${pool.controller.url}/metrics`, { headers })).text();
+    const of = (name: string) =>
+      metrics.match(new RegExp(`^millpond_device_${name}\\{.*device="1".*\\} (.*)$`, "m"))?.[1];
+    expect(["temperature_celsius", "power_watts", "power_limit_watts", "sm_clock_hertz"].map(of)).toEqual([
+      "41",
+      "90.25",
+      undefined,
+      "1980000000",
+    ]);
+    await pool.killAgent("node-a");
+    await pool.passTime(10);
+    expect(await cards()).toEqual([undefined, undefined]);
   });
 
   test("a node whose agent stops in order is not ready at once, and is again with the next agent", async () => {
@@ -166,9 +192,12 @@ describe("nodes", () => {
       DeviceHealth.HEALTHY,
       DeviceHealth.HEALTHY,
     ]);
-    // The next fault is a different one, and faults that the driver did not report are not cleared.
+    // The next fault is a different one, and faults that the driver did not report are not cleared. A call that a later one
+    // overtakes is answered before its report is written.
     await report(4n, "the driver has reported Xid 79");
-    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    await until("the next fault", async () =>
+      (await healths())[0] === DeviceHealth.UNHEALTHY ? true : undefined,
+    );
     await report(0n, "it has fallen off its bus");
     expect((await uncordon("GPU-0")).node?.devices[0]).toMatchObject({
       health: DeviceHealth.UNHEALTHY,

@@ -184,8 +184,14 @@ function silenceOf(pool: Pool, name: string): Reason {
 /** In order of their ordinals. */
 export function toDevices(pool: Pool, node: NodeRecord): Device[] {
   const allocations = pool.ledger.allocations.onNode(node.name);
-  const sessions = [...(pool.liveness.of(node.name)?.sessions.values() ?? [])];
-  return node.devices.map((device) => toDevice(node.name, device, allocations, sessions));
+  const liveness = pool.liveness.of(node.name);
+  const sessions = [...(liveness?.sessions.values() ?? [])];
+  return node.devices.map((device) => {
+    const message = toDevice(node.name, device, allocations, sessions);
+    // Those of a node that is not in contact are not of now.
+    if (liveness?.isReady === true) message.card = liveness.figures.get(device.uuid);
+    return message;
+  });
 }
 
 function toDevice(

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { auditHash, millpondError } from "@millpond/api";
 import { makePrivateFile } from "@millpond/platform";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
-import { writeBackup } from "./backup.ts";
+import { writeBackup } from "./recovery/backup.ts";
 import { firstSigningKey } from "./first-signing-key.ts";
 import { migrateSqlite } from "./migrations.ts";
 import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";

@@ -8,6 +8,7 @@ import {
   AgentService,
   type FindKeys,
   AllocationActivitySchema,
+  DeviceFiguresSchema,
   DeviceHealth,
   DeviceReportSchema,
   EndedSessionSchema,
@@ -102,6 +103,7 @@ export class FakeAgent implements AsyncDisposable {
   /** For how long the sessions of each allocation have made calls, milliseconds, by epoch. */
   readonly activity = new Map<number, number>();
   devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
+  figures: readonly MessageInitShape<typeof DeviceFiguresSchema>[] = [];
   /** The newest answer. */
   desired: SyncResponse | undefined;
   readonly #options: FakeAgentOptions;
@@ -182,6 +184,7 @@ export class FakeAgent implements AsyncDisposable {
         warmWorkers: 2,
         ticketKeyIds: this.desired?.ticketKeys.map(({ id }) => id) ?? [],
         leaving: isLast,
+        figures: this.figures.map((each) => create(DeviceFiguresSchema, each)),
         sessions: [...this.sessions.values()].map((session) =>
           create(SessionReportSchema, {
             id: session.id,

@@ -40,8 +40,10 @@ import {
   deviceStatus,
   eventColumns,
   nodeStatus,
+  power,
   sessionColumns,
   sessionDevices,
+  temperature,
   timeLimitEnd,
   timeUntil,
   troubleOf,
@@ -176,6 +178,12 @@ function withTrouble(status: string, trouble: string): string {
   return trouble === "" ? status : `${status} (${trouble})`;
 }
 
+/** `SM 1980 MHz, memory 3201 MHz`; `-`: not reported. */
+function clocks({ card }: Device): string {
+  const of = (name: string, mhz: number | undefined) => (mhz === undefined ? [] : [`${name} ${mhz} MHz`]);
+  return [...of("SM", card?.smClockMhz), ...of("memory", card?.memoryClockMhz)].join(", ") || "-";
+}
+
 async function describeDevice(
   device: Device,
   { pool, claims }: Connection,
@@ -209,6 +217,10 @@ async function describeDevice(
         device.overheadBytes === 0n ? "none" : `${formatBytes(device.overheadBytes)} for each claim`,
       ],
       ["Compute granted", `${device.allocatedComputePercent}%`],
+      ["  used", device.usedComputePercent === undefined ? "unknown" : `${device.usedComputePercent}%`],
+      ["Temperature", temperature(device)],
+      ["Power", power(device)],
+      ["Clocks", clocks(device)],
       ["Capability", `${device.computeCapability}, ${device.multiprocessors} multiprocessors`],
       ["CUDA", cudaVersion(device.cudaVersion)],
       ["Driver", device.driverVersion === "" ? "none" : device.driverVersion],

@@ -15,7 +15,7 @@ import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
 import { drawBox } from "../../output/box.ts";
-import { cudaVersion } from "../../output/columns.ts";
+import { cudaVersion, power, temperature } from "../../output/columns.ts";
 import { parseDeviceQuery, renderDeviceList, renderDeviceQuery } from "../../output/device-query.ts";
 import { nodeToJson, renderObject, renderObjectLine, sessionToJson } from "../../output/resources.ts";
 
@@ -89,6 +89,8 @@ export interface SmiPicture {
 /** Renders the picture: devices, and the sessions that use them. */
 export function renderSmi({ nodes, sessions, version, controller }: SmiPicture): string {
   const devices = nodes.flatMap((node) => node.devices.map((device) => ({ node, device })));
+  // Drivers of software GPUs report none.
+  const hasCards = devices.some(({ device }) => device.card !== undefined);
   const counts = [
     count(nodes.length, "node"),
     count(devices.length, "device"),
@@ -102,16 +104,18 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
           "Device",
           "Name",
           "CUDA",
+          ...(hasCards ? ["Temp", "Power"] : []),
           "vGPUs",
           "Compute used / granted",
           "Memory used / granted / total",
           "State",
         ],
-        isRight: [false, false, true, true, true, true],
+        isRight: [false, false, true, ...(hasCards ? [true, true] : []), true, true, true],
         rows: devices.map(({ node, device }) => [
           `${device.node}/${device.index}`,
           device.name,
           cudaVersion(device.cudaVersion),
+          ...(hasCards ? [temperature(device), power(device)] : []),
           String(device.virtualGpus),
           `${usedCompute(device.usedComputePercent)} / ${device.allocatedComputePercent}%`,
           [device.usedMemoryBytes, device.allocatedMemoryBytes, device.memoryBytes]

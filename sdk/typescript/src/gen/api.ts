@@ -579,6 +579,8 @@ export type Device = {
   readonly openSessions?: number;
   /** Device time used by sessions over the last seconds, in percent of that time, 0 to 100. Absent: unknown for some. */
   readonly usedComputePercent?: number;
+  /** Temperature, power and clocks. Absent: its driver reports none, or its node is not in contact. */
+  readonly card?: CardFigures;
 };
 
 /** `DEVICE_HEALTH_UNHEALTHY`: Gets no new claims; `health_reason` says why. */
@@ -586,6 +588,23 @@ export type DeviceHealth =
   | "DEVICE_HEALTH_UNSPECIFIED"
   | "DEVICE_HEALTH_HEALTHY"
   | "DEVICE_HEALTH_UNHEALTHY";
+
+/** Figures of a GPU from the driver's management library. Absent: not reported. */
+export type CardFigures = {
+  readonly temperatureCelsius?: number;
+  readonly powerMilliwatts?: number;
+  readonly powerLimitMilliwatts?: number;
+  readonly graphicsClockMhz?: number;
+  readonly smClockMhz?: number;
+  readonly memoryClockMhz?: number;
+  readonly maxGraphicsClockMhz?: number;
+  readonly maxSmClockMhz?: number;
+  readonly maxMemoryClockMhz?: number;
+  readonly utilizationPercent?: number;
+  readonly memoryUtilizationPercent?: number;
+  /** 0 is the fastest. */
+  readonly performanceState?: number;
+};
 
 export type GetNodeRequest = {
   readonly name?: string;

@@ -10,7 +10,7 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Allocation } from "./claim_pb.ts";
 import { file_millpond_v1_claim } from "./claim_pb.ts";
-import type { DeviceHealth, SessionState } from "./pool_pb.ts";
+import type { CardFigures, DeviceHealth, SessionState } from "./pool_pb.ts";
 import { file_millpond_v1_pool } from "./pool_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiswQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Eg8KB2xlYXZpbmcYEiABKAgSFgoOdGlja2V0X2tleV9pZHMYEyADKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJAChJBbGxvY2F0aW9uQWN0aXZpdHkSDQoFZXBvY2gYASABKAQSGwoTYWN0aXZlX21pbGxpc2Vjb25kcxgCIAEoBCJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCL8AgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJEg0KBWZhdWx0GBAgASgEEhYKDm92ZXJoZWFkX2J5dGVzGBEgASgEIisKDENsZWFyZWRGYXVsdBIMCgR1dWlkGAEgASgJEg0KBWZhdWx0GAIgASgEIvECCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJEhIKCm5vdF9wYXJrZWQYECABKAkSDgoGdGlja2V0GBEgASgJIqUBCglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAyABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAQgASgNEiEKFGNvbXB1dGVfdXNlZF9wZXJjZW50GAUgASgNSACIAQFCFwoVX2NvbXB1dGVfdXNlZF9wZXJjZW50IrICCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKAQSFAoMZGVzY3JpYmVkX2J5GAkgASgEEjEKDmNsZWFyZWRfZmF1bHRzGAogAygLMhkubWlsbHBvbmQudjEuQ2xlYXJlZEZhdWx0EisKC3RpY2tldF9rZXlzGAsgAygLMhYubWlsbHBvbmQudjEuVGlja2V0S2V5SgQIAxAEIkMKCVRpY2tldEtleRIKCgJpZBgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgJEhYKDmFjY2VwdGVkX3VudGlsGAMgASgDMksKDEFnZW50U2VydmljZRI7CgRTeW5jEhgubWlsbHBvbmQudjEuU3luY1JlcXVlc3QaGS5taWxscG9uZC52MS5TeW5jUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEi4AQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Eg8KB2xlYXZpbmcYEiABKAgSFgoOdGlja2V0X2tleV9pZHMYEyADKAkSKwoHZmlndXJlcxgUIAMoCzIaLm1pbGxwb25kLnYxLkRldmljZUZpZ3VyZXMaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJFCg1EZXZpY2VGaWd1cmVzEgwKBHV1aWQYASABKAkSJgoEY2FyZBgCIAEoCzIYLm1pbGxwb25kLnYxLkNhcmRGaWd1cmVzIkAKEkFsbG9jYXRpb25BY3Rpdml0eRINCgVlcG9jaBgBIAEoBBIbChNhY3RpdmVfbWlsbGlzZWNvbmRzGAIgASgEIkwKDEVuZGVkU2Vzc2lvbhIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBISCgpoYWRfY2xpZW50GAQgASgIIvwCCgxEZXZpY2VSZXBvcnQSDQoFaW5kZXgYASABKA0SDAoEdXVpZBgCIAEoCRIMCgRuYW1lGAMgASgJEgwKBGtpbmQYBCABKAkSFAoMbWVtb3J5X2J5dGVzGAUgASgEEhIKCnBjaV9idXNfaWQYBiABKAkSGgoSY29tcHV0ZV9jYXBhYmlsaXR5GAcgASgJEhcKD211bHRpcHJvY2Vzc29ycxgIIAEoDRIWCg5kcml2ZXJfdmVyc2lvbhgJIAEoCRIUCgxjdWRhX3ZlcnNpb24YCiABKA0SKQoGaGVhbHRoGAsgASgOMhkubWlsbHBvbmQudjEuRGV2aWNlSGVhbHRoEhUKDWhlYWx0aF9yZWFzb24YDCABKAkSEQoJbnVtYV9ub2RlGA0gASgJEhMKC3BjaWVfc3dpdGNoGA4gASgJEhUKDW52bGlua19kb21haW4YDyABKAkSDQoFZmF1bHQYECABKAQSFgoOb3ZlcmhlYWRfYnl0ZXMYESABKAQiKwoMQ2xlYXJlZEZhdWx0EgwKBHV1aWQYASABKAkSDQoFZmF1bHQYAiABKAQi8QIKDVNlc3Npb25SZXBvcnQSCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSKAoFc3RhdGUYBCABKA4yGS5taWxscG9uZC52MS5TZXNzaW9uU3RhdGUSEgoKc3RhcnRlZF9hdBgFIAEoAxISCgpjbGllbnRfcGlkGAYgASgNEhMKC2NsaWVudF9ob3N0GAcgASgJEg8KB3Byb2dyYW0YCCABKAkSEQoJdHJhbnNwb3J0GAkgASgJEicKB2RldmljZXMYCiADKAsyFi5taWxscG9uZC52MS5EZXZpY2VVc2USEAoIY29tbWFuZHMYCyABKAQSEAoIbGF1bmNoZXMYDCABKAQSDQoFd2FpdHMYDSABKAQSFQoNc2l6ZV9yZXZpc2lvbhgOIAEoBBIUCgxzaXplX3JlZnVzYWwYDyABKAkSEgoKbm90X3BhcmtlZBgQIAEoCRIOCgZ0aWNrZXQYESABKAkipQEKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0SIQoUY29tcHV0ZV91c2VkX3BlcmNlbnQYBSABKA1IAIgBAUIXChVfY29tcHV0ZV91c2VkX3BlcmNlbnQisgIKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKAQSMQoOY2xlYXJlZF9mYXVsdHMYCiADKAsyGS5taWxscG9uZC52MS5DbGVhcmVkRmF1bHQSKwoLdGlja2V0X2tleXMYCyADKAsyFi5taWxscG9uZC52MS5UaWNrZXRLZXlKBAgDEAQiQwoJVGlja2V0S2V5EgoKAmlkGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAkSFgoOYWNjZXB0ZWRfdW50aWwYAyABKAMySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -156,6 +156,13 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
    * @generated from field: repeated string ticket_key_ids = 19;
    */
   ticketKeyIds: string[];
+
+  /**
+   * Figures of the node's devices, of those whose driver reports any.
+   *
+   * @generated from field: repeated millpond.v1.DeviceFigures figures = 20;
+   */
+  figures: DeviceFigures[];
 };
 
 /**
@@ -164,6 +171,28 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
  */
 export const SyncRequestSchema: GenMessage<SyncRequest> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 0);
+
+/**
+ * @generated from message millpond.v1.DeviceFigures
+ */
+export type DeviceFigures = Message<"millpond.v1.DeviceFigures"> & {
+  /**
+   * @generated from field: string uuid = 1;
+   */
+  uuid: string;
+
+  /**
+   * @generated from field: millpond.v1.CardFigures card = 2;
+   */
+  card?: CardFigures | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.DeviceFigures.
+ * Use `create(DeviceFiguresSchema)` to create a new message.
+ */
+export const DeviceFiguresSchema: GenMessage<DeviceFigures> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_agent, 1);
 
 /**
  * For an allocation that exists, or has sessions.
@@ -190,7 +219,7 @@ export type AllocationActivity = Message<"millpond.v1.AllocationActivity"> & {
  * Use `create(AllocationActivitySchema)` to create a new message.
  */
 export const AllocationActivitySchema: GenMessage<AllocationActivity> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 1);
+  messageDesc(file_millpond_v1_agent, 2);
 
 /**
  * @generated from message millpond.v1.EndedSession
@@ -226,7 +255,7 @@ export type EndedSession = Message<"millpond.v1.EndedSession"> & {
  * Use `create(EndedSessionSchema)` to create a new message.
  */
 export const EndedSessionSchema: GenMessage<EndedSession> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 2);
+  messageDesc(file_millpond_v1_agent, 3);
 
 /**
  * @generated from message millpond.v1.DeviceReport
@@ -340,7 +369,7 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
  * Use `create(DeviceReportSchema)` to create a new message.
  */
 export const DeviceReportSchema: GenMessage<DeviceReport> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 3);
+  messageDesc(file_millpond_v1_agent, 4);
 
 /**
  * An administrator has declared a device healthy again after this fault; later faults are not cleared.
@@ -364,7 +393,7 @@ export type ClearedFault = Message<"millpond.v1.ClearedFault"> & {
  * Use `create(ClearedFaultSchema)` to create a new message.
  */
 export const ClearedFaultSchema: GenMessage<ClearedFault> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 4);
+  messageDesc(file_millpond_v1_agent, 5);
 
 /**
  * @generated from message millpond.v1.SessionReport
@@ -478,7 +507,7 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
  * Use `create(SessionReportSchema)` to create a new message.
  */
 export const SessionReportSchema: GenMessage<SessionReport> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 5);
+  messageDesc(file_millpond_v1_agent, 6);
 
 /**
  * @generated from message millpond.v1.DeviceUse
@@ -521,7 +550,7 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
  * Use `create(DeviceUseSchema)` to create a new message.
  */
 export const DeviceUseSchema: GenMessage<DeviceUse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 6);
+  messageDesc(file_millpond_v1_agent, 7);
 
 /**
  * @generated from message millpond.v1.SyncResponse
@@ -608,7 +637,7 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
  * Use `create(SyncResponseSchema)` to create a new message.
  */
 export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 7);
+  messageDesc(file_millpond_v1_agent, 8);
 
 /**
  * @generated from message millpond.v1.TicketKey
@@ -641,7 +670,7 @@ export type TicketKey = Message<"millpond.v1.TicketKey"> & {
  * Use `create(TicketKeySchema)` to create a new message.
  */
 export const TicketKeySchema: GenMessage<TicketKey> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 8);
+  messageDesc(file_millpond_v1_agent, 9);
 
 /**
  * AgentService is served by the controller and called by agents. Role: agent.

@@ -10,13 +10,15 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { DeviceReport } from "./agent_pb.ts";
 import { file_millpond_v1_agent } from "./agent_pb.ts";
+import type { CardFigures } from "./pool_pb.ts";
+import { file_millpond_v1_pool } from "./pool_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file millpond/v1/node.proto.
  */
 export const file_millpond_v1_node: GenFile = /*@__PURE__*/
-  fileDesc("ChZtaWxscG9uZC92MS9ub2RlLnByb3RvEgttaWxscG9uZC52MSI3ChJPcGVuU2Vzc2lvblJlcXVlc3QSDgoGdGlja2V0GAEgASgJEhEKCXRyYW5zcG9ydBgCIAEoCSKDAQoTT3BlblNlc3Npb25SZXNwb25zZRIPCgdzZXNzaW9uGAEgASgJEhEKCXVuaXhfcGF0aBgCIAEoCRIQCgh0Y3BfaG9zdBgDIAEoCRIQCgh0Y3BfcG9ydBgEIAEoDRIPCgdib290X2lkGAUgASgJEhMKC2xpbmtfc2VjcmV0GAYgASgJIisKFERlc2NyaWJlQ2xhaW1SZXF1ZXN0EhMKC3ZpZXdfdGlja2V0GAEgASgJIpsBChVEZXNjcmliZUNsYWltUmVzcG9uc2USDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCRINCgVlcG9jaBgDIAEoBBIpCgdkZXZpY2VzGAQgAygLMhgubWlsbHBvbmQudjEuQ2xhaW1EZXZpY2USKwoIc2Vzc2lvbnMYBSADKAsyGS5taWxscG9uZC52MS5DbGFpbVNlc3Npb24iuQMKC0NsYWltRGV2aWNlEgwKBHV1aWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgRraW5kGAMgASgJEhIKCnBjaV9idXNfaWQYBCABKAkSGgoSY29tcHV0ZV9jYXBhYmlsaXR5GAUgASgJEhcKD211bHRpcHJvY2Vzc29ycxgGIAEoDRINCgVpbmRleBgHIAEoDRIWCg5kcml2ZXJfdmVyc2lvbhgIIAEoCRIUCgxjdWRhX3ZlcnNpb24YCSABKA0SEQoJbnVtYV9ub2RlGAogASgJEhMKC3BjaWVfc3dpdGNoGAsgASgJEhUKDW52bGlua19kb21haW4YDCABKAkSDwoHbnZsaW5rcxgSIAEoDRIUCgxtZW1vcnlfYnl0ZXMYDSABKAQSFwoPY29tcHV0ZV9wZXJjZW50GA4gASgNEhkKEW1lbW9yeV91c2VkX2J5dGVzGA8gASgEEiAKE3V0aWxpemF0aW9uX3BlcmNlbnQYECABKA1IAIgBARImCgRjYXJkGBEgASgLMhgubWlsbHBvbmQudjEuQ2FyZEZpZ3VyZXNCFgoUX3V0aWxpemF0aW9uX3BlcmNlbnQiuwUKC0NhcmRGaWd1cmVzEiAKE3RlbXBlcmF0dXJlX2NlbHNpdXMYASABKA1IAIgBARIdChBwb3dlcl9taWxsaXdhdHRzGAIgASgNSAGIAQESIwoWcG93ZXJfbGltaXRfbWlsbGl3YXR0cxgDIAEoDUgCiAEBEh8KEmdyYXBoaWNzX2Nsb2NrX21oehgEIAEoDUgDiAEBEhkKDHNtX2Nsb2NrX21oehgFIAEoDUgEiAEBEh0KEG1lbW9yeV9jbG9ja19taHoYBiABKA1IBYgBARIjChZtYXhfZ3JhcGhpY3NfY2xvY2tfbWh6GAcgASgNSAaIAQESHQoQbWF4X3NtX2Nsb2NrX21oehgIIAEoDUgHiAEBEiEKFG1heF9tZW1vcnlfY2xvY2tfbWh6GAkgASgNSAiIAQESIAoTdXRpbGl6YXRpb25fcGVyY2VudBgKIAEoDUgJiAEBEicKGm1lbW9yeV91dGlsaXphdGlvbl9wZXJjZW50GAsgASgNSAqIAQESHgoRcGVyZm9ybWFuY2Vfc3RhdGUYDCABKA1IC4gBAUIWChRfdGVtcGVyYXR1cmVfY2Vsc2l1c0ITChFfcG93ZXJfbWlsbGl3YXR0c0IZChdfcG93ZXJfbGltaXRfbWlsbGl3YXR0c0IVChNfZ3JhcGhpY3NfY2xvY2tfbWh6Qg8KDV9zbV9jbG9ja19taHpCEwoRX21lbW9yeV9jbG9ja19taHpCGQoXX21heF9ncmFwaGljc19jbG9ja19taHpCEwoRX21heF9zbV9jbG9ja19taHpCFwoVX21heF9tZW1vcnlfY2xvY2tfbWh6QhYKFF91dGlsaXphdGlvbl9wZXJjZW50Qh0KG19tZW1vcnlfdXRpbGl6YXRpb25fcGVyY2VudEIUChJfcGVyZm9ybWFuY2Vfc3RhdGUiewoMQ2xhaW1TZXNzaW9uEgoKAmlkGAEgASgJEgsKA3BpZBgCIAEoDRIPCgdwcm9ncmFtGAMgASgJEi0KB2RldmljZXMYBCADKAsyHC5taWxscG9uZC52MS5DbGFpbVNlc3Npb25Vc2USEgoKc3RhcnRlZF9hdBgFIAEoAyJ0Cg9DbGFpbVNlc3Npb25Vc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIgChN1dGlsaXphdGlvbl9wZXJjZW50GAMgASgNSACIAQFCFgoUX3V0aWxpemF0aW9uX3BlcmNlbnQiFgoUR2V0Tm9kZVN0YXR1c1JlcXVlc3QiggMKFUdldE5vZGVTdGF0dXNSZXNwb25zZRIMCgRub2RlGAEgASgJEgsKA3J1bhgCIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAMgASgJEhAKCGhvc3RuYW1lGAQgASgJEg8KB2Jvb3RfaWQYBSABKAkSEgoKc3RhcnRlZF9hdBgGIAEoAxIWCg5jb250cm9sbGVyX3VybBgHIAEoCRISCgpjb250cm9sbGVyGAggASgJEhQKDGxhc3Rfc3luY19hdBgJIAEoAxISCgpzeW5jX2Vycm9yGAogASgJEhMKC2RyaXZlcl9wYXRoGAsgASgJEhYKDmRyaXZlcl92ZXJzaW9uGAwgASgJEhMKC3dvcmtlcl9wYXRoGA0gASgJEioKB2RldmljZXMYDiADKAsyGS5taWxscG9uZC52MS5EZXZpY2VSZXBvcnQSKgoHd29ya2VycxgPIAMoCzIZLm1pbGxwb25kLnYxLldvcmtlclN0YXR1cxIQCghwcm9ibGVtcxgQIAMoCSJbCgxXb3JrZXJTdGF0dXMSCgoCaWQYASABKAkSCwoDcGlkGAIgASgNEg0KBXN0YXRlGAMgASgJEg8KB3Nlc3Npb24YBCABKAkSEgoKc3RhcnRlZF9hdBgFIAEoAzKPAgoLTm9kZVNlcnZpY2USUAoLT3BlblNlc3Npb24SHy5taWxscG9uZC52MS5PcGVuU2Vzc2lvblJlcXVlc3QaIC5taWxscG9uZC52MS5PcGVuU2Vzc2lvblJlc3BvbnNlElYKDURlc2NyaWJlQ2xhaW0SIS5taWxscG9uZC52MS5EZXNjcmliZUNsYWltUmVxdWVzdBoiLm1pbGxwb25kLnYxLkRlc2NyaWJlQ2xhaW1SZXNwb25zZRJWCg1HZXROb2RlU3RhdHVzEiEubWlsbHBvbmQudjEuR2V0Tm9kZVN0YXR1c1JlcXVlc3QaIi5taWxscG9uZC52MS5HZXROb2RlU3RhdHVzUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_agent]);
+  fileDesc("ChZtaWxscG9uZC92MS9ub2RlLnByb3RvEgttaWxscG9uZC52MSI3ChJPcGVuU2Vzc2lvblJlcXVlc3QSDgoGdGlja2V0GAEgASgJEhEKCXRyYW5zcG9ydBgCIAEoCSKDAQoTT3BlblNlc3Npb25SZXNwb25zZRIPCgdzZXNzaW9uGAEgASgJEhEKCXVuaXhfcGF0aBgCIAEoCRIQCgh0Y3BfaG9zdBgDIAEoCRIQCgh0Y3BfcG9ydBgEIAEoDRIPCgdib290X2lkGAUgASgJEhMKC2xpbmtfc2VjcmV0GAYgASgJIisKFERlc2NyaWJlQ2xhaW1SZXF1ZXN0EhMKC3ZpZXdfdGlja2V0GAEgASgJIpsBChVEZXNjcmliZUNsYWltUmVzcG9uc2USDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCRINCgVlcG9jaBgDIAEoBBIpCgdkZXZpY2VzGAQgAygLMhgubWlsbHBvbmQudjEuQ2xhaW1EZXZpY2USKwoIc2Vzc2lvbnMYBSADKAsyGS5taWxscG9uZC52MS5DbGFpbVNlc3Npb24iuQMKC0NsYWltRGV2aWNlEgwKBHV1aWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgRraW5kGAMgASgJEhIKCnBjaV9idXNfaWQYBCABKAkSGgoSY29tcHV0ZV9jYXBhYmlsaXR5GAUgASgJEhcKD211bHRpcHJvY2Vzc29ycxgGIAEoDRINCgVpbmRleBgHIAEoDRIWCg5kcml2ZXJfdmVyc2lvbhgIIAEoCRIUCgxjdWRhX3ZlcnNpb24YCSABKA0SEQoJbnVtYV9ub2RlGAogASgJEhMKC3BjaWVfc3dpdGNoGAsgASgJEhUKDW52bGlua19kb21haW4YDCABKAkSDwoHbnZsaW5rcxgSIAEoDRIUCgxtZW1vcnlfYnl0ZXMYDSABKAQSFwoPY29tcHV0ZV9wZXJjZW50GA4gASgNEhkKEW1lbW9yeV91c2VkX2J5dGVzGA8gASgEEiAKE3V0aWxpemF0aW9uX3BlcmNlbnQYECABKA1IAIgBARImCgRjYXJkGBEgASgLMhgubWlsbHBvbmQudjEuQ2FyZEZpZ3VyZXNCFgoUX3V0aWxpemF0aW9uX3BlcmNlbnQiewoMQ2xhaW1TZXNzaW9uEgoKAmlkGAEgASgJEgsKA3BpZBgCIAEoDRIPCgdwcm9ncmFtGAMgASgJEi0KB2RldmljZXMYBCADKAsyHC5taWxscG9uZC52MS5DbGFpbVNlc3Npb25Vc2USEgoKc3RhcnRlZF9hdBgFIAEoAyJ0Cg9DbGFpbVNlc3Npb25Vc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIgChN1dGlsaXphdGlvbl9wZXJjZW50GAMgASgNSACIAQFCFgoUX3V0aWxpemF0aW9uX3BlcmNlbnQiFgoUR2V0Tm9kZVN0YXR1c1JlcXVlc3QiggMKFUdldE5vZGVTdGF0dXNSZXNwb25zZRIMCgRub2RlGAEgASgJEgsKA3J1bhgCIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAMgASgJEhAKCGhvc3RuYW1lGAQgASgJEg8KB2Jvb3RfaWQYBSABKAkSEgoKc3RhcnRlZF9hdBgGIAEoAxIWCg5jb250cm9sbGVyX3VybBgHIAEoCRISCgpjb250cm9sbGVyGAggASgJEhQKDGxhc3Rfc3luY19hdBgJIAEoAxISCgpzeW5jX2Vycm9yGAogASgJEhMKC2RyaXZlcl9wYXRoGAsgASgJEhYKDmRyaXZlcl92ZXJzaW9uGAwgASgJEhMKC3dvcmtlcl9wYXRoGA0gASgJEioKB2RldmljZXMYDiADKAsyGS5taWxscG9uZC52MS5EZXZpY2VSZXBvcnQSKgoHd29ya2VycxgPIAMoCzIZLm1pbGxwb25kLnYxLldvcmtlclN0YXR1cxIQCghwcm9ibGVtcxgQIAMoCSJbCgxXb3JrZXJTdGF0dXMSCgoCaWQYASABKAkSCwoDcGlkGAIgASgNEg0KBXN0YXRlGAMgASgJEg8KB3Nlc3Npb24YBCABKAkSEgoKc3RhcnRlZF9hdBgFIAEoAzKPAgoLTm9kZVNlcnZpY2USUAoLT3BlblNlc3Npb24SHy5taWxscG9uZC52MS5PcGVuU2Vzc2lvblJlcXVlc3QaIC5taWxscG9uZC52MS5PcGVuU2Vzc2lvblJlc3BvbnNlElYKDURlc2NyaWJlQ2xhaW0SIS5taWxscG9uZC52MS5EZXNjcmliZUNsYWltUmVxdWVzdBoiLm1pbGxwb25kLnYxLkRlc2NyaWJlQ2xhaW1SZXNwb25zZRJWCg1HZXROb2RlU3RhdHVzEiEubWlsbHBvbmQudjEuR2V0Tm9kZVN0YXR1c1JlcXVlc3QaIi5taWxscG9uZC52MS5HZXROb2RlU3RhdHVzUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_agent, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.OpenSessionRequest
@@ -284,82 +286,6 @@ export const ClaimDeviceSchema: GenMessage<ClaimDevice> = /*@__PURE__*/
   messageDesc(file_millpond_v1_node, 4);
 
 /**
- * Figures of a GPU from the driver's management library. Absent: not reported.
- *
- * @generated from message millpond.v1.CardFigures
- */
-export type CardFigures = Message<"millpond.v1.CardFigures"> & {
-  /**
-   * @generated from field: optional uint32 temperature_celsius = 1;
-   */
-  temperatureCelsius?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 power_milliwatts = 2;
-   */
-  powerMilliwatts?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 power_limit_milliwatts = 3;
-   */
-  powerLimitMilliwatts?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 graphics_clock_mhz = 4;
-   */
-  graphicsClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 sm_clock_mhz = 5;
-   */
-  smClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 memory_clock_mhz = 6;
-   */
-  memoryClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 max_graphics_clock_mhz = 7;
-   */
-  maxGraphicsClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 max_sm_clock_mhz = 8;
-   */
-  maxSmClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 max_memory_clock_mhz = 9;
-   */
-  maxMemoryClockMhz?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 utilization_percent = 10;
-   */
-  utilizationPercent?: number | undefined;
-
-  /**
-   * @generated from field: optional uint32 memory_utilization_percent = 11;
-   */
-  memoryUtilizationPercent?: number | undefined;
-
-  /**
-   * 0 is the fastest.
-   *
-   * @generated from field: optional uint32 performance_state = 12;
-   */
-  performanceState?: number | undefined;
-};
-
-/**
- * Describes the message millpond.v1.CardFigures.
- * Use `create(CardFiguresSchema)` to create a new message.
- */
-export const CardFiguresSchema: GenMessage<CardFigures> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 5);
-
-/**
  * @generated from message millpond.v1.ClaimSession
  */
 export type ClaimSession = Message<"millpond.v1.ClaimSession"> & {
@@ -400,7 +326,7 @@ export type ClaimSession = Message<"millpond.v1.ClaimSession"> & {
  * Use `create(ClaimSessionSchema)` to create a new message.
  */
 export const ClaimSessionSchema: GenMessage<ClaimSession> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 6);
+  messageDesc(file_millpond_v1_node, 5);
 
 /**
  * @generated from message millpond.v1.ClaimSessionUse
@@ -429,7 +355,7 @@ export type ClaimSessionUse = Message<"millpond.v1.ClaimSessionUse"> & {
  * Use `create(ClaimSessionUseSchema)` to create a new message.
  */
 export const ClaimSessionUseSchema: GenMessage<ClaimSessionUse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 7);
+  messageDesc(file_millpond_v1_node, 6);
 
 /**
  * @generated from message millpond.v1.GetNodeStatusRequest
@@ -442,7 +368,7 @@ export type GetNodeStatusRequest = Message<"millpond.v1.GetNodeStatusRequest"> &
  * Use `create(GetNodeStatusRequestSchema)` to create a new message.
  */
 export const GetNodeStatusRequestSchema: GenMessage<GetNodeStatusRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 8);
+  messageDesc(file_millpond_v1_node, 7);
 
 /**
  * @generated from message millpond.v1.GetNodeStatusResponse
@@ -546,7 +472,7 @@ export type GetNodeStatusResponse = Message<"millpond.v1.GetNodeStatusResponse">
  * Use `create(GetNodeStatusResponseSchema)` to create a new message.
  */
 export const GetNodeStatusResponseSchema: GenMessage<GetNodeStatusResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 9);
+  messageDesc(file_millpond_v1_node, 8);
 
 /**
  * @generated from message millpond.v1.WorkerStatus
@@ -587,7 +513,7 @@ export type WorkerStatus = Message<"millpond.v1.WorkerStatus"> & {
  * Use `create(WorkerStatusSchema)` to create a new message.
  */
 export const WorkerStatusSchema: GenMessage<WorkerStatus> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_node, 10);
+  messageDesc(file_millpond_v1_node, 9);
 
 /**
  * NodeService is served by agents and called by the client library and by `millpond doctor`.

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/pool.proto.
  */
 export const file_millpond_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZtaWxscG9uZC92MS9wb29sLnByb3RvEgttaWxscG9uZC52MSKUAwoETm9kZRIMCgRuYW1lGAEgASgJEiUKBXN0YXRlGAIgASgOMhYubWlsbHBvbmQudjEuTm9kZVN0YXRlEg4KBnJlYXNvbhgDIAEoCRIQCghjb3Jkb25lZBgEIAEoCBIRCglhZ2VudF91cmwYBSABKAkSFQoNYWdlbnRfdmVyc2lvbhgGIAEoCRILCgNydW4YByABKAkSEAoIaG9zdG5hbWUYCCABKAkSDwoHYm9vdF9pZBgJIAEoCRIUCgx3YXJtX3dvcmtlcnMYCiABKA0SEQoJam9pbmVkX2F0GAsgASgDEhcKD2xhc3RfY29udGFjdF9hdBgMIAEoAxIkCgdkZXZpY2VzGA0gAygLMhMubWlsbHBvbmQudjEuRGV2aWNlEi0KBmxhYmVscxgOIAMoCzIdLm1pbGxwb25kLnYxLk5vZGUuTGFiZWxzRW50cnkSFQoNY29yZG9uX3JlYXNvbhgPIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIuUECgZEZXZpY2USDAoEbm9kZRgBIAEoCRINCgVpbmRleBgCIAEoDRIMCgR1dWlkGAMgASgJEgwKBG5hbWUYBCABKAkSDAoEa2luZBgFIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBiABKAQSEgoKcGNpX2J1c19pZBgHIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYCCABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAkgASgNEhYKDmRyaXZlcl92ZXJzaW9uGAogASgJEhQKDGN1ZGFfdmVyc2lvbhgLIAEoDRIpCgZoZWFsdGgYDCABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgNIAEoCRIQCghjb3Jkb25lZBgOIAEoCBIVCg1jb3Jkb25fcmVhc29uGBIgASgJEhEKCW51bWFfbm9kZRgPIAEoCRITCgtwY2llX3N3aXRjaBgQIAEoCRIVCg1udmxpbmtfZG9tYWluGBEgASgJEhYKDm92ZXJoZWFkX2J5dGVzGBMgASgEEh4KFmFsbG9jYXRlZF9tZW1vcnlfYnl0ZXMYFCABKAQSIQoZYWxsb2NhdGVkX2NvbXB1dGVfcGVyY2VudBgVIAEoDRIUCgx2aXJ0dWFsX2dwdXMYFiABKA0SGQoRdXNlZF9tZW1vcnlfYnl0ZXMYFyABKAQSFQoNb3Blbl9zZXNzaW9ucxgYIAEoDRIhChR1c2VkX2NvbXB1dGVfcGVyY2VudBgZIAEoDUgAiAEBQhcKFV91c2VkX2NvbXB1dGVfcGVyY2VudCLPAgoHU2Vzc2lvbhIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRIMCgRub2RlGAMgASgJEg0KBWVwb2NoGAQgASgEEigKBXN0YXRlGAUgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBiABKAMSEgoKY2xpZW50X3BpZBgHIAEoDRITCgtjbGllbnRfaG9zdBgIIAEoCRIPCgdwcm9ncmFtGAkgASgJEhEKCXRyYW5zcG9ydBgKIAEoCRIrCgdkZXZpY2VzGAsgAygLMhoubWlsbHBvbmQudjEuU2Vzc2lvbkRldmljZRIQCghjb21tYW5kcxgMIAEoBBIQCghsYXVuY2hlcxgNIAEoBBINCgV3YWl0cxgOIAEoBBINCgVvd25lchgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJIp8BCg1TZXNzaW9uRGV2aWNlEigKB2dyYW50ZWQYASABKAsyFy5taWxscG9uZC52MS5WaXJ0dWFsR3B1EhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEg0KBWluZGV4GAMgASgNEiEKFGNvbXB1dGVfdXNlZF9wZXJjZW50GAQgASgNSACIAQFCFwoVX2NvbXB1dGVfdXNlZF9wZXJjZW50InQKBUV2ZW50EgoKAmlkGAEgASgEEgoKAmF0GAIgASgDEgwKBGtpbmQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIPCgdtZXNzYWdlGAUgASgJEiMKBmRldGFpbBgGIAEoCzITLm1pbGxwb25kLnYxLlJlYXNvbiISChBMaXN0Tm9kZXNSZXF1ZXN0IjUKEUxpc3ROb2Rlc1Jlc3BvbnNlEiAKBW5vZGVzGAEgAygLMhEubWlsbHBvbmQudjEuTm9kZSIeCg5HZXROb2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJIjIKD0dldE5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEubWlsbHBvbmQudjEuTm9kZSJYChFDb3Jkb25Ob2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCGNvcmRvbmVkGAIgASgIEhMKC2RldmljZV91dWlkGAMgASgJEg4KBnJlYXNvbhgEIAEoCSI1ChJDb3Jkb25Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLm1pbGxwb25kLnYxLk5vZGUiMAoQRHJhaW5Ob2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJEChFEcmFpbk5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEubWlsbHBvbmQudjEuTm9kZRIOCgZjbGFpbXMYAiADKAkiLwoRUmVtb3ZlTm9kZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRsb3N0GAIgASgIIiQKElJlbW92ZU5vZGVSZXNwb25zZRIOCgZjbGFpbXMYASADKAkikQEKEExhYmVsTm9kZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIzCgNzZXQYAiADKAsyJi5taWxscG9uZC52MS5MYWJlbE5vZGVSZXF1ZXN0LlNldEVudHJ5Eg4KBnJlbW92ZRgDIAMoCRoqCghTZXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjQKEUxhYmVsTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlIiIKEkxpc3REZXZpY2VzUmVxdWVzdBIMCgRub2RlGAEgASgJIjsKE0xpc3REZXZpY2VzUmVzcG9uc2USJAoHZGV2aWNlcxgBIAMoCzITLm1pbGxwb25kLnYxLkRldmljZSIyChNMaXN0U2Vzc2lvbnNSZXF1ZXN0Eg0KBWNsYWltGAEgASgJEgwKBG5vZGUYAiABKAkiPgoUTGlzdFNlc3Npb25zUmVzcG9uc2USJgoIc2Vzc2lvbnMYASADKAsyFC5taWxscG9uZC52MS5TZXNzaW9uIkIKEUxpc3RFdmVudHNSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg8KB3N1YmplY3QYAiABKAkSDQoFbGltaXQYAyABKA0iOAoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLm1pbGxwb25kLnYxLkV2ZW50Ig8KDUJhY2tVcFJlcXVlc3QiPwoOQmFja1VwUmVzcG9uc2USDAoEcGF0aBgBIAEoCRINCgVieXRlcxgCIAEoBBIQCghyZXZpc2lvbhgDIAEoBCITChFHZXRWZXJzaW9uUmVxdWVzdCJ9ChJHZXRWZXJzaW9uUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRISCgpjb250cm9sbGVyGAIgASgJEgsKA2FwaRgDIAEoCRISCgpzdGFydGVkX2F0GAQgASgDEg0KBWxlYWRzGAUgASgIEhIKCmxlYWRlcl91cmwYBiABKAkqVwoJTm9kZVN0YXRlEhoKFk5PREVfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBOT0RFX1NUQVRFX1JFQURZEAESGAoUTk9ERV9TVEFURV9OT1RfUkVBRFkQAiplCgxEZXZpY2VIZWFsdGgSHQoZREVWSUNFX0hFQUxUSF9VTlNQRUNJRklFRBAAEhkKFURFVklDRV9IRUFMVEhfSEVBTFRIWRABEhsKF0RFVklDRV9IRUFMVEhfVU5IRUFMVEhZEAIqgQEKDFNlc3Npb25TdGF0ZRIdChlTRVNTSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWU0VTU0lPTl9TVEFURV9BU1NJR05FRBABEhsKF1NFU1NJT05fU1RBVEVfQ09OTkVDVEVEEAISGQoVU0VTU0lPTl9TVEFURV9DTE9TSU5HEAMy3QYKC1Bvb2xTZXJ2aWNlEkoKCUxpc3ROb2RlcxIdLm1pbGxwb25kLnYxLkxpc3ROb2Rlc1JlcXVlc3QaHi5taWxscG9uZC52MS5MaXN0Tm9kZXNSZXNwb25zZRJECgdHZXROb2RlEhsubWlsbHBvbmQudjEuR2V0Tm9kZVJlcXVlc3QaHC5taWxscG9uZC52MS5HZXROb2RlUmVzcG9uc2USTQoKQ29yZG9uTm9kZRIeLm1pbGxwb25kLnYxLkNvcmRvbk5vZGVSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuQ29yZG9uTm9kZVJlc3BvbnNlEkoKCURyYWluTm9kZRIdLm1pbGxwb25kLnYxLkRyYWluTm9kZVJlcXVlc3QaHi5taWxscG9uZC52MS5EcmFpbk5vZGVSZXNwb25zZRJNCgpSZW1vdmVOb2RlEh4ubWlsbHBvbmQudjEuUmVtb3ZlTm9kZVJlcXVlc3QaHy5taWxscG9uZC52MS5SZW1vdmVOb2RlUmVzcG9uc2USSgoJTGFiZWxOb2RlEh0ubWlsbHBvbmQudjEuTGFiZWxOb2RlUmVxdWVzdBoeLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlc3BvbnNlElAKC0xpc3REZXZpY2VzEh8ubWlsbHBvbmQudjEuTGlzdERldmljZXNSZXF1ZXN0GiAubWlsbHBvbmQudjEuTGlzdERldmljZXNSZXNwb25zZRJTCgxMaXN0U2Vzc2lvbnMSIC5taWxscG9uZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiEubWlsbHBvbmQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2USTQoKTGlzdEV2ZW50cxIeLm1pbGxwb25kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlEkEKBkJhY2tVcBIaLm1pbGxwb25kLnYxLkJhY2tVcFJlcXVlc3QaGy5taWxscG9uZC52MS5CYWNrVXBSZXNwb25zZRJNCgpHZXRWZXJzaW9uEh4ubWlsbHBvbmQudjEuR2V0VmVyc2lvblJlcXVlc3QaHy5taWxscG9uZC52MS5HZXRWZXJzaW9uUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_reason]);
+  fileDesc("ChZtaWxscG9uZC92MS9wb29sLnByb3RvEgttaWxscG9uZC52MSKUAwoETm9kZRIMCgRuYW1lGAEgASgJEiUKBXN0YXRlGAIgASgOMhYubWlsbHBvbmQudjEuTm9kZVN0YXRlEg4KBnJlYXNvbhgDIAEoCRIQCghjb3Jkb25lZBgEIAEoCBIRCglhZ2VudF91cmwYBSABKAkSFQoNYWdlbnRfdmVyc2lvbhgGIAEoCRILCgNydW4YByABKAkSEAoIaG9zdG5hbWUYCCABKAkSDwoHYm9vdF9pZBgJIAEoCRIUCgx3YXJtX3dvcmtlcnMYCiABKA0SEQoJam9pbmVkX2F0GAsgASgDEhcKD2xhc3RfY29udGFjdF9hdBgMIAEoAxIkCgdkZXZpY2VzGA0gAygLMhMubWlsbHBvbmQudjEuRGV2aWNlEi0KBmxhYmVscxgOIAMoCzIdLm1pbGxwb25kLnYxLk5vZGUuTGFiZWxzRW50cnkSFQoNY29yZG9uX3JlYXNvbhgPIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIo0FCgZEZXZpY2USDAoEbm9kZRgBIAEoCRINCgVpbmRleBgCIAEoDRIMCgR1dWlkGAMgASgJEgwKBG5hbWUYBCABKAkSDAoEa2luZBgFIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBiABKAQSEgoKcGNpX2J1c19pZBgHIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYCCABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAkgASgNEhYKDmRyaXZlcl92ZXJzaW9uGAogASgJEhQKDGN1ZGFfdmVyc2lvbhgLIAEoDRIpCgZoZWFsdGgYDCABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgNIAEoCRIQCghjb3Jkb25lZBgOIAEoCBIVCg1jb3Jkb25fcmVhc29uGBIgASgJEhEKCW51bWFfbm9kZRgPIAEoCRITCgtwY2llX3N3aXRjaBgQIAEoCRIVCg1udmxpbmtfZG9tYWluGBEgASgJEhYKDm92ZXJoZWFkX2J5dGVzGBMgASgEEh4KFmFsbG9jYXRlZF9tZW1vcnlfYnl0ZXMYFCABKAQSIQoZYWxsb2NhdGVkX2NvbXB1dGVfcGVyY2VudBgVIAEoDRIUCgx2aXJ0dWFsX2dwdXMYFiABKA0SGQoRdXNlZF9tZW1vcnlfYnl0ZXMYFyABKAQSFQoNb3Blbl9zZXNzaW9ucxgYIAEoDRIhChR1c2VkX2NvbXB1dGVfcGVyY2VudBgZIAEoDUgAiAEBEiYKBGNhcmQYGiABKAsyGC5taWxscG9uZC52MS5DYXJkRmlndXJlc0IXChVfdXNlZF9jb21wdXRlX3BlcmNlbnQiuwUKC0NhcmRGaWd1cmVzEiAKE3RlbXBlcmF0dXJlX2NlbHNpdXMYASABKA1IAIgBARIdChBwb3dlcl9taWxsaXdhdHRzGAIgASgNSAGIAQESIwoWcG93ZXJfbGltaXRfbWlsbGl3YXR0cxgDIAEoDUgCiAEBEh8KEmdyYXBoaWNzX2Nsb2NrX21oehgEIAEoDUgDiAEBEhkKDHNtX2Nsb2NrX21oehgFIAEoDUgEiAEBEh0KEG1lbW9yeV9jbG9ja19taHoYBiABKA1IBYgBARIjChZtYXhfZ3JhcGhpY3NfY2xvY2tfbWh6GAcgASgNSAaIAQESHQoQbWF4X3NtX2Nsb2NrX21oehgIIAEoDUgHiAEBEiEKFG1heF9tZW1vcnlfY2xvY2tfbWh6GAkgASgNSAiIAQESIAoTdXRpbGl6YXRpb25fcGVyY2VudBgKIAEoDUgJiAEBEicKGm1lbW9yeV91dGlsaXphdGlvbl9wZXJjZW50GAsgASgNSAqIAQESHgoRcGVyZm9ybWFuY2Vfc3RhdGUYDCABKA1IC4gBAUIWChRfdGVtcGVyYXR1cmVfY2Vsc2l1c0ITChFfcG93ZXJfbWlsbGl3YXR0c0IZChdfcG93ZXJfbGltaXRfbWlsbGl3YXR0c0IVChNfZ3JhcGhpY3NfY2xvY2tfbWh6Qg8KDV9zbV9jbG9ja19taHpCEwoRX21lbW9yeV9jbG9ja19taHpCGQoXX21heF9ncmFwaGljc19jbG9ja19taHpCEwoRX21heF9zbV9jbG9ja19taHpCFwoVX21heF9tZW1vcnlfY2xvY2tfbWh6QhYKFF91dGlsaXphdGlvbl9wZXJjZW50Qh0KG19tZW1vcnlfdXRpbGl6YXRpb25fcGVyY2VudEIUChJfcGVyZm9ybWFuY2Vfc3RhdGUizwIKB1Nlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDAoEbm9kZRgDIAEoCRINCgVlcG9jaBgEIAEoBBIoCgVzdGF0ZRgFIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAYgASgDEhIKCmNsaWVudF9waWQYByABKA0SEwoLY2xpZW50X2hvc3QYCCABKAkSDwoHcHJvZ3JhbRgJIAEoCRIRCgl0cmFuc3BvcnQYCiABKAkSKwoHZGV2aWNlcxgLIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25EZXZpY2USEAoIY29tbWFuZHMYDCABKAQSEAoIbGF1bmNoZXMYDSABKAQSDQoFd2FpdHMYDiABKAQSDQoFb3duZXIYDyABKAkSEgoKbm90X3BhcmtlZBgQIAEoCSKfAQoNU2Vzc2lvbkRldmljZRIoCgdncmFudGVkGAEgASgLMhcubWlsbHBvbmQudjEuVmlydHVhbEdwdRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBINCgVpbmRleBgDIAEoDRIhChRjb21wdXRlX3VzZWRfcGVyY2VudBgEIAEoDUgAiAEBQhcKFV9jb21wdXRlX3VzZWRfcGVyY2VudCJ0CgVFdmVudBIKCgJpZBgBIAEoBBIKCgJhdBgCIAEoAxIMCgRraW5kGAMgASgJEg8KB3N1YmplY3QYBCABKAkSDwoHbWVzc2FnZRgFIAEoCRIjCgZkZXRhaWwYBiABKAsyEy5taWxscG9uZC52MS5SZWFzb24iEgoQTGlzdE5vZGVzUmVxdWVzdCI1ChFMaXN0Tm9kZXNSZXNwb25zZRIgCgVub2RlcxgBIAMoCzIRLm1pbGxwb25kLnYxLk5vZGUiHgoOR2V0Tm9kZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSIyCg9HZXROb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLm1pbGxwb25kLnYxLk5vZGUiWAoRQ29yZG9uTm9kZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIQCghjb3Jkb25lZBgCIAEoCBITCgtkZXZpY2VfdXVpZBgDIAEoCRIOCgZyZWFzb24YBCABKAkiNQoSQ29yZG9uTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlIjAKEERyYWluTm9kZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkiRAoRRHJhaW5Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLm1pbGxwb25kLnYxLk5vZGUSDgoGY2xhaW1zGAIgAygJIi8KEVJlbW92ZU5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEbG9zdBgCIAEoCCIkChJSZW1vdmVOb2RlUmVzcG9uc2USDgoGY2xhaW1zGAEgAygJIpEBChBMYWJlbE5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSMwoDc2V0GAIgAygLMiYubWlsbHBvbmQudjEuTGFiZWxOb2RlUmVxdWVzdC5TZXRFbnRyeRIOCgZyZW1vdmUYAyADKAkaKgoIU2V0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI0ChFMYWJlbE5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEubWlsbHBvbmQudjEuTm9kZSIiChJMaXN0RGV2aWNlc1JlcXVlc3QSDAoEbm9kZRgBIAEoCSI7ChNMaXN0RGV2aWNlc1Jlc3BvbnNlEiQKB2RldmljZXMYASADKAsyEy5taWxscG9uZC52MS5EZXZpY2UiMgoTTGlzdFNlc3Npb25zUmVxdWVzdBINCgVjbGFpbRgBIAEoCRIMCgRub2RlGAIgASgJIj4KFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiYKCHNlc3Npb25zGAEgAygLMhQubWlsbHBvbmQudjEuU2Vzc2lvbiJCChFMaXN0RXZlbnRzUmVxdWVzdBINCgVhZnRlchgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEg0KBWxpbWl0GAMgASgNIjgKEkxpc3RFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5taWxscG9uZC52MS5FdmVudCIPCg1CYWNrVXBSZXF1ZXN0Ij8KDkJhY2tVcFJlc3BvbnNlEgwKBHBhdGgYASABKAkSDQoFYnl0ZXMYAiABKAQSEAoIcmV2aXNpb24YAyABKAQiEwoRR2V0VmVyc2lvblJlcXVlc3QifQoSR2V0VmVyc2lvblJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSEgoKY29udHJvbGxlchgCIAEoCRILCgNhcGkYAyABKAkSEgoKc3RhcnRlZF9hdBgEIAEoAxINCgVsZWFkcxgFIAEoCBISCgpsZWFkZXJfdXJsGAYgASgJKlcKCU5vZGVTdGF0ZRIaChZOT0RFX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQTk9ERV9TVEFURV9SRUFEWRABEhgKFE5PREVfU1RBVEVfTk9UX1JFQURZEAIqZQoMRGV2aWNlSGVhbHRoEh0KGURFVklDRV9IRUFMVEhfVU5TUEVDSUZJRUQQABIZChVERVZJQ0VfSEVBTFRIX0hFQUxUSFkQARIbChdERVZJQ0VfSEVBTFRIX1VOSEVBTFRIWRACKoEBCgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhoKFlNFU1NJT05fU1RBVEVfQVNTSUdORUQQARIbChdTRVNTSU9OX1NUQVRFX0NPTk5FQ1RFRBACEhkKFVNFU1NJT05fU1RBVEVfQ0xPU0lORxADMt0GCgtQb29sU2VydmljZRJKCglMaXN0Tm9kZXMSHS5taWxscG9uZC52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuTGlzdE5vZGVzUmVzcG9uc2USRAoHR2V0Tm9kZRIbLm1pbGxwb25kLnYxLkdldE5vZGVSZXF1ZXN0GhwubWlsbHBvbmQudjEuR2V0Tm9kZVJlc3BvbnNlEk0KCkNvcmRvbk5vZGUSHi5taWxscG9uZC52MS5Db3Jkb25Ob2RlUmVxdWVzdBofLm1pbGxwb25kLnYxLkNvcmRvbk5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5taWxscG9uZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USTQoKUmVtb3ZlTm9kZRIeLm1pbGxwb25kLnYxLlJlbW92ZU5vZGVSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuUmVtb3ZlTm9kZVJlc3BvbnNlEkoKCUxhYmVsTm9kZRIdLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlcXVlc3QaHi5taWxscG9uZC52MS5MYWJlbE5vZGVSZXNwb25zZRJQCgtMaXN0RGV2aWNlcxIfLm1pbGxwb25kLnYxLkxpc3REZXZpY2VzUmVxdWVzdBogLm1pbGxwb25kLnYxLkxpc3REZXZpY2VzUmVzcG9uc2USUwoMTGlzdFNlc3Npb25zEiAubWlsbHBvbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLm1pbGxwb25kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlEk0KCkxpc3RFdmVudHMSHi5taWxscG9uZC52MS5MaXN0RXZlbnRzUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RFdmVudHNSZXNwb25zZRJBCgZCYWNrVXASGi5taWxscG9uZC52MS5CYWNrVXBSZXF1ZXN0GhsubWlsbHBvbmQudjEuQmFja1VwUmVzcG9uc2USTQoKR2V0VmVyc2lvbhIeLm1pbGxwb25kLnYxLkdldFZlcnNpb25SZXF1ZXN0Gh8ubWlsbHBvbmQudjEuR2V0VmVyc2lvblJlc3BvbnNlYgZwcm90bzM", [file_millpond_v1_claim, file_millpond_v1_reason]);
 
 /**
  * @generated from message millpond.v1.Node
@@ -283,6 +283,13 @@ export type Device = Message<"millpond.v1.Device"> & {
    * @generated from field: optional uint32 used_compute_percent = 25;
    */
   usedComputePercent?: number | undefined;
+
+  /**
+   * Temperature, power and clocks. Absent: its driver reports none, or its node is not in contact.
+   *
+   * @generated from field: millpond.v1.CardFigures card = 26;
+   */
+  card?: CardFigures | undefined;
 };
 
 /**
@@ -291,6 +298,82 @@ export type Device = Message<"millpond.v1.Device"> & {
  */
 export const DeviceSchema: GenMessage<Device> = /*@__PURE__*/
   messageDesc(file_millpond_v1_pool, 1);
+
+/**
+ * Figures of a GPU from the driver's management library. Absent: not reported.
+ *
+ * @generated from message millpond.v1.CardFigures
+ */
+export type CardFigures = Message<"millpond.v1.CardFigures"> & {
+  /**
+   * @generated from field: optional uint32 temperature_celsius = 1;
+   */
+  temperatureCelsius?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 power_milliwatts = 2;
+   */
+  powerMilliwatts?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 power_limit_milliwatts = 3;
+   */
+  powerLimitMilliwatts?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 graphics_clock_mhz = 4;
+   */
+  graphicsClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 sm_clock_mhz = 5;
+   */
+  smClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 memory_clock_mhz = 6;
+   */
+  memoryClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 max_graphics_clock_mhz = 7;
+   */
+  maxGraphicsClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 max_sm_clock_mhz = 8;
+   */
+  maxSmClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 max_memory_clock_mhz = 9;
+   */
+  maxMemoryClockMhz?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 utilization_percent = 10;
+   */
+  utilizationPercent?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 memory_utilization_percent = 11;
+   */
+  memoryUtilizationPercent?: number | undefined;
+
+  /**
+   * 0 is the fastest.
+   *
+   * @generated from field: optional uint32 performance_state = 12;
+   */
+  performanceState?: number | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.CardFigures.
+ * Use `create(CardFiguresSchema)` to create a new message.
+ */
+export const CardFiguresSchema: GenMessage<CardFigures> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_pool, 2);
 
 /**
  * One client process with one worker, as its agent last reported it.
@@ -394,7 +477,7 @@ export type Session = Message<"millpond.v1.Session"> & {
  * Use `create(SessionSchema)` to create a new message.
  */
 export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 2);
+  messageDesc(file_millpond_v1_pool, 3);
 
 /**
  * @generated from message millpond.v1.SessionDevice
@@ -430,7 +513,7 @@ export type SessionDevice = Message<"millpond.v1.SessionDevice"> & {
  * Use `create(SessionDeviceSchema)` to create a new message.
  */
 export const SessionDeviceSchema: GenMessage<SessionDevice> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 3);
+  messageDesc(file_millpond_v1_pool, 4);
 
 /**
  * @generated from message millpond.v1.Event
@@ -482,7 +565,7 @@ export type Event = Message<"millpond.v1.Event"> & {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 4);
+  messageDesc(file_millpond_v1_pool, 5);
 
 /**
  * @generated from message millpond.v1.ListNodesRequest
@@ -495,7 +578,7 @@ export type ListNodesRequest = Message<"millpond.v1.ListNodesRequest"> & {
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 5);
+  messageDesc(file_millpond_v1_pool, 6);
 
 /**
  * @generated from message millpond.v1.ListNodesResponse
@@ -512,7 +595,7 @@ export type ListNodesResponse = Message<"millpond.v1.ListNodesResponse"> & {
  * Use `create(ListNodesResponseSchema)` to create a new message.
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 6);
+  messageDesc(file_millpond_v1_pool, 7);
 
 /**
  * @generated from message millpond.v1.GetNodeRequest
@@ -529,7 +612,7 @@ export type GetNodeRequest = Message<"millpond.v1.GetNodeRequest"> & {
  * Use `create(GetNodeRequestSchema)` to create a new message.
  */
 export const GetNodeRequestSchema: GenMessage<GetNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 7);
+  messageDesc(file_millpond_v1_pool, 8);
 
 /**
  * @generated from message millpond.v1.GetNodeResponse
@@ -546,7 +629,7 @@ export type GetNodeResponse = Message<"millpond.v1.GetNodeResponse"> & {
  * Use `create(GetNodeResponseSchema)` to create a new message.
  */
 export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 8);
+  messageDesc(file_millpond_v1_pool, 9);
 
 /**
  * @generated from message millpond.v1.CordonNodeRequest
@@ -584,7 +667,7 @@ export type CordonNodeRequest = Message<"millpond.v1.CordonNodeRequest"> & {
  * Use `create(CordonNodeRequestSchema)` to create a new message.
  */
 export const CordonNodeRequestSchema: GenMessage<CordonNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 9);
+  messageDesc(file_millpond_v1_pool, 10);
 
 /**
  * @generated from message millpond.v1.CordonNodeResponse
@@ -601,7 +684,7 @@ export type CordonNodeResponse = Message<"millpond.v1.CordonNodeResponse"> & {
  * Use `create(CordonNodeResponseSchema)` to create a new message.
  */
 export const CordonNodeResponseSchema: GenMessage<CordonNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 10);
+  messageDesc(file_millpond_v1_pool, 11);
 
 /**
  * @generated from message millpond.v1.DrainNodeRequest
@@ -625,7 +708,7 @@ export type DrainNodeRequest = Message<"millpond.v1.DrainNodeRequest"> & {
  * Use `create(DrainNodeRequestSchema)` to create a new message.
  */
 export const DrainNodeRequestSchema: GenMessage<DrainNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 11);
+  messageDesc(file_millpond_v1_pool, 12);
 
 /**
  * @generated from message millpond.v1.DrainNodeResponse
@@ -649,7 +732,7 @@ export type DrainNodeResponse = Message<"millpond.v1.DrainNodeResponse"> & {
  * Use `create(DrainNodeResponseSchema)` to create a new message.
  */
 export const DrainNodeResponseSchema: GenMessage<DrainNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 12);
+  messageDesc(file_millpond_v1_pool, 13);
 
 /**
  * @generated from message millpond.v1.RemoveNodeRequest
@@ -674,7 +757,7 @@ export type RemoveNodeRequest = Message<"millpond.v1.RemoveNodeRequest"> & {
  * Use `create(RemoveNodeRequestSchema)` to create a new message.
  */
 export const RemoveNodeRequestSchema: GenMessage<RemoveNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 13);
+  messageDesc(file_millpond_v1_pool, 14);
 
 /**
  * @generated from message millpond.v1.RemoveNodeResponse
@@ -693,7 +776,7 @@ export type RemoveNodeResponse = Message<"millpond.v1.RemoveNodeResponse"> & {
  * Use `create(RemoveNodeResponseSchema)` to create a new message.
  */
 export const RemoveNodeResponseSchema: GenMessage<RemoveNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 14);
+  messageDesc(file_millpond_v1_pool, 15);
 
 /**
  * @generated from message millpond.v1.LabelNodeRequest
@@ -724,7 +807,7 @@ export type LabelNodeRequest = Message<"millpond.v1.LabelNodeRequest"> & {
  * Use `create(LabelNodeRequestSchema)` to create a new message.
  */
 export const LabelNodeRequestSchema: GenMessage<LabelNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 15);
+  messageDesc(file_millpond_v1_pool, 16);
 
 /**
  * @generated from message millpond.v1.LabelNodeResponse
@@ -741,7 +824,7 @@ export type LabelNodeResponse = Message<"millpond.v1.LabelNodeResponse"> & {
  * Use `create(LabelNodeResponseSchema)` to create a new message.
  */
 export const LabelNodeResponseSchema: GenMessage<LabelNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 16);
+  messageDesc(file_millpond_v1_pool, 17);
 
 /**
  * @generated from message millpond.v1.ListDevicesRequest
@@ -760,7 +843,7 @@ export type ListDevicesRequest = Message<"millpond.v1.ListDevicesRequest"> & {
  * Use `create(ListDevicesRequestSchema)` to create a new message.
  */
 export const ListDevicesRequestSchema: GenMessage<ListDevicesRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 17);
+  messageDesc(file_millpond_v1_pool, 18);
 
 /**
  * @generated from message millpond.v1.ListDevicesResponse
@@ -777,7 +860,7 @@ export type ListDevicesResponse = Message<"millpond.v1.ListDevicesResponse"> & {
  * Use `create(ListDevicesResponseSchema)` to create a new message.
  */
 export const ListDevicesResponseSchema: GenMessage<ListDevicesResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 18);
+  messageDesc(file_millpond_v1_pool, 19);
 
 /**
  * @generated from message millpond.v1.ListSessionsRequest
@@ -803,7 +886,7 @@ export type ListSessionsRequest = Message<"millpond.v1.ListSessionsRequest"> & {
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 19);
+  messageDesc(file_millpond_v1_pool, 20);
 
 /**
  * @generated from message millpond.v1.ListSessionsResponse
@@ -820,7 +903,7 @@ export type ListSessionsResponse = Message<"millpond.v1.ListSessionsResponse"> &
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 20);
+  messageDesc(file_millpond_v1_pool, 21);
 
 /**
  * @generated from message millpond.v1.ListEventsRequest
@@ -853,7 +936,7 @@ export type ListEventsRequest = Message<"millpond.v1.ListEventsRequest"> & {
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 21);
+  messageDesc(file_millpond_v1_pool, 22);
 
 /**
  * @generated from message millpond.v1.ListEventsResponse
@@ -870,7 +953,7 @@ export type ListEventsResponse = Message<"millpond.v1.ListEventsResponse"> & {
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 22);
+  messageDesc(file_millpond_v1_pool, 23);
 
 /**
  * @generated from message millpond.v1.BackUpRequest
@@ -883,7 +966,7 @@ export type BackUpRequest = Message<"millpond.v1.BackUpRequest"> & {
  * Use `create(BackUpRequestSchema)` to create a new message.
  */
 export const BackUpRequestSchema: GenMessage<BackUpRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 23);
+  messageDesc(file_millpond_v1_pool, 24);
 
 /**
  * @generated from message millpond.v1.BackUpResponse
@@ -914,7 +997,7 @@ export type BackUpResponse = Message<"millpond.v1.BackUpResponse"> & {
  * Use `create(BackUpResponseSchema)` to create a new message.
  */
 export const BackUpResponseSchema: GenMessage<BackUpResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 24);
+  messageDesc(file_millpond_v1_pool, 25);
 
 /**
  * @generated from message millpond.v1.GetVersionRequest
@@ -927,7 +1010,7 @@ export type GetVersionRequest = Message<"millpond.v1.GetVersionRequest"> & {
  * Use `create(GetVersionRequestSchema)` to create a new message.
  */
 export const GetVersionRequestSchema: GenMessage<GetVersionRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 25);
+  messageDesc(file_millpond_v1_pool, 26);
 
 /**
  * @generated from message millpond.v1.GetVersionResponse
@@ -979,7 +1062,7 @@ export type GetVersionResponse = Message<"millpond.v1.GetVersionResponse"> & {
  * Use `create(GetVersionResponseSchema)` to create a new message.
  */
 export const GetVersionResponseSchema: GenMessage<GetVersionResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 26);
+  messageDesc(file_millpond_v1_pool, 27);
 
 /**
  * @generated from enum millpond.v1.NodeState

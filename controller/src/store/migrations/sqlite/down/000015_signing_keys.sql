@@ -1,4 +1,4 @@
 -- SPDX-License-Identifier: Apache-2.0
 
--- The current key is in the column of the pool by then (controller/src/store/downgrade.ts).
+-- The current key is in the column of the pool by then (controller/src/store/recovery/downgrade.ts).
 DROP TABLE signing_keys;

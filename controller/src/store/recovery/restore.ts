@@ -18,12 +18,12 @@ import { dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import { makeFolders } from "@millpond/platform";
-import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
-import { openSigningKey } from "../state/signing-keys.ts";
+import { PoolKey, poolKeyPath } from "../../state/pool-key.ts";
+import { openSigningKey } from "../../state/signing-keys.ts";
 import { databasePath, filePurpose, flush, isFileBeside, makePrivate, writeError } from "./backup.ts";
-import { migrateSqlite, schemaVersion } from "./migrations.ts";
-import { blob, integer, type Row, text, toSigningKey } from "./rows.ts";
-import { stateError } from "./state-file.ts";
+import { migrateSqlite, schemaVersion } from "../migrations.ts";
+import { blob, integer, type Row, text, toSigningKey } from "../rows.ts";
+import { stateError } from "../state-file.ts";
 
 export interface RestoreOptions {
   /** A file that `writeBackup` wrote. */
@@ -249,8 +249,8 @@ export async function resumeDatabase(
   url: string,
   { now, withNewKeys = false }: Pick<RestoreOptions, "now" | "withNewKeys">,
 ): Promise<Omit<Restored, "replaced">> {
-  const { PostgresStore } = await import("./postgres-store.ts");
-  const { PostgresConnections } = await import("./postgres-connections.ts");
+  const { PostgresStore } = await import("../postgres-store.ts");
+  const { PostgresConnections } = await import("../postgres-connections.ts");
   await (await PostgresStore.open({ url })).close();
   const connections = new PostgresConnections(url);
   try {

@@ -18,10 +18,10 @@ import {
 import { basename, dirname, join } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
-import { integer } from "./rows.ts";
-import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
-import type { Backup } from "../state/store.ts";
-import { databaseFileName, openStopped } from "./state-file.ts";
+import { integer } from "../rows.ts";
+import { PoolKey, poolKeyPath } from "../../state/pool-key.ts";
+import type { Backup } from "../../state/store.ts";
+import { databaseFileName, openStopped } from "../state-file.ts";
 
 /** The purpose with which a file is sealed. */
 export function filePurpose(path: string): string {

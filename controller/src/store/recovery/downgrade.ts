@@ -6,13 +6,13 @@
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError } from "@millpond/api";
-import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
-import { openSigningKey } from "../state/signing-keys.ts";
+import { PoolKey, poolKeyPath } from "../../state/pool-key.ts";
+import { openSigningKey } from "../../state/signing-keys.ts";
 import { writeBackup } from "./backup.ts";
-import { previousSchema, schemaVersion, stepsBack } from "./migrations.ts";
-import { PostgresConnections } from "./postgres-connections.ts";
-import { integer, type Row, text, toSigningKey } from "./rows.ts";
-import { openStopped, stateError } from "./state-file.ts";
+import { previousSchema, schemaVersion, stepsBack } from "../migrations.ts";
+import { PostgresConnections } from "../postgres-connections.ts";
+import { integer, type Row, text, toSigningKey } from "../rows.ts";
+import { openStopped, stateError } from "../state-file.ts";
 
 const currentKey = "SELECT * FROM signing_keys WHERE retires_at IS NULL";
 

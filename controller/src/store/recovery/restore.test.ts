@@ -9,17 +9,17 @@ import { createClient } from "@connectrpc/connect";
 import { AccessService, ClaimService, ClaimState, errorCodeOf, QueueService } from "@millpond/api";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { startController } from "../controller.ts";
-import { PoolKey } from "../state/pool-key.ts";
-import { postgresServer } from "../testing/backends.ts";
-import type { FakeAgent } from "../testing/fake-agent.ts";
-import { missingPostgres } from "../testing/postgres-server.ts";
-import { GiB, makeTestDirectory, TestPool } from "../testing/test-pool.ts";
-import { makeTransport } from "../testing/transport.ts";
+import { startController } from "../../controller.ts";
+import { PoolKey } from "../../state/pool-key.ts";
+import { postgresServer } from "../../testing/backends.ts";
+import type { FakeAgent } from "../../testing/fake-agent.ts";
+import { missingPostgres } from "../../testing/postgres-server.ts";
+import { GiB, makeTestDirectory, TestPool } from "../../testing/test-pool.ts";
+import { makeTransport } from "../../testing/transport.ts";
 import { backUpStopped } from "./backup.ts";
-import { PostgresStore } from "./postgres-store.ts";
+import { PostgresStore } from "../postgres-store.ts";
 import { restoreBackup, resumeDatabase } from "./restore.ts";
-import { SqliteStore } from "./sqlite-store.ts";
+import { SqliteStore } from "../sqlite-store.ts";
 
 const memories = [4n * GiB, 4n * GiB];
 
