@@ -15,6 +15,9 @@ import {
 /** Header `Accept` of calls whose answer is not read. */
 export const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
+/** API servers end calls after a minute themselves. */
+const answerMs = 70_000;
+
 const byFetch = new IsomorphicFetchHttpLibrary();
 const direct = wrapHttpLibrary({ send: call });
 
@@ -35,6 +38,8 @@ async function call(request: RequestContext): Promise<ResponseContext> {
     headers: { ...headers, "user-agent": "millpond" },
     body: body ?? null,
     signal: request.getSignal() ?? null,
+    headersTimeout: answerMs,
+    bodyTimeout: answerMs,
   });
   if (answer === undefined) throw new Error("a call has no connection");
   const isUnread = headers["Accept"] === metadataAlone && answer.statusCode < 300;

@@ -50,3 +50,38 @@ test("an instance that comes back with its identity leads at once, another one w
   expect(performance.now() - left).toBeGreaterThan(1900);
   await stopOther();
 });
+
+test("a leader whose API server does not answer any more stops before its Lease expires", async () => {
+  const server = await PlayedApiServer.start(readManifests("base"));
+  onTestFinished(() => server[Symbol.asyncDispose]());
+  const { coordination } = server.cluster;
+  let isHung = false;
+  const never = new Promise<never>(() => undefined);
+  const hanging = Object.assign(Object.create(coordination) as typeof coordination, {
+    readNamespacedLease: (...of: Parameters<typeof coordination.readNamespacedLease>) =>
+      isHung ? never : coordination.readNamespacedLease(...of),
+  });
+  const stop = new AbortController();
+  let stoppedAtMs = 0;
+  const election = new LeaderElection({
+    cluster: { ...server.cluster, coordination: hanging },
+    namespace: "millpond-system",
+    name: "lead",
+    identity: "pod-a",
+    leaseSeconds: 3,
+    retryMs: 100,
+    log: testLog,
+  });
+  const done = election.run(stop.signal, async (signal) => {
+    await delay(1e9, undefined, { signal }).catch(() => undefined);
+    stoppedAtMs = performance.now();
+  });
+  await expect.poll(() => election.leads).toBe(true);
+  isHung = true;
+  const hungAtMs = performance.now();
+  await expect.poll(() => stoppedAtMs, { timeout: 30_000 }).toBeGreaterThan(0);
+  expect(stoppedAtMs - hungAtMs).toBeLessThan(2900);
+  isHung = false;
+  stop.abort();
+  void done;
+});

@@ -59,12 +59,21 @@ export class LeaderElection {
     this.#leads = true;
     const done = new AbortController();
     const renewing = (async () => {
+      const patienceMs = (leaseSeconds * 1000 * 2) / 3;
       let renewedAtMs = performance.now();
       for (;;) {
         await delay(retryMs, undefined, { signal: done.signal }).catch(() => undefined);
         if (done.signal.aborted) return;
-        if (await this.#tryAcquire()) renewedAtMs = performance.now();
-        else if (performance.now() - renewedAtMs > (leaseSeconds * 1000 * 2) / 3) {
+        // A server that takes the call and does not answer must not keep this instance the leader.
+        const isOver = new AbortController();
+        const askedAtMs = performance.now();
+        const over = delay(renewedAtMs + patienceMs - askedAtMs, false, {
+          signal: AbortSignal.any([isOver.signal, done.signal]),
+        });
+        const isRenewed = await Promise.race([this.#tryAcquire(), over.catch(() => false)]);
+        isOver.abort();
+        if (isRenewed) renewedAtMs = askedAtMs;
+        else if (performance.now() - renewedAtMs >= patienceMs) {
           log.warn("no longer the leader: the lease could not be renewed");
           lost.abort();
           return;
