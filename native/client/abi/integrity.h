@@ -19,7 +19,7 @@ struct IntegrityDevice {
 /// All inputs of the hash. The addresses are those of this process, so a worker cannot compute it.
 struct IntegrityQuestion {
   uint32_t driverVersion = 0;  ///< as reported by cuDriverGetVersion
-  uint32_t version = 0;        ///< requested by the runtime
+  uint32_t version = 0;        ///< requested by the runtime: its own version, with the method as the last decimal digit
   uint32_t pid = 0;
   uint32_t thread = 0;         ///< low half of the caller's pthread_self()
   uint64_t runtimeTable = 0;   ///< address of the CUDART_INTERFACE table returned before

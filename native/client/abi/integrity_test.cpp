@@ -195,3 +195,17 @@ TEST("every field of the question changes the answer") {
   CHECK(differs([](Q&, D& d) { d.push_back(d[0]); }));
   CHECK(differs([](Q&, D& d) { d.clear(); }));
 }
+
+TEST("runtimes of CUDA 11 get the answer of their method, which depends on nothing else") {
+  const std::vector<IntegrityDevice> devices{{.uuid = {1, 2, 3}, .pciDomain = 0, .pciBus = 1, .pciDevice = 0}};
+  IntegrityQuestion question{13000, 11080, 4711, 0x1234, 0x1000, 0x2000, 0x3000, 1'790'000'000};
+  const auto first = integrityAnswer(question, devices);
+  CHECK_EQ(first[0], 0x3341'181c'03cb'675cu);
+  CHECK_EQ(first[1], 0x8ed3'83aa'1f4c'd1e8u);
+  question.pid++;
+  CHECK(integrityAnswer(question, {}) == first);
+  question.version = 11081;
+  CHECK(integrityAnswer(question, devices) != first);
+  question.version = 11082;
+  CHECK(integrityAnswer(question, devices) != integrityAnswer(question, {}));
+}
