@@ -68,7 +68,11 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
   for (let made = 0; made < running; made += 1) await begin();
   let known = new Set((await settled()).sessions.map(({ id }) => id));
   const seen = new Map<PoolEvent, number>();
-  for (let round = 0; round < rounds; round += 1) {
+  let round = 0;
+  onTestFinished(() => {
+    console.log(`rounds: ${round}, seed ${seed}: ${JSON.stringify(Object.fromEntries(seen))}`);
+  });
+  for (; round < rounds; round += 1) {
     const events = Array.from({ length: 3 }, () => random.pick(possibleEvents));
     for (const event of events) {
       await pool.happen(event, random);
@@ -81,7 +85,6 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
     await begin();
     known = new Set((await settled()).sessions.map(({ id }) => id));
   }
-  console.log(`rounds: ${rounds}, seed ${seed}: ${JSON.stringify(Object.fromEntries(seen))}`);
   while (programs.length > 0) await Promise.all(programs.slice(0, 4).map(end));
   await until(
     "no claims",

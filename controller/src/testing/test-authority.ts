@@ -4,7 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeAuthority, makeServerCertificate } from "@millpond/platform";
 
-const hourMs = 3_600_000;
+/** Longer than any test runs. */
+const dayMs = 86_400_000;
 
 /** An authority whose certificates a test renews. */
 export class TestAuthority {
@@ -34,5 +35,5 @@ export class TestAuthority {
 
 function validity() {
   const now = Date.now();
-  return { from: new Date(now - hourMs), to: new Date(now + hourMs) };
+  return { from: new Date(now - dayMs), to: new Date(now + dayMs) };
 }
