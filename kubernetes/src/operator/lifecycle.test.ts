@@ -124,6 +124,30 @@ test("a ResourceClaim that is deleted before its pod is placed is made again, an
   expect(uid()).not.toBe(first);
 });
 
+test("a kubelet that could not prepare a pod looks again at once, and one that has is left alone", async () => {
+  const cluster = await start();
+  await cluster.createPod("slow", half);
+  await expect.poll(() => cluster.bound("slow"), patience).toBe("True Bound");
+  cluster.server.bind("default", "slow", "worker-1");
+  const conditions = async (status: string) => [
+    ...((await cluster.pod("slow"))?.status?.conditions ?? []).filter(
+      ({ type }) => type !== "PodReadyToStartContainers",
+    ),
+    { type: "PodReadyToStartContainers", status },
+  ];
+  const setSandbox = async (status: string) =>
+    cluster.server.setPodStatus("default", "slow", {
+      phase: "Pending",
+      conditions: JSON.parse(JSON.stringify(await conditions(status))) as unknown,
+    });
+  const retries = async () => (await cluster.pod("slow"))?.metadata?.annotations?.["millpond.dev/retries"];
+  await setSandbox("False");
+  await expect.poll(retries, patience).toBe("1");
+  await setSandbox("True");
+  await delay(9000);
+  expect(await retries()).toBe("1");
+});
+
 test("an API server that begins again and has forgotten what was, and sends no bookmarks, loses no pod", async () => {
   const cluster = await start({ "gpu-a": Array.from({ length: 4 }, () => 16n * GiB) });
   cluster.server.hasBookmarks = false;

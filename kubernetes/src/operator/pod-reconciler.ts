@@ -19,6 +19,7 @@ import { hostLabelOf } from "./cluster-nodes.ts";
 import { type DeviceClaims, isOfLostDevices, lacksDevices } from "./device-claims.ts";
 import type { UserClaims } from "./user-claims.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
+import { Preparation } from "./preparation.ts";
 import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
 
 export interface PodReconcilerOptions extends ClaimMakerOptions {
@@ -52,6 +53,8 @@ const recreateAfterMs = 5000;
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
   readonly #maker: ClaimMaker;
+  /** Undefined: kubelets prepare nothing. */
+  readonly #preparation: Preparation | undefined;
   /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
   /** When a pod's objects were made, by its UID, and for which allocations. */
@@ -62,6 +65,9 @@ export class PodReconciler {
   constructor(options: PodReconcilerOptions) {
     this.#options = options;
     this.#maker = new ClaimMaker(options);
+    const { deviceClaims, names, writer } = options;
+    this.#preparation =
+      deviceClaims === undefined ? undefined : new Preparation({ keys: keysOf(names), writer });
   }
 
   /** @returns Milliseconds after which to look again; undefined: when something changes. */
@@ -151,12 +157,13 @@ export class PodReconciler {
       await writer.makeSecret(pod, objectName(id), { ...endpoint, ...values });
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
-    return await writer.setCondition(pod, {
+    await writer.setCondition(pod, {
       type: keysOf(names).bound,
       status: "True",
       reason: "Bound",
       message: `has what its ResourceClaims ask for, on ${places}`,
     });
+    return await this.#preparation?.look(pod);
   }
 
   async #grant(
@@ -215,7 +222,8 @@ export class PodReconciler {
         places === "" ? "holds nothing until its programs call CUDA" : `has what it asked for, on ${places}`,
     });
     const again = await this.#compareBooks(pod, claims, { id, places });
-    return again ?? (await this.#resize(pod, claims));
+    const retry = await this.#preparation?.look(pod);
+    return again ?? retry ?? (await this.#resize(pod, claims));
   }
 
   /**
@@ -394,6 +402,7 @@ export class PodReconciler {
     if (pod === undefined) writer.forget(uid);
     this.#lackingSince.delete(uid);
     this.#made.delete(uid);
+    this.#preparation?.forget(uid);
   }
 
   async #waits(pod: V1Pod, reason: string, message: string): Promise<number | undefined> {

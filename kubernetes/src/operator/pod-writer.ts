@@ -161,10 +161,13 @@ export class PodWriter {
    * @param host As of `openGate`, the node's name.
    */
   async markGranted(pod: V1Pod, gpuNode: string, host: string | undefined): Promise<void> {
-    const annotations = {
+    await this.annotate(pod, {
       [this.#keys.node]: gpuNode,
       ...(host === undefined ? {} : { [this.#keys.host]: host }),
-    };
+    });
+  }
+
+  async annotate(pod: V1Pod, annotations: Readonly<Record<string, string>>): Promise<void> {
     const body = { metadata: { uid: uidOf(pod), annotations } };
     await unlessStatus(
       this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body }, briefly(asMergePatch)),

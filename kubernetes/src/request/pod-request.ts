@@ -103,7 +103,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
  */
 export function readPodOptions(names: ResourceNames, pod: PodLike): Omit<PodRequest, "slices"> {
   const keys = keysOf(names);
-  const own = new Set<string>([keys.request, keys.id, keys.node, keys.host, keys.claims]);
+  const own = new Set<string>([keys.request, keys.id, keys.node, keys.host, keys.claims, keys.retries]);
   return readOptions(names, pod, (key) => !own.has(key));
 }
 

@@ -85,6 +85,7 @@ export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
     claims: `${domain}/claims`,
     node: `${domain}/gpu-node`,
     host: `${domain}/host`,
+    retries: `${domain}/retries`,
     /** Scheduling gate. */
     gate: `${domain}/queue`,
     /** Type of the pod condition. */

@@ -104,6 +104,7 @@ const annotationKey = fc.constantFrom(
   keys.id,
   keys.claims,
   keys.node,
+  keys.retries,
   ...["gang", "gang-size", "preemptible", "tenant", "priority", "memory"].map((key) => `millpond.dev/${key}`),
 );
 const annotationValue = fc.oneof(
