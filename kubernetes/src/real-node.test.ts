@@ -135,6 +135,50 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       });
     });
 
+    test.skipIf(allocation !== "dra")(
+      "a pod whose ResourceClaim is granted late starts soon after that",
+      async () => {
+        const { nodes } = await pool.pool.listNodes({});
+        for (const { name: onlyNode, devices } of nodes) {
+          for (const { uuid, index, memoryBytes } of devices) {
+            const name = `in-the-way-${index}`;
+            await pool.claims.createClaim({
+              claim: { name, gpus: 1, computePercent: 100, memoryBytes, onlyNode, onlyDevices: [uuid] },
+            });
+          }
+        }
+        const container = exampleContainer("main", ["/usr/bin/vectoradd"], {});
+        await cluster.createPod(
+          "late",
+          {},
+          {
+            spec: {
+              restartPolicy: "Never",
+              resourceClaims: [{ name: "gpu", resourceClaimTemplateName: "fifth" }],
+              containers: [{ ...container, resources: { claims: [{ name: "gpu" }] } }],
+            },
+          },
+        );
+        await cluster.until("its kubelet has given up", async () => {
+          const { items } = await cluster.core.listNamespacedEvent({ namespace: "default" });
+          return items.some(
+            ({ reason, involvedObject }) =>
+              reason === "FailedPrepareDynamicResources" && involvedObject.name === "late",
+          );
+        });
+        const { claims } = await pool.claims.listClaims({});
+        for (const { name } of claims.filter((each) => each.name.startsWith("in-the-way-")))
+          await pool.claims.releaseClaim({ name });
+        const start = performance.now();
+        await cluster.until(
+          "it has ended",
+          async () => (await cluster.pod("late"))?.status?.phase === "Succeeded",
+          50_000,
+        );
+        console.log(`a late grant: ended after ${((performance.now() - start) / 1000).toFixed(1)} s`);
+      },
+    );
+
     test("a program that says otherwise gets nothing else", async () => {
       const script =
         "exec 2>&1; MILLPOND_CLAIM=pod-00000000-0000-0000-0000-000000000000 /usr/bin/vectoradd; echo status $?";
