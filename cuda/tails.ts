@@ -29,6 +29,7 @@ export const tails: Readonly<Record<string, Readonly<Record<string, TailMeaning>
   GraphSetNode: { params: "node" },
   GraphSource: { data: "plain" },
   GraphUpdateNode: { params: "node" },
+  HostContents: { data: "plain" },
   ImagePart: { data: "plain" },
   Launch: { attributes: "words", params: "words" },
   LinkAdd: { name: "plain", options: "plain" },

@@ -112,6 +112,12 @@ export const workerParts: readonly WorkerPart[] = [
     commands: ["HostAlloc", "HostKeep", "HostFree"],
   },
   {
+    member: "mirroredMemory",
+    type: "MirroredMemory",
+    header: "worker/commands/memory/mirrored_memory.h",
+    commands: ["HostMirror", "HostContents"],
+  },
+  {
     member: "pools",
     type: "Pools",
     header: "worker/commands/memory/pools.h",

@@ -31,4 +31,22 @@ export const hostMemoryCommands: readonly Command[] = [
     fields: [["address", "place"]],
     reply: { fields: [] },
   },
+  {
+    name: "HostMirror",
+    doc: "Where the bytes of that memory of the client are, of which the worker has pages by HostAlloc. `state` 1: also in these pages, which the two mirror, so nothing that graphs write there is sent to the client any more. 2: HostContents has brought all of it, and functions of the program see there what the mirror brings. 0: with the client alone.",
+    left: "books",
+    fields: [
+      ["address", "echo"],
+      ["bytes", "number"],
+      ["state", "u32"],
+    ],
+    reply: { fields: [] },
+  },
+  {
+    name: "HostContents",
+    doc: "What the client has at `address`, for memory in state 1 of HostMirror; what launches of graphs write there meanwhile is newer, and stays.",
+    left: "books",
+    fields: [["address", "echo"]],
+    tails: ["data"],
+  },
 ];

@@ -57,6 +57,17 @@ uint64_t Landings::firstOver(uint64_t more, uint64_t most) const noexcept {
   return first == underWay_.end() ? 0 : first->first;
 }
 
+uint64_t Landings::firstCopyTo(uint64_t address, uint64_t bytes) const noexcept {
+  if (!any()) return 0;
+  const std::lock_guard lock(mutex_);
+  const auto writes = [&](const Range& each) {
+    return each.address < address + bytes && address < each.address + each.bytes;
+  };
+  for (const auto& [number, each] : underWay_)
+    if (each.source == Source::kCopy && std::any_of(each.ranges.begin(), each.ranges.end(), writes)) return number;
+  return 0;
+}
+
 uint64_t Landings::over() const noexcept {
   const std::lock_guard lock(mutex_);
   return overLocked();
@@ -89,6 +100,12 @@ CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
   for (const Part& part : parts)
     if (part.landing != 0)
       if (const CUresult r = await(call, *this, part.landing); r != CUDA_SUCCESS) return r;
+  return CUDA_SUCCESS;
+}
+
+CUresult Landings::awaitCopies(Call& call, uint64_t address, uint64_t bytes) {
+  while (const uint64_t number = firstCopyTo(address, bytes))
+    if (const CUresult r = await(call, *this, number); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;
 }
 

@@ -41,6 +41,8 @@ class Landings {
   /// The first pending landing of a copy if the worker would keep more than `most` bytes of such landings with `more` further
   /// ones; 0 if not.
   uint64_t firstOver(uint64_t more, uint64_t most) const noexcept;
+  /// The first pending landing of a copy that writes any of that memory; 0: none.
+  uint64_t firstCopyTo(uint64_t address, uint64_t bytes) const noexcept;
   /// All landings of lower numbers are over, and no command in transit names them.
   uint64_t over() const noexcept;
 
@@ -70,6 +72,8 @@ class Landings {
 
   /// Waits until nothing is in transit to any of that memory.
   CUresult await(Call& call, uint64_t address, uint64_t bytes);
+  /// The same for bytes of copies.
+  CUresult awaitCopies(Call& call, uint64_t address, uint64_t bytes);
   static CUresult await(Call& call, Landings& landings, uint64_t number);
   /// Reports finished landings to the worker if it keeps much data for them. For calls that have waited.
   void tell(Call& call);

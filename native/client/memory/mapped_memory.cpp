@@ -53,10 +53,9 @@ std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   return places;
 }
 
-bool landsIn(Landings& landings, const MemoryRun& run) {
-  if (!landings.any()) return false;
-  const Landings::Parts parts(landings, run.address, run.bytes);
-  return std::any_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
+/// What graphs write, the worker keeps in its own pages of the run.
+bool landsIn(const Landings& landings, const MemoryRun& run) {
+  return landings.firstCopyTo(run.address, run.bytes) != 0;
 }
 
 /// Whether streams may wait for later calls of the program. Work that a capture records is not held up.
@@ -188,7 +187,8 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (landing == Landing::kAwaited) {
-    if (const CUresult r = call.remote().landings.await(call, run.address, run.bytes); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = call.remote().landings.awaitCopies(call, run.address, run.bytes); r != CUDA_SUCCESS)
+      return r;
   } else if (call.remote().landings.any()) {
     call.remote().graphs.allowLanding(run.address, run.bytes);
   }
@@ -202,21 +202,41 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
         static_cast<unsigned long long>(run.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  std::vector<Piece> pieces;
+  for (const uint64_t share : shares) {
+    const uint64_t first = std::max(share, run.address);
+    pieces.push_back({first, std::min(share + parts_[share].bytes, run.address + run.bytes) - first});
+  }
+  // Until its contents are complete at the worker, other threads may launch graphs that read and write it.
+  if (const CUresult r = tellState(call, pieces, State::kFilling); r != CUDA_SUCCESS) {
+    release(call, shares);
+    return r;
+  }
   Mirror& mirror = Mirror::instance();
   if (const auto pages = traceable_.find(run.address); pages != traceable_.end() && isStill) {
     if (!mirror.addPages(std::move(pages->second), run.context, TracedPages::Content::kProgram))
       return CUDA_ERROR_OUT_OF_MEMORY;
     traceable_.erase(pages);
   } else {
-    for (const uint64_t share : shares) {
-      const uint64_t first = std::max(share, run.address);
-      const uint64_t behind = std::min(share + parts_[share].bytes, run.address + run.bytes);
-      mirror.addBytes(first, behind - first, run.context, isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
-                      isStill ? Mirror::Landed::kNo : Mirror::Landed::kYes);
-    }
+    for (const Piece& piece : pieces)
+      mirror.addProgramBytes(piece.address, piece.bytes, run.context,
+                             isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
+                             isStill ? Mirror::Landed::kNo : Mirror::Landed::kYes);
   }
   shares_[run.address] = std::move(shares);
   call.remote().memory.setMirrored(run.address);
+  return tellState(call, pieces, State::kMirrored);
+}
+
+CUresult MappedMemory::tellState(Call& call, std::span<const Piece> pieces, State state) {
+  for (const Piece& piece : pieces) {
+    cmd::HostMirror wire{};
+    wire.address = piece.address;
+    wire.bytes = piece.bytes;
+    wire.state = static_cast<uint32_t>(state);
+    cmd::HostMirrorReply reply{};
+    if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -277,11 +297,17 @@ CUresult MappedMemory::leave(Call& call, const MemoryRun& run) {
   const auto known = shares_.extract(run.address);
   if (!known) return CUDA_ERROR_INVALID_VALUE;
   bool werePages = false;
-  for (const uint64_t share : known.mapped())
-    werePages = Mirror::instance().remove(std::max(share, run.address)) == Mirror::Removed::kPages || werePages;
+  std::vector<Piece> pieces;
+  for (const uint64_t share : known.mapped()) {
+    const uint64_t first = std::max(share, run.address);
+    werePages = Mirror::instance().remove(first) == Mirror::Removed::kPages || werePages;
+    pieces.push_back({first, std::min(share + parts_[share].bytes, run.address + run.bytes) - first});
+  }
+  const CUresult told = tellState(call, pieces, State::kOwn);
   if (!werePages && !(run.flags & MemoryRun::kRegistered) && traceable_.erase(run.address) == 0)
     ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
-  return release(call, known.mapped());
+  const CUresult released = release(call, known.mapped());
+  return told == CUDA_SUCCESS ? released : told;
 }
 
 }  // namespace millpond::client

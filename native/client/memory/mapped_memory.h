@@ -57,6 +57,18 @@ class MappedMemory {
     unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
   };
 
+  struct Piece {
+    uint64_t address;
+    uint64_t bytes;
+  };
+  /// Where the bytes of memory are, as HostMirror tells the worker.
+  enum class State : uint32_t {
+    kOwn = 0,       ///< with this process alone
+    kFilling = 1,   ///< with both, but the worker lacks contents
+    kMirrored = 2,  ///< with both
+  };
+  static CUresult tellState(Call& call, std::span<const Piece> pieces, State state);
+
   /// Lets kernels access the memory of the places, and all memory that its contents refer to.
   CUresult reachEach(Call& call, std::vector<uint64_t> places, std::optional<uint64_t> stream);
   enum class Landing : uint8_t { kAwaited, kUnderWay };

@@ -77,6 +77,7 @@ struct CallbackLoop {
       if (next.kind != kNothing && Mirror::exists()) Mirror::instance().endHostFunction();
       if (next.kind <= kStreamCallback) {
         sendSources(next, reply.tail[0]);
+        sendLate();
         cmd::CallbackDone done{};
         done.number = next.number;
         session->post(static_cast<uint16_t>(cmd::CallbackDone::kOp), caller, cmd::encodedSize<cmd::CallbackDone>(),
@@ -84,10 +85,21 @@ struct CallbackLoop {
         session->flush();
       }
       expected.fetch_sub(1, std::memory_order_acq_rel);
-      CallbackThread::pending_.fetch_sub(1, std::memory_order_acq_rel);
+      if (CallbackThread::pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) Remote::instance().graphs.endLate();
     }
   }
 
+  /// Sends what launches behind the function read of memory that it may have changed. What is in transit here the worker has.
+  void sendLate() const noexcept {
+    Remote& remote = Remote::instance();
+    for (const graph::Source& source : remote.graphs.late()) {
+      const auto run = remote.memory.find(source.address, source.bytes);
+      if (run && run->kind == MemoryKind::kMirrored) continue;
+      const Landings::Parts parts(remote.landings, source.address, source.bytes);
+      for (const Landings::Part& part : parts)
+        if (part.landing == 0) send({source.number, part.address, part.bytes, 0, 0});
+    }
+  }
   /// Sends memory that the function may have changed and its graph reads later.
   void sendSources(const cmd::CallbackNextReply& function, std::span<const std::byte> page) const noexcept {
     uint32_t sent = 0;

@@ -3,6 +3,7 @@
 // graphs may read and write.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -87,6 +88,23 @@ class GraphStore {
     const std::shared_lock lock(mutex_);
     return (source.number == 0 ? landings_ : readings_).has(source.address, source.bytes);
   }
+  /// The program's functions that are pending may still write that source of a launch.
+  void addLate(const graph::Source& source) {
+    const std::lock_guard lock(mutex_);
+    const auto isSame = [&](const graph::Source& each) {
+      return each.number == source.number && each.address == source.address && each.bytes == source.bytes;
+    };
+    if (std::none_of(late_.begin(), late_.end(), isSame)) late_.push_back(source);
+  }
+  std::vector<graph::Source> late() const {
+    const std::shared_lock lock(mutex_);
+    return late_;
+  }
+  /// No function is pending.
+  void endLate() {
+    const std::lock_guard lock(mutex_);
+    late_.clear();
+  }
 
  private:
   mutable std::shared_mutex mutex_;
@@ -94,6 +112,7 @@ class GraphStore {
   std::unordered_map<uint64_t, std::unique_ptr<HandedOut>> handedOut_;
   Zones landings_;
   Zones readings_;
+  std::vector<graph::Source> late_;
 };
 
 }  // namespace millpond::client

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x0938c10c0fcee886;
+inline constexpr uint64_t kApiHash = 0xe6f7b94197c74c13;
 
 }  // namespace millpond

@@ -467,6 +467,11 @@ inline constexpr FieldLayout kHostAlloc[] = {
     {"flags", 16, 4},
     {"isPrivate", 20, 4},
 };
+inline constexpr FieldLayout kHostContents[] = {
+    {"address", 0, 8},
+    {"dataBytes", 8, 4, FieldUse::kTailBytes},
+};
+inline constexpr TailUse kHostContentsTails[] = {TailUse::kPlain};
 inline constexpr FieldLayout kHostFree[] = {
     {"address", 0, 8, FieldUse::kPlace},
 };
@@ -480,6 +485,11 @@ inline constexpr FieldLayout kHostFunction[] = {
 inline constexpr FieldLayout kHostKeep[] = {
     {"bytes", 0, 8},
     {"address", 8, 8, FieldUse::kPlace},
+};
+inline constexpr FieldLayout kHostMirror[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+    {"state", 16, 4},
 };
 inline constexpr FieldLayout kImageOffer[] = {
     {"handle", 0, 8},
@@ -1167,9 +1177,11 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate, {}},
     {Op::kGreenStream, 16, 0, false, layouts::kGreenStream, {}},
     {Op::kHostAlloc, 24, 0, true, layouts::kHostAlloc, {}},
+    {Op::kHostContents, 16, 1, false, layouts::kHostContents, layouts::kHostContentsTails},
     {Op::kHostFree, 8, 0, true, layouts::kHostFree, {}},
     {Op::kHostFunction, 40, 0, false, layouts::kHostFunction, {}},
     {Op::kHostKeep, 16, 0, false, layouts::kHostKeep, {}},
+    {Op::kHostMirror, 24, 0, true, layouts::kHostMirror, {}},
     {Op::kImageOffer, 48, 0, true, layouts::kImageOffer, {}},
     {Op::kImagePart, 32, 1, false, layouts::kImagePart, layouts::kImagePartTails},
     {Op::kKernelGetAttribute, 24, 0, true, layouts::kKernelGetAttribute, {}},

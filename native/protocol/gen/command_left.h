@@ -123,9 +123,11 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kTrace},  // GreenCreate
     {Leaves::kTrace},  // GreenStream
     {Leaves::kInBooks},  // HostAlloc
+    {Leaves::kInBooks},  // HostContents
     {Leaves::kInBooks},  // HostFree
     {Leaves::kTrace},  // HostFunction
     {Leaves::kThing, LeftOf::kHostMemory, offsetof(HostKeep, address)},  // HostKeep
+    {Leaves::kInBooks},  // HostMirror
     {Leaves::kInBooks},  // ImageOffer
     {Leaves::kInBooks},  // ImagePart
     {Leaves::kInBooks},  // KernelGetAttribute

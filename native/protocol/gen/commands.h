@@ -104,140 +104,142 @@ enum class Op : uint16_t {
   kGreenCreate = 84,
   kGreenStream = 85,
   kHostAlloc = 86,
-  kHostFree = 87,
-  kHostFunction = 88,
-  kHostKeep = 89,
-  kImageOffer = 90,
-  kImagePart = 91,
-  kKernelGetAttribute = 92,
-  kKernelSetAttribute = 93,
-  kKernelSetCacheConfig = 94,
-  kLandFromDevice = 95,
-  kLandingAwait = 96,
-  kLandingsOver = 97,
-  kLaunch = 98,
-  kLaunchLimits = 99,
-  kLibraryGetKernelCount = 100,
-  kLibraryGetModule = 101,
-  kLinkAdd = 102,
-  kLinkComplete = 103,
-  kLinkCreate = 104,
-  kLinkDestroy = 105,
-  kLinkRead = 106,
-  kMarker = 107,
-  kMemAlloc = 108,
-  kMemFree = 109,
-  kMemGetInfo = 110,
-  kMemcpyDtoDAsyncV2 = 111,
-  kMemcpyDtoDV2 = 112,
-  kMemsetD16Async = 113,
-  kMemsetD16V2 = 114,
-  kMemsetD2D16Async = 115,
-  kMemsetD2D16V2 = 116,
-  kMemsetD2D32Async = 117,
-  kMemsetD2D32V2 = 118,
-  kMemsetD2D8Async = 119,
-  kMemsetD2D8V2 = 120,
-  kMemsetD32Async = 121,
-  kMemsetD32V2 = 122,
-  kMemsetD8Async = 123,
-  kMemsetD8V2 = 124,
-  kMipmappedArrayGetSparseProperties = 125,
-  kModuleGetFunctionCount = 126,
-  kModuleLoad = 127,
-  kModuleUnload = 128,
-  kOccupancyAvailableDynamicSMemPerBlock = 129,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 130,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 131,
-  kOpenEvent = 132,
-  kOpenMemory = 133,
-  kParamSetTexRef = 134,
-  kPeerAccess = 135,
-  kPoolAlloc = 136,
-  kPoolCreate = 137,
-  kPoolDestroy = 138,
-  kPoolFree = 139,
-  kPoolHigh = 140,
-  kPoolOpen = 141,
-  kPoolOpenPointer = 142,
-  kPoolResetHigh = 143,
-  kPoolSetThreshold = 144,
-  kPoolShare = 145,
-  kPoolSharePointer = 146,
-  kPoolTrim = 147,
-  kPoolUsage = 148,
-  kProfileBegin = 149,
-  kProfileRead = 150,
-  kResourceDescribe = 151,
-  kResourceSplit = 152,
-  kSessionRestored = 153,
-  kShareEvent = 154,
-  kShareMemory = 155,
-  kSmTopology = 156,
-  kStreamBatchMemOpV2 = 157,
-  kStreamCopyAttributes = 158,
-  kStreamCreate = 159,
-  kStreamCreateWithPriority = 160,
-  kStreamDestroyV2 = 161,
-  kStreamGetAttribute = 162,
-  kStreamQuery = 163,
-  kStreamSetAttribute = 164,
-  kStreamSync = 165,
-  kStreamWaitEvent = 166,
-  kStreamWaitValue32V2 = 167,
-  kStreamWaitValue64V2 = 168,
-  kStreamWriteValue32V2 = 169,
-  kStreamWriteValue64V2 = 170,
-  kSurfRefGetArray = 171,
-  kSurfRefSetArray = 172,
-  kTensorMapEncode = 173,
-  kTensorMapReplaceAddress = 174,
-  kTexRefCreate = 175,
-  kTexRefGetAddressMode = 176,
-  kTexRefGetAddressV2 = 177,
-  kTexRefGetArray = 178,
-  kTexRefGetBorderColor = 179,
-  kTexRefGetFilterMode = 180,
-  kTexRefGetFlags = 181,
-  kTexRefGetFormat = 182,
-  kTexRefGetMaxAnisotropy = 183,
-  kTexRefGetMipmapFilterMode = 184,
-  kTexRefGetMipmapLevelBias = 185,
-  kTexRefGetMipmapLevelClamp = 186,
-  kTexRefGetMipmappedArray = 187,
-  kTexRefSetAddress2DV2 = 188,
-  kTexRefSetAddress2DV3 = 189,
-  kTexRefSetAddressMode = 190,
-  kTexRefSetAddressV2 = 191,
-  kTexRefSetArray = 192,
-  kTexRefSetBorderColor = 193,
-  kTexRefSetFilterMode = 194,
-  kTexRefSetFlags = 195,
-  kTexRefSetFormat = 196,
-  kTexRefSetMaxAnisotropy = 197,
-  kTexRefSetMipmapFilterMode = 198,
-  kTexRefSetMipmapLevelBias = 199,
-  kTexRefSetMipmapLevelClamp = 200,
-  kTexRefSetMipmappedArray = 201,
-  kTextureCreate = 202,
-  kTextureDestroy = 203,
-  kTextureReferenceDestroy = 204,
-  kUserObjectCount = 205,
-  kUserObjectCreate = 206,
-  kVmCreate = 207,
-  kVmGranularity = 208,
-  kVmMap = 209,
-  kVmOpen = 210,
-  kVmRelease = 211,
-  kVmReserve = 212,
-  kVmSetAccess = 213,
-  kVmShare = 214,
-  kVmUnmap = 215,
-  kVmUnreserve = 216,
+  kHostContents = 87,
+  kHostFree = 88,
+  kHostFunction = 89,
+  kHostKeep = 90,
+  kHostMirror = 91,
+  kImageOffer = 92,
+  kImagePart = 93,
+  kKernelGetAttribute = 94,
+  kKernelSetAttribute = 95,
+  kKernelSetCacheConfig = 96,
+  kLandFromDevice = 97,
+  kLandingAwait = 98,
+  kLandingsOver = 99,
+  kLaunch = 100,
+  kLaunchLimits = 101,
+  kLibraryGetKernelCount = 102,
+  kLibraryGetModule = 103,
+  kLinkAdd = 104,
+  kLinkComplete = 105,
+  kLinkCreate = 106,
+  kLinkDestroy = 107,
+  kLinkRead = 108,
+  kMarker = 109,
+  kMemAlloc = 110,
+  kMemFree = 111,
+  kMemGetInfo = 112,
+  kMemcpyDtoDAsyncV2 = 113,
+  kMemcpyDtoDV2 = 114,
+  kMemsetD16Async = 115,
+  kMemsetD16V2 = 116,
+  kMemsetD2D16Async = 117,
+  kMemsetD2D16V2 = 118,
+  kMemsetD2D32Async = 119,
+  kMemsetD2D32V2 = 120,
+  kMemsetD2D8Async = 121,
+  kMemsetD2D8V2 = 122,
+  kMemsetD32Async = 123,
+  kMemsetD32V2 = 124,
+  kMemsetD8Async = 125,
+  kMemsetD8V2 = 126,
+  kMipmappedArrayGetSparseProperties = 127,
+  kModuleGetFunctionCount = 128,
+  kModuleLoad = 129,
+  kModuleUnload = 130,
+  kOccupancyAvailableDynamicSMemPerBlock = 131,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 132,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 133,
+  kOpenEvent = 134,
+  kOpenMemory = 135,
+  kParamSetTexRef = 136,
+  kPeerAccess = 137,
+  kPoolAlloc = 138,
+  kPoolCreate = 139,
+  kPoolDestroy = 140,
+  kPoolFree = 141,
+  kPoolHigh = 142,
+  kPoolOpen = 143,
+  kPoolOpenPointer = 144,
+  kPoolResetHigh = 145,
+  kPoolSetThreshold = 146,
+  kPoolShare = 147,
+  kPoolSharePointer = 148,
+  kPoolTrim = 149,
+  kPoolUsage = 150,
+  kProfileBegin = 151,
+  kProfileRead = 152,
+  kResourceDescribe = 153,
+  kResourceSplit = 154,
+  kSessionRestored = 155,
+  kShareEvent = 156,
+  kShareMemory = 157,
+  kSmTopology = 158,
+  kStreamBatchMemOpV2 = 159,
+  kStreamCopyAttributes = 160,
+  kStreamCreate = 161,
+  kStreamCreateWithPriority = 162,
+  kStreamDestroyV2 = 163,
+  kStreamGetAttribute = 164,
+  kStreamQuery = 165,
+  kStreamSetAttribute = 166,
+  kStreamSync = 167,
+  kStreamWaitEvent = 168,
+  kStreamWaitValue32V2 = 169,
+  kStreamWaitValue64V2 = 170,
+  kStreamWriteValue32V2 = 171,
+  kStreamWriteValue64V2 = 172,
+  kSurfRefGetArray = 173,
+  kSurfRefSetArray = 174,
+  kTensorMapEncode = 175,
+  kTensorMapReplaceAddress = 176,
+  kTexRefCreate = 177,
+  kTexRefGetAddressMode = 178,
+  kTexRefGetAddressV2 = 179,
+  kTexRefGetArray = 180,
+  kTexRefGetBorderColor = 181,
+  kTexRefGetFilterMode = 182,
+  kTexRefGetFlags = 183,
+  kTexRefGetFormat = 184,
+  kTexRefGetMaxAnisotropy = 185,
+  kTexRefGetMipmapFilterMode = 186,
+  kTexRefGetMipmapLevelBias = 187,
+  kTexRefGetMipmapLevelClamp = 188,
+  kTexRefGetMipmappedArray = 189,
+  kTexRefSetAddress2DV2 = 190,
+  kTexRefSetAddress2DV3 = 191,
+  kTexRefSetAddressMode = 192,
+  kTexRefSetAddressV2 = 193,
+  kTexRefSetArray = 194,
+  kTexRefSetBorderColor = 195,
+  kTexRefSetFilterMode = 196,
+  kTexRefSetFlags = 197,
+  kTexRefSetFormat = 198,
+  kTexRefSetMaxAnisotropy = 199,
+  kTexRefSetMipmapFilterMode = 200,
+  kTexRefSetMipmapLevelBias = 201,
+  kTexRefSetMipmapLevelClamp = 202,
+  kTexRefSetMipmappedArray = 203,
+  kTextureCreate = 204,
+  kTextureDestroy = 205,
+  kTextureReferenceDestroy = 206,
+  kUserObjectCount = 207,
+  kUserObjectCreate = 208,
+  kVmCreate = 209,
+  kVmGranularity = 210,
+  kVmMap = 211,
+  kVmOpen = 212,
+  kVmRelease = 213,
+  kVmReserve = 214,
+  kVmSetAccess = 215,
+  kVmShare = 216,
+  kVmUnmap = 217,
+  kVmUnreserve = 218,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 217;
+inline constexpr uint16_t kOpLimit = 219;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -414,12 +416,16 @@ constexpr const char* opName(Op op) {
       return "GreenStream";
     case Op::kHostAlloc:
       return "HostAlloc";
+    case Op::kHostContents:
+      return "HostContents";
     case Op::kHostFree:
       return "HostFree";
     case Op::kHostFunction:
       return "HostFunction";
     case Op::kHostKeep:
       return "HostKeep";
+    case Op::kHostMirror:
+      return "HostMirror";
     case Op::kImageOffer:
       return "ImageOffer";
     case Op::kImagePart:
@@ -2625,6 +2631,25 @@ struct HostAlloc {
 };
 static_assert(sizeof(HostAlloc) == HostAlloc::kFixedBytes);
 
+/// What the client has at `address`, for memory in state 1 of HostMirror; what launches of graphs write there
+/// meanwhile is newer, and stays.
+struct HostContents {
+  static constexpr Op kOp = Op::kHostContents;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t address{};
+  uint32_t dataBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    dataBytes = bytes[0];
+  }
+};
+static_assert(sizeof(HostContents) == HostContents::kFixedBytes);
+
 /// Answer to HostFree.
 struct HostFreeReply {
   static constexpr size_t kFixedBytes = 0;
@@ -2672,6 +2697,30 @@ struct HostKeep {
   wire::Address address{};
 };
 static_assert(sizeof(HostKeep) == HostKeep::kFixedBytes);
+
+/// Answer to HostMirror.
+struct HostMirrorReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Where the bytes of that memory of the client are, of which the worker has pages by HostAlloc. `state` 1:
+/// also in these pages, which the two mirror, so nothing that graphs write there is sent to the client any
+/// more. 2: HostContents has brought all of it, and functions of the program see there what the mirror
+/// brings. 0: with the client alone.
+struct HostMirror {
+  static constexpr Op kOp = Op::kHostMirror;
+  static constexpr bool kHasReply = true;
+  using Reply = HostMirrorReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+  uint32_t state{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(HostMirror) == HostMirror::kFixedBytes);
 
 /// Answer to ImageOffer.
 struct ImageOfferReply {

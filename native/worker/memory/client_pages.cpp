@@ -26,12 +26,26 @@ void ClientPages::cut(uint64_t at) {
 }
 
 std::optional<ClientPages::View> ClientPages::view(uint64_t address, uint64_t bytes) {
-  View view{address / kPage * kPage, sizeOf(address, bytes), nullptr};
+  return view({address / kPage * kPage, sizeOf(address, bytes), nullptr}, 0);
+}
+
+std::optional<ClientPages::View> ClientPages::viewInPlace(uint64_t address, uint64_t bytes) {
+  if (address % kPage != 0 || sizeOf(address, bytes) != bytes) return std::nullopt;
+  return view({address, bytes, reinterpret_cast<std::byte*>(address)}, MAP_FIXED_NOREPLACE);
+}
+
+std::optional<ClientPages::View> ClientPages::view(const View& wanted, int flags) {
+  View view = wanted;
   if (view.bytes == 0) return std::nullopt;
   if (!file_) file_ = UniqueFd(::memfd_create("millpond-client-pages", MFD_CLOEXEC));
   if (!file_ || fileEnd_ > static_cast<uint64_t>(INT64_MAX) - view.bytes) return std::nullopt;
-  void* place = ::mmap(nullptr, view.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* place =
+      ::mmap(wanted.memory, view.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   if (place == MAP_FAILED) return std::nullopt;
+  if (flags != 0 && place != wanted.memory) {
+    ::munmap(place, view.bytes);
+    return std::nullopt;
+  }
   view.memory = static_cast<std::byte*>(place);
   const uint64_t end = view.address + view.bytes;
   cut(view.address);

@@ -30,6 +30,8 @@ class ClientPages {
   /// The pages of [address, address + bytes): zeros if they were not used before. Nothing if the system is out of
   /// memory.
   std::optional<View> view(uint64_t address, uint64_t bytes);
+  /// The same for whole pages, mapped at their address of the client. Nothing if something else is there, too.
+  std::optional<View> viewInPlace(uint64_t address, uint64_t bytes);
   /// Unused pages are forgotten.
   void end(const View& view);
 
@@ -39,6 +41,7 @@ class ClientPages {
     uint64_t offset = 0;  ///< in the file
     uint64_t views = 0;
   };
+  std::optional<View> view(const View& wanted, int flags);
   void cut(uint64_t at);
   bool map(const View& view) const;
 

@@ -63,3 +63,23 @@ TEST("what reaches over the end of all addresses has no pages") {
   CHECK(!pages.view(4096, 0).has_value());
   CHECK(!pages.view(4096, UINT64_MAX - 4096).has_value());
 }
+
+TEST("pages are mapped at their own address, too, where nothing else is") {
+  constexpr uint64_t kAddress = uint64_t{5} << 36;
+  ClientPages pages;
+  const auto elsewhere = pages.view(kAddress + 100, 8);
+  CHECK(elsewhere.has_value());
+  *elsewhere->at(kAddress + 100) = std::byte{7};
+  const auto inPlace = pages.viewInPlace(kAddress, 2 * ClientPages::kPage);
+  CHECK(inPlace.has_value());
+  CHECK_EQ(reinterpret_cast<uint64_t>(inPlace->memory), kAddress);
+  CHECK(inPlace->memory[100] == std::byte{7});
+  inPlace->memory[101] = std::byte{8};
+  CHECK(*elsewhere->at(kAddress + 101) == std::byte{8});
+  CHECK(!pages.viewInPlace(kAddress, ClientPages::kPage).has_value());
+  pages.end(*inPlace);
+  CHECK(*elsewhere->at(kAddress + 101) == std::byte{8});
+  CHECK(!pages.viewInPlace(kAddress + 8, ClientPages::kPage).has_value());
+  CHECK(!pages.viewInPlace(kAddress, 100).has_value());
+  pages.end(*elsewhere);
+}

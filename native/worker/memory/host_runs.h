@@ -30,6 +30,14 @@ class HostRuns {
     return found == runs_.end() ? nullptr : &found->second;
   }
   const Runs& all() const { return runs_; }
+  /// Whether all of that is in one run of this worker's alone.
+  bool isPrivate(uint64_t address, uint64_t bytes) const {
+    const auto behind = runs_.upper_bound(address);
+    if (behind == runs_.begin()) return false;
+    const auto& [begin, run] = *std::prev(behind);
+    const uint64_t offset = address - begin;
+    return run.isPrivate && offset <= run.bytes && bytes <= run.bytes - offset;
+  }
   /// Whether all of that is in one run. `isRecorded`: a graph gets the address.
   bool contains(uint64_t address, uint64_t bytes, bool isRecorded) {
     const auto behind = runs_.upper_bound(address);
@@ -45,13 +53,13 @@ class HostRuns {
   bool remove(uint64_t address) {
     const auto found = runs_.find(address);
     const bool isRecorded = found->second.isRecorded;
-    if (isRecorded) forgotten_.emplace_back(address, found->second.bytes);
+    if (isRecorded) forgotten_.emplace_back(address, found->second);
     runs_.erase(found);
     return !isRecorded;
   }
   bool hasForgotten() const { return !forgotten_.empty(); }
-  /// Addresses and bytes of freed memory that is kept until there is no graph any more.
-  std::vector<std::pair<uint64_t, uint64_t>> takeForgotten() { return std::exchange(forgotten_, {}); }
+  /// Freed memory that is kept until there is no graph any more, with its addresses.
+  std::vector<std::pair<uint64_t, Run>> takeForgotten() { return std::exchange(forgotten_, {}); }
   /// No graph that could hold an address is left.
   void forgetGraphs() {
     for (auto& [address, run] : runs_) run.isRecorded = false;
@@ -59,7 +67,7 @@ class HostRuns {
 
  private:
   Runs runs_;
-  std::vector<std::pair<uint64_t, uint64_t>> forgotten_;
+  std::vector<std::pair<uint64_t, Run>> forgotten_;
 };
 
 }  // namespace millpond::worker

@@ -49,6 +49,8 @@
 #include "worker/commands/memory/host_copies.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/mirrored_bytes.h"
+#include "worker/commands/memory/mirrored_memory.h"
 #include "worker/commands/memory/pinned_memory.h"
 #include "worker/commands/memory/pools.h"
 #include "worker/commands/memory/virtual_memory.h"
@@ -78,6 +80,7 @@
 #include "worker/images/image_cache.h"
 #include "worker/ipc/peer_sharing.h"
 #include "worker/memory/address_gate.h"
+#include "worker/memory/client_pages.h"
 #include "worker/memory/host_runs.h"
 #include "worker/memory/virtual_memory.h"
 #include "worker/parking/event_times.h"
@@ -164,7 +167,8 @@ class Executor : private SessionOwner, private SessionPart {
   DeviceMemory memory_;
   Frees frees_{session_, budgets_, memory_, order_};
   PinnedMemory pinned_{session_};
-  HostBuffers buffers_{counts_, pinned_, order_};
+  ClientPages clientPages_;
+  HostBuffers buffers_{counts_, pinned_, order_, clientPages_};
   SessionObjects objects_{session_, counts_, waits_, [this] { return charges_.stream(); }};
   HostRuns hostRuns_;  ///< pinned memory of the program
   VirtualMemory virtualMemory_;
@@ -188,8 +192,9 @@ class Executor : private SessionOwner, private SessionPart {
   Arrays arrays_{session_, budgets_, memory_, frees_, virtualMemory_, objects_};
   VirtualMemoryCommands virtualMemoryCommands_;
   Streams streams_{session_, waits_, frees_, operations_};
-  HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_,
-                         frees_,   order_,  waits_,  [this] { return !graphs_.empty() || !graphExecs_.empty(); }};
+  HostMemory hostMemory_{session_,     counts_,   pinned_,
+                         clientPages_, hostRuns_, frees_,
+                         order_,       waits_,    [this] { return !graphs_.empty() || !graphExecs_.empty(); }};
   Pools pools_{session_, memory_, frees_, sharing_};
   SharedObjects sharedObjects_{session_, sharing_, budgets_, memory_, virtualMemory_, frees_, objects_};
   ContextCommands contextCommands_{session_, counts_, charges_};
@@ -201,13 +206,15 @@ class Executor : private SessionOwner, private SessionPart {
   GraphNodeCount nodeCount_{counts_, graphs_};
   UserObjects userObjects_{session_, callbacks_, graphs_};
   GraphCalls graphCalls_{callbacks_};
+  MirroredBytes mirroredBytes_;
   GraphStages graphStages_{session_, graphs_, buffers_};
   GraphContents graphContents_{driver_, graphs_};
   GraphClones graphClones_{session_, graphs_, nodeCount_};
   GraphCommands graphCommands_{session_, graphs_, nodeCount_, hostMemory_};
   LentReplies lentReplies_{session_};
   StreamReads reads_{marks_};
-  Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_};
+  Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_, mirroredBytes_};
+  MirroredMemory mirroredMemory_{session_, hostRuns_, mirroredBytes_, landings_};
   Downloads downloads_{session_, addresses_, hostCopies_, landings_, lentReplies_};
   Uploads uploads_{session_, addresses_, buffers_, hostCopies_, order_, reads_};
   Copies copies_{session_, addresses_, hostCopies_, waits_};
@@ -232,16 +239,17 @@ class Executor : private SessionOwner, private SessionPart {
                             topology_,        textures_,
                             arrays_,          virtualMemoryCommands_,
                             streams_,         hostMemory_,
-                            pools_,           sharedObjects_,
-                            contextCommands_, greenContexts_,
-                            profiles_,        userObjects_,
-                            graphStages_,     graphClones_,
-                            graphCommands_,   landings_,
-                            downloads_,       uploads_,
-                            copies_,          graphExecs_,
-                            graphNodes_,      captureCommands_,
-                            hostFunctions_,   allocations_,
-                            contextEnds_,     parking_};
+                            mirroredMemory_,  pools_,
+                            sharedObjects_,   contextCommands_,
+                            greenContexts_,   profiles_,
+                            userObjects_,     graphStages_,
+                            graphClones_,     graphCommands_,
+                            landings_,        downloads_,
+                            uploads_,         copies_,
+                            graphExecs_,      graphNodes_,
+                            captureCommands_, hostFunctions_,
+                            allocations_,     contextEnds_,
+                            parking_};
   uint64_t afterCallbackBytes_ = 0;     ///< of the commands that wait for functions of the client
   std::deque<ServerLink::Frame> held_;  ///< the first waits at a gate; all stay in the ring
   SessionGates gates_;

@@ -233,6 +233,35 @@ TEST("rules of copies and pinned memory that are broken are named") {
     CHECK_EQ(f.wait(own), 0);
     kept(f);
   });
+  for (const Carrier carrier : kCarriers) {
+    // Each session in this process leaves its memory mapped.
+    static uint64_t there = uint64_t{1} << 31;
+    const auto mirrored = [](ExecutorFixture& f, int64_t offset, uint64_t bytes, uint32_t state) {
+      cmd::HostAlloc own{};
+      own.bytes = 8192;
+      own.address = there += uint64_t{1} << 20;
+      own.isPrivate = 1;
+      CHECK_EQ(f.wait(own), 0);
+      cmd::HostMirror mirror{};
+      mirror.address = there + static_cast<uint64_t>(offset);
+      mirror.bytes = bytes;
+      mirror.state = state;
+      f.wait(mirror);
+    };
+    const std::string none = "only memory of which the worker has pages can be mirrored";
+    violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 0, 8193, 1); });
+    violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, -1, 8, 1); });
+    violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 0, 0, 1); });
+    violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 8, ~uint64_t{7}, 1); });
+    violation(carrier, "in a state of its own", [&](ExecutorFixture& f) { mirrored(f, 0, 8, 3); });
+    violation(carrier, "contents of memory that is not mirrored", [&](ExecutorFixture& f) {
+      mirrored(f, 0, 8192, 1);
+      cmd::HostContents contents{};
+      contents.address = there + 8192 - 8;
+      const std::vector<std::byte> data(16);
+      f.post(contents, 1, std::span<const std::byte>(data));
+    });
+  }
   const auto resumed = [&](const std::string& reason, auto&& act) {
     ExecutorFixture f(Carrier::kSharedMemory, 2, "", nullptr, nullptr, {int64_t{3600} * 1'000'000'000, true});
     act(f);

@@ -7,6 +7,7 @@
 
 #include "client/call/call.h"
 #include "client/calls/graphs/graph_call.h"
+#include "client/calls/memory/copies.h"
 #include "client/session/callback_thread.h"
 #include "client/session/client.h"
 
@@ -66,24 +67,57 @@ CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUp
   return CUDA_SUCCESS;
 }
 
+/// Whether the worker has the bytes, because kernels use that memory: then nothing is sent for launches, either way.
+bool isMirrored(Call& call, const graph::Source& source) {
+  if (!Mirror::exists()) return false;
+  const auto run = call.remote().memory.find(source.address, source.bytes);
+  return run && run->kind == MemoryKind::kMirrored;
+}
+
+/// Another graph finds data that one graph writes for this process at the worker.
+bool isAtWorker(const Landings::Part& part) { return part.source == Landings::Source::kGraph && part.isWhole; }
+
+/// Whether streams may wait for the program, directly or because it has to act first.
+bool mayBeHeldUp() { return CallbackThread::anyBusy() || Mirror::instance().mayStreamWait(); }
+
+/// Lets launches read pinned memory at the worker when the stream has reached them, if it must not be read now, and the call
+/// must not wait until it may be.
+CUresult mirrorLate(Call& call, const graph::Source& source, uint64_t stream, bool isLate) {
+  const auto run = call.remote().memory.find(source.address, source.bytes);
+  if (!run || run->kind != MemoryKind::kPinnedLocal) return CUDA_SUCCESS;
+  if (!isLate && call.remote().landings.any() && mayBeHeldUp()) {
+    const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
+    isLate = std::any_of(parts.begin(), parts.end(),
+                         [](const Landings::Part& part) { return part.landing != 0 && !isAtWorker(part); });
+  }
+  if (!isLate) return CUDA_SUCCESS;
+  const CUresult r = call.remote().mapped.reach(call, *run, stream);
+  return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
+}
+
 /// Sends the current contents of this process's memory that the launch reads.
 CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
-  if (info.sources.empty()) return CUDA_SUCCESS;
-  // A pending function of the program may still write it.
-  if (CallbackThread::busy(call.streamContext(stream))) {
-    cmd::StreamSync sync{};
-    sync.stream = stream;
-    cmd::StreamSyncReply reply{};
-    if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
+  const auto isSent = [&](const graph::Source& each) { return each.number != 0 && !isMirrored(call, each); };
+  if (std::none_of(info.sources.begin(), info.sources.end(), isSent)) return CUDA_SUCCESS;
+  // Pending functions of the program may still write it, and wait for this thread.
+  bool isWritten = CallbackThread::busy(call.streamContext(stream));
+  if (isWritten) {
+    bool isDone = false;
+    if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
+    isWritten = !isDone;
   }
+  const bool isLate = isWritten || Mirror::instance().mayStreamWait();
   Landings& landings = call.remote().landings;
   for (const graph::Source& source : info.sources) {
-    if (source.number == 0) continue;
+    if (!isSent(source)) continue;
+    if (const CUresult r = mirrorLate(call, source, stream, isLate); r != CUDA_SUCCESS) return r;
+    if (isMirrored(call, source)) continue;
+    // Memory that the worker cannot have at its address is sent once more behind each function.
+    if (isWritten) call.remote().graphs.addLate(source);
     const Landings::Parts parts(landings, source.address, source.bytes);
     for (const Landings::Part& part : parts) {
       if (part.landing != 0) {
-        // Another graph finds data that one graph writes for this process at the worker.
-        if (part.source == Landings::Source::kGraph && part.isWhole) continue;
+        if (isAtWorker(part)) continue;
         if (const CUresult r = Landings::await(call, landings, part.landing); r != CUDA_SUCCESS) return r;
       }
       for (uint64_t at = part.address; at < part.address + part.bytes; at += wire::kChunkBytes) {
@@ -102,7 +136,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
 uint64_t beginLanding(Call& call, const ExecInfo& info) {
   std::vector<Landings::Range> ranges;
   for (const graph::Source& each : info.sources)
-    if (each.number == 0) ranges.push_back({each.address, each.bytes, each.hasGaps == 0});
+    if (each.number == 0 && !isMirrored(call, each)) ranges.push_back({each.address, each.bytes, each.hasGaps == 0});
   if (ranges.empty()) return 0;
   return call.remote().landings.begin(Landings::Source::kGraph, ranges);
 }

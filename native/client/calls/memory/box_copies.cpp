@@ -172,13 +172,6 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
   return result != CUDA_SUCCESS ? result : given;
 }
 
-CUresult awaitStream(Call& call, uint64_t stream) {
-  cmd::StreamSync sync{};
-  sync.stream = stream;
-  cmd::StreamSyncReply reply{};
-  return call.wait(sync, reply);
-}
-
 /// Whether rows between this process's own memory and a device can go packed: the source must be read, and the
 /// destination written, before the call returns.
 CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait,
@@ -203,14 +196,21 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
   return r;
 }
 
-/// Whether more rows would land in pinned memory than the worker has room for: then they go in one command, and the
-/// memory is mirrored.
-bool hasTooManyRows(Call& call, const End& to, const End& from, const Extent& extent, Wait wait) {
-  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows) return false;
-  const uint64_t first = to.row(0, 0);
-  return call.remote()
-      .memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first)
-      .has_value();
+/// Whether an asynchronous copy between pinned memory of this process and the device is one command, for which the memory is
+/// mirrored. As one it is a single piece of work of its stream, and the call waits for nothing: streams may wait for
+/// functions of the program, or for words, and these for the calling thread. Also where more rows would land than the worker
+/// has room for.
+bool isOneCommand(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait) {
+  if (to.isOwn == from.isOwn || wait == Wait::kYes) return false;
+  const End& own = from.isOwn ? from : to;
+  const uint64_t first = own.row(0, 0);
+  const auto run =
+      call.remote().memory.find(first, own.row(extent.height - 1, extent.depth - 1) + extent.width - first);
+  if (!run || run->kind != MemoryKind::kPinnedLocal) return false;
+  const size_t rows = extent.height * extent.depth;
+  if (to.isOwn && rows > kMostLandingRows) return true;
+  const bool mayBeHeldUp = CallbackThread::anyBusy() || Mirror::instance().mayStreamWait();
+  return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
 }
 
 CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
@@ -224,6 +224,10 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     const bool touchesHost =
         (!to.array && isSeenByHost(call, to.address)) || (!from.array && isSeenByHost(call, from.address));
     return touchesHost ? awaitStream(call, stream) : call.check();
+  }
+  if (isOneCommand(call, to, from, extent, stream, wait)) {
+    to.isOwn = from.isOwn = false;
+    return postBox(call, to, from, extent, stream);
   }
   if (to.array || from.array) {
     bool isTaken = false;
@@ -242,10 +246,6 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
     if (isTaken && (r != CUDA_SUCCESS || wait == Wait::kNo)) return r;
     if (isTaken) return isSeenByHost(call, to.address) && !to.isOwn ? awaitStream(call, stream) : call.check();
-  }
-  if (hasTooManyRows(call, to, from, extent, wait)) {
-    to.isOwn = false;
-    return postBox(call, to, from, extent, stream);
   }
   const auto eachRow = [&](auto&& row) {
     for (size_t z = 0; z < extent.depth; ++z)
@@ -328,8 +328,8 @@ CUresult batchStream(Call& call, CUstream hStream, Flavour flavour, uint64_t& st
 
 /// A source in this process that must be read in stream order can be read only when the stream has reached the copy.
 CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
-  const auto run = call.remote().memory.find(source);
-  if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || (run && run->kind != MemoryKind::kPinnedLocal)) return CUDA_SUCCESS;
+  // The copy itself takes care of pinned memory.
+  if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || call.remote().memory.find(source)) return CUDA_SUCCESS;
   return awaitStream(call, stream);
 }
 

@@ -28,12 +28,16 @@ constexpr int64_t kPatienceNs = 50'000'000;
 constexpr int64_t kShortestNapNs = 20'000;
 constexpr int64_t kLongestNapNs = 500'000;
 
+}  // namespace
+
 CUresult awaitStream(Call& call, uint64_t stream) {
   cmd::StreamSync sync{};
   sync.stream = stream;
   cmd::StreamSyncReply reply{};
   return call.wait(sync, reply);
 }
+
+namespace {
 
 /// Accessible to the worker. When a waiting call returns, memory that the program can access directly is complete, and
 /// the program may change the source.
@@ -162,7 +166,8 @@ CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint
   return within(call, to, from, bytes, stream, wait);
 }
 
-/// Waits briefly until the stream's work is done.
+}  // namespace
+
 CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
   const int64_t end = monotonicNs() + kPatienceNs;
   for (int64_t nap = kShortestNapNs;; nap = std::min(2 * nap, kLongestNapNs)) {
@@ -177,8 +182,6 @@ CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
     ::nanosleep(&pause, nullptr);
   }
 }
-
-}  // namespace
 
 CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
   if (bytes == 0) return CUDA_SUCCESS;

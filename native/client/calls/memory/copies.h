@@ -15,6 +15,11 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
 CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
 /// Between any two addresses.
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
+/// Waits until the stream's work is done.
+CUresult awaitStream(Call& call, uint64_t stream);
+/// The same, but not for long: pending functions of the program may wait for the calling
+/// thread.
+CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone);
 /// Whether this process allocated device memory there.
 bool onDevice(Call& call, CUdeviceptr address);
 /// Whether the program can read that memory without a copy.

@@ -54,11 +54,20 @@ bool Mirror::addPages(std::unique_ptr<TracedPages> pages, uint16_t context, Trac
   return true;
 }
 
-void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes, Landed landed) {
+void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context) {
   const Lock lock(mutex_);
   const auto* start = reinterpret_cast<const std::byte*>(address);
   std::vector<std::byte> now(start, start + bytes);
   link_.push(context, address, now);
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context});
+  exists_.store(true, std::memory_order_relaxed);
+}
+
+void Mirror::addProgramBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes, Landed landed) {
+  const Lock lock(mutex_);
+  const auto* start = reinterpret_cast<const std::byte*>(address);
+  std::vector<std::byte> now(start, start + bytes);
+  MirrorLink::fill(context, address, now);
   compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, writes, landed});
   exists_.store(true, std::memory_order_relaxed);
 }

@@ -38,8 +38,9 @@ class Mirror {
   /// Whether copies of graphs write there on this side, whose order with the device's work only a wait tells.
   enum class Landed : bool { kNo, kYes };
   /// Mirrors the program's memory as it is now.
-  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged,
-                Landed landed = Landed::kNo);
+  void addBytes(uint64_t address, size_t bytes, uint16_t context);
+  /// The same for memory of the host that nothing but graphs uses at the worker, whose writes are newer.
+  void addProgramBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes, Landed landed);
   /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
   enum class Removed { kNothing, kBytes, kPages };

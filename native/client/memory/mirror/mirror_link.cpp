@@ -73,6 +73,18 @@ void MirrorLink::push(uint16_t context, uint64_t address, std::span<const std::b
   }
 }
 
+void MirrorLink::fill(uint16_t context, uint64_t address, std::span<const std::byte> bytes) {
+  cmd::HostContents wire{};
+  for (size_t at = 0; at < bytes.size(); at += wire::kChunkBytes) {
+    const auto piece = bytes.subspan(at, std::min(wire::kChunkBytes, bytes.size() - at));
+    wire.address = address + at;
+    wire.setTailBytes({static_cast<uint32_t>(piece.size())});
+    session().postWithData(
+        static_cast<uint16_t>(cmd::HostContents::kOp), {context, threadNumber()}, cmd::HostContents::kFixedBytes,
+        [&](std::byte* place) { std::memcpy(place, &wire, cmd::HostContents::kFixedBytes); }, piece);
+  }
+}
+
 void MirrorLink::clear(uint16_t context, uint64_t address, uint64_t bytes) {
   Side* to = side(context);
   if (!to) return;

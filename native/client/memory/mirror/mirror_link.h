@@ -17,7 +17,9 @@ class MirrorLink {
  public:
   /// Appends the new contents of the worker's memory.
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
-  /// The same for zeros.
+  /// The contents of memory of the host that becomes mirrored.
+  static void fill(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
+  /// As `push`, for zeros.
   void clear(uint16_t context, uint64_t address, uint64_t bytes);
   /// Orders later work of a stream after everything pushed.
   void order(uint16_t context, uint64_t stream);

@@ -59,17 +59,20 @@ void Landings::eachTarget(const Landing& landing, Each&& each) {
     if (!stage->toDevice) each(stage->address, stage->bytes);
 }
 
-bool Landings::isUnderWay(uint64_t order) const {
+const Landings::Landing* Landings::underWay(uint64_t order) const {
   const auto found = std::lower_bound(all_.begin(), all_.end(), order,
                                       [](const Landing& each, uint64_t wanted) { return each.order < wanted; });
-  return found != all_.end() && found->order == order;
+  return found != all_.end() && found->order == order ? &*found : nullptr;
 }
 
 void Landings::add(Landing landing) {
   landing.order = ++last_;
   eachTarget(landing, [&](uint64_t address, uint64_t bytes) {
     ranges_.visit(address, bytes, [&](uint64_t, uint64_t, uint64_t order) {
-      if (order && order != landing.order) landing.behind.push_back(order);
+      if (order == 0 || order == landing.order) return;
+      landing.behind.push_back(order);
+      const Landing* before = underWay(order);
+      landing.isBehindCopy = landing.isBehindCopy || (before && (before->staging || before->isBehindCopy));
     });
     ranges_.set(address, bytes, landing.order);
   });
@@ -81,6 +84,8 @@ CUresult Landings::addLaunch(const Stream& s, uint64_t number, std::shared_ptr<c
   landing.number = number;
   landing.stream = s.handle;
   if (CUresult rc = marks_.mark(s, landing.mark)) return rc;
+  if (mirrored_.isAnyFilling() && !addWriters(*contents, {}))
+    return violation("memory that is never mirrored completely");
   if (number) {
     Named& named = named_[number];
     named.keeper = contents;
@@ -90,6 +95,18 @@ CUresult Landings::addLaunch(const Stream& s, uint64_t number, std::shared_ptr<c
   landing.contents = std::move(contents);
   add(std::move(landing));
   return CUDA_SUCCESS;
+}
+
+bool Landings::keepLaunches() {
+  return std::all_of(all_.begin(), all_.end(),
+                     [&](const Landing& each) { return !each.contents || addWriters(*each.contents, each.landed); });
+}
+
+bool Landings::addWriters(const ExecContents& contents, const std::set<const GraphStage*>& landed) {
+  return std::all_of(contents.stages.begin(), contents.stages.end(), [&](const auto& each) {
+    const auto& stage = each.second;
+    return stage->toDevice || landed.contains(stage.get()) || mirrored_.addWriter(stage);
+  });
 }
 
 void Landings::end(uint64_t number) {
@@ -124,19 +141,22 @@ void Landings::finish(const Landing& landing, CUresult state) {
     return;
   }
   for (const auto& [node, stage] : landing.contents->stages)
-    if (!stage->toDevice && !landing.landed.contains(stage.get())) land(*stage);
+    if (!stage->toDevice && !landing.landed.contains(stage.get()))
+      land(*stage, landing.isBehindCopy ? Mirrored::kSent : Mirrored::kSkipped);
   end(landing.number);
 }
 
-void Landings::land(const GraphStage& stage) {
-  const std::span<const std::byte> all(stage.memory, stage.bytes);
-  // Contiguous rows are sent as one.
-  if (!stage.hasGaps()) return void(send(stage.address, all, 0, false));
-  for (uint64_t slice = 0; slice < stage.depth; ++slice)
-    for (uint64_t row = 0; row < stage.height; ++row) {
-      const uint64_t offset = slice * stage.sliceStride + row * stage.rowStride;
-      send(stage.address + offset, all.subspan(offset, stage.width), 0, false);
+void Landings::land(const GraphStage& stage, Mirrored mirrored) {
+  const auto sendPart = [&](uint64_t begin, uint64_t end) {
+    send(begin, {stage.memory + (begin - stage.address), end - begin}, 0, false);
+  };
+  stage.eachRow(stage.address, stage.bytes, [&](uint64_t begin, uint64_t end) {
+    switch (mirrored) {
+      case Mirrored::kSkipped: return mirrored_.eachOfClient(begin, end - begin, sendPart);
+      case Mirrored::kSkippedIfFilled: return mirrored_.eachNotFilled(begin, end - begin, sendPart);
+      case Mirrored::kSent: return sendPart(begin, end);
     }
+  });
 }
 
 bool Landings::progress() {
@@ -146,7 +166,7 @@ bool Landings::progress() {
   for (auto l = all_.begin(); l != all_.end() && !session_.hasEnded();) {
     const bool waits = std::find(busy.begin(), busy.end(), l->stream) != busy.end();
     const bool isBehind =
-        !waits && std::any_of(l->behind.begin(), l->behind.end(), [&](uint64_t each) { return isUnderWay(each); });
+        !waits && std::any_of(l->behind.begin(), l->behind.end(), [&](uint64_t each) { return underWay(each); });
     const CUresult rc = waits || isBehind ? CUDA_ERROR_NOT_READY : marks_.happened(l->mark);
     if (rc == CUDA_ERROR_NOT_READY) {
       if (!waits) busy.push_back(l->stream);
@@ -227,7 +247,7 @@ std::vector<graph::Source> Landings::landBefore(const HostCall* call) {
       for (const uint64_t copy : nodesAt(contents.before, node)) {
         const auto stage = contents.stages.find(copy);
         if (stage == contents.stages.end() || run.landed.contains(stage->second.get())) continue;
-        land(*stage->second);
+        land(*stage->second, Mirrored::kSkippedIfFilled);
         // The function may change it, so it is not sent again. Among several nodes, this one is unknown.
         if (nodes.size() == 1) run.landed.insert(stage->second.get());
       }
@@ -239,7 +259,7 @@ std::vector<graph::Source> Landings::landBefore(const HostCall* call) {
 }
 
 void Landings::addSources(const ExecContents& contents, uint64_t call, uint64_t to,
-                          std::vector<graph::Source>& sources) {
+                          std::vector<graph::Source>& sources) const {
   const auto stage = contents.stages.find(to);
   if (stage == contents.stages.end() || !stage->second->toDevice) return;
   RangeMap parts;
@@ -251,7 +271,10 @@ void Landings::addSources(const ExecContents& contents, uint64_t call, uint64_t 
     parts.set(written->second->address, written->second->bytes, 2);
   }
   parts.visit(stage->second->address, stage->second->bytes, [&](uint64_t begin, uint64_t end, uint64_t part) {
-    if (part == 1) sources.push_back({stage->second->number, begin, end - begin, 0, 0});
+    if (part != 1) return;
+    mirrored_.eachNotFilled(begin, end - begin, [&](uint64_t first, uint64_t behind) {
+      sources.push_back({stage->second->number, first, behind - first, 0, 0});
+    });
   });
 }
 

@@ -20,6 +20,7 @@
 #include "worker/commands/graphs/graph_table.h"
 #include "worker/commands/memory/host_buffers.h"
 #include "worker/commands/memory/host_copies.h"
+#include "worker/commands/memory/mirrored_bytes.h"
 #include "worker/core/session_part.h"
 #include "worker/memory/address_gate.h"
 
@@ -28,13 +29,14 @@ namespace millpond::worker {
 class Landings : private SessionPart {
  public:
   Landings(SessionCore& session, AddressGate& addresses, HostBuffers& buffers, HostCopies& hostCopies,
-           StreamReads& reads, LentReplies& lent)
+           StreamReads& reads, LentReplies& lent, MirroredBytes& mirrored)
       : SessionPart(session),
         addresses_(addresses),
         buffers_(buffers),
         hostCopies_(hostCopies),
         reads_(reads),
-        lent_(lent) {}
+        lent_(lent),
+        mirrored_(mirrored) {}
 
   CUresult onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command);
   CUresult onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& command);
@@ -50,6 +52,8 @@ class Landings : private SessionPart {
   bool isNamed(uint64_t number) const { return named_.contains(number); }
   /// A launch whose graph copies to client memory; `number`: as given by the client.
   CUresult addLaunch(const Stream& stream, uint64_t number, std::shared_ptr<const ExecContents> contents);
+  /// Launches under way write memory whose contents the client is about to send. False: too many.
+  bool keepLaunches();
   /// The client need not wait for a landing of that number.
   void end(uint64_t number);
   /// The client has received all lower numbers.
@@ -71,6 +75,7 @@ class Landings : private SessionPart {
     Mark mark;
     uint64_t order = 0;            ///< order of issue among all landings
     std::vector<uint64_t> behind;  ///< landings of other streams, by order, that these bytes may overwrite
+    bool isBehindCopy = false;     ///< one of them, or what that is behind, is a copy's
     uint64_t hostAddress = 0;
     uint64_t bytes = 0;
     std::shared_ptr<const HostBuffer> staging;     ///< of a copy
@@ -90,25 +95,32 @@ class Landings : private SessionPart {
   };
 
   CUresult start(const Stream& stream, const cmd::LandFromDevice& copy);
+  /// A launch under way writes there, except for copies that have `landed` already: functions may have changed their bytes since.
+  bool addWriters(const ExecContents& contents, const std::set<const GraphStage*>& landed);
   /// Issued, with its mark.
   void add(Landing landing);
   /// Calls `each(address, bytes)` for the client memory that it writes.
   template <typename Each>
   static void eachTarget(const Landing& landing, Each&& each);
-  bool isUnderWay(uint64_t order) const;
+  /// Null if it is over.
+  const Landing* underWay(uint64_t order) const;
   /// Sends the data of a landing, and its end.
   void finish(const Landing& landing, CUresult state);
-  void land(const GraphStage& stage);
+  /// Sends what a graph has written. `mirrored`: of memory that the client mirrors, it need not send what the client's mirror
+  /// brings: all at the end of a launch; before a function only if the mirror is complete; nothing where a copy lands before.
+  enum class Mirrored : uint8_t { kSkipped, kSkippedIfFilled, kSent };
+  void land(const GraphStage& stage, Mirrored mirrored);
   bool send(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends);
   /// The bytes that the copy `to` the device reads behind a function of the client, except those that the graph itself
   /// writes there meanwhile.
-  static void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources);
+  void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources) const;
 
   AddressGate& addresses_;
   HostBuffers& buffers_;
   HostCopies& hostCopies_;
   StreamReads& reads_;
   LentReplies& lent_;
+  MirroredBytes& mirrored_;
   std::deque<Landing> all_;
   uint64_t last_ = 0;
   RangeMap ranges_;  ///< memory of the client → landing that writes it last, by its order

@@ -2,6 +2,7 @@
 // The numbers of graphs, their nodes and conditional handles, and the worker's own state of nodes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,6 +35,26 @@ struct GraphStage {
 
   /// Whether only a part of its bytes is copied.
   bool hasGaps() const { return rowStride != width || (depth != 1 && sliceStride != width * height); }
+  /// Calls `each(begin, end)` for the parts of [first, first + count) that the copy reads or writes.
+  template <typename Each>
+  void eachRow(uint64_t first, uint64_t count, Each&& each) const {
+    const uint64_t behind = first + count;
+    const auto part = [&](uint64_t begin, uint64_t size) {
+      const uint64_t from = std::max(begin, first);
+      const uint64_t to = std::min(begin + size, behind);
+      if (from < to) each(from, to);
+    };
+    if (!hasGaps()) return part(address, bytes);
+    for (uint64_t slice = 0; slice < depth; ++slice) {
+      const uint64_t start = address + slice * sliceStride;
+      const bool isBehind = rowStride != 0 && first > start + width;
+      for (uint64_t row = isBehind ? (first - start - width) / rowStride : 0; row < height; ++row) {
+        const uint64_t begin = start + row * rowStride;
+        if (begin >= behind) break;
+        part(begin, width);
+      }
+    }
+  }
 };
 
 class GraphTable {

@@ -24,8 +24,8 @@ struct HostBuffer {
 
 class HostBuffers {
  public:
-  HostBuffers(ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions)
-      : counts_(counts), pinned_(pinned), functions_(functions) {}
+  HostBuffers(ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions, ClientPages& clientPages)
+      : counts_(counts), pinned_(pinned), functions_(functions), clientPages_(clientPages) {}
 
   /// A buffer of at least that many bytes; it becomes a spare again when its last owner releases it. Null if there is
   /// no room.
@@ -47,10 +47,10 @@ class HostBuffers {
   ClaimCounts& counts_;
   PinnedMemory& pinned_;
   FunctionOrder& functions_;
+  ClientPages& clientPages_;
   std::multimap<uint64_t, HostBuffer> spare_;  ///< by size
   uint64_t spareBytes_ = 0;
   uint64_t lastSpare_ = 0;
-  ClientPages clientPages_;
   std::vector<ClientPages::View> ended_;
 };
 

@@ -53,21 +53,35 @@ CUresult HostMemory::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
 
 CUresult HostMemory::mapHostRun(uint64_t address, uint64_t bytes, int file) {
   if (!counts_.take(Thing::kHostByte, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* wanted = reinterpret_cast<void*>(address);
-  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, file, 0);
-  if (here != wanted) {
-    if (here != MAP_FAILED) ::munmap(here, bytes);
+  void* here = reinterpret_cast<void*>(address);
+  const HostRuns::Run run{.bytes = bytes, .isPrivate = file < 0};
+  bool isMapped = false;
+  if (run.isPrivate) {
+    isMapped = clientPages_.viewInPlace(address, bytes).has_value();
+  } else {
+    void* place = ::mmap(here, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
+    isMapped = place == here;
+    if (!isMapped && place != MAP_FAILED) ::munmap(place, bytes);
+  }
+  if (!isMapped) {
     counts_.give(Thing::kHostByte, bytes);
     return CUDA_ERROR_ALREADY_MAPPED;
   }
   if (CUresult rc = pinned_.pin(here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)) {
-    ::munmap(here, bytes);
-    counts_.give(Thing::kHostByte, bytes);
+    unmapHostRun(address, run);
     return rc;
   }
-  hostRuns_.add(address, {.bytes = bytes, .isPrivate = file < 0});
+  hostRuns_.add(address, run);
   return CUDA_SUCCESS;
+}
+
+void HostMemory::unmapHostRun(uint64_t address, const HostRuns::Run& run) {
+  auto* memory = reinterpret_cast<std::byte*>(address);
+  if (run.isPrivate)
+    clientPages_.end({address, run.bytes, memory});
+  else
+    ::munmap(memory, run.bytes);
+  counts_.give(Thing::kHostByte, run.bytes);
 }
 
 CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
@@ -89,23 +103,22 @@ CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
   return CUDA_SUCCESS;
 }
 
-void HostMemory::releaseHostRun(uint64_t address, uint64_t bytes) {
+void HostMemory::releaseHostRun(uint64_t address, const HostRuns::Run& run) {
   pinned_.unpin(reinterpret_cast<void*>(address));
-  ::munmap(reinterpret_cast<void*>(address), bytes);
-  counts_.give(Thing::kHostByte, bytes);
+  unmapHostRun(address, run);
 }
 
 void HostMemory::releaseForgotten() {
   if (areThereGraphs_() || !captures_.empty()) return;
   hostRuns_.forgetGraphs();
-  for (const auto& run : hostRuns_.takeForgotten()) {
+  for (const auto& forgotten : hostRuns_.takeForgotten()) {
     // Not a structured binding, which clang 14 cannot capture.
-    const auto address = run.first;
-    const auto bytes = run.second;
+    const auto address = forgotten.first;
+    const auto run = forgotten.second;
     // Launches of destroyed graphs may still run.
-    frees_.end({.finish = [this, address, bytes](uint16_t) {
-      const auto release = [this, address, bytes]() -> CUresult {
-        releaseHostRun(address, bytes);
+    frees_.end({.finish = [this, address, run](uint16_t) {
+      const auto release = [this, address, run]() -> CUresult {
+        releaseHostRun(address, run);
         return CUDA_SUCCESS;
       };
       // Unpinning waits for the device, and so for functions of the client.
@@ -120,17 +133,17 @@ void HostMemory::releaseForgotten() {
 
 CUresult HostMemory::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
   const uint64_t address = AddressGate::key(command.fixed.address);
-  const HostRuns::Run* run = hostRuns_.at(address);
-  if (!run) return violation("no pinned memory begins there");
-  const uint64_t bytes = run->bytes;
+  const HostRuns::Run* found = hostRuns_.at(address);
+  if (!found) return violation("no pinned memory begins there");
+  const HostRuns::Run run = *found;
   if (!hostRuns_.remove(address)) {
     // The memory would belong to another object when the graph reaches the node.
     releaseForgotten();
     return CUDA_SUCCESS;
   }
   std::vector<Mark> marks;
-  const auto release = [this, address, bytes]() -> CUresult {
-    releaseHostRun(address, bytes);
+  const auto release = [this, address, run]() -> CUresult {
+    releaseHostRun(address, run);
     return CUDA_SUCCESS;
   };
   if (marks_.fence(0, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(release);

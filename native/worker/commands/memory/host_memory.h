@@ -13,17 +13,19 @@
 #include "worker/core/session_part.h"
 #include "worker/core/waits.h"
 #include "worker/memory/address_gate.h"
+#include "worker/memory/client_pages.h"
 #include "worker/memory/host_runs.h"
 
 namespace millpond::worker {
 
 class HostMemory : private SessionPart {
  public:
-  HostMemory(SessionCore& session, ClaimCounts& counts, PinnedMemory& pinned, HostRuns& hostRuns, Frees& frees,
-             FunctionOrder& order, Waits& waits, std::function<bool()> areThereGraphs)
+  HostMemory(SessionCore& session, ClaimCounts& counts, PinnedMemory& pinned, ClientPages& clientPages,
+             HostRuns& hostRuns, Frees& frees, FunctionOrder& order, Waits& waits, std::function<bool()> areThereGraphs)
       : SessionPart(session),
         counts_(counts),
         pinned_(pinned),
+        clientPages_(clientPages),
         hostRuns_(hostRuns),
         frees_(frees),
         order_(order),
@@ -38,12 +40,15 @@ class HostMemory : private SessionPart {
   CUresult onHostFree(const cmd::Decoded<cmd::HostFree>& command);
 
  private:
-  /// Maps and pins whole pages at exactly that address: of a file, or, without one, of this worker alone.
+  /// Maps and pins whole pages at exactly that address: of a file, or, without one, those that copies of graphs to and from
+  /// that memory of the client use, too.
   CUresult mapHostRun(uint64_t address, uint64_t bytes, int file);
-  void releaseHostRun(uint64_t address, uint64_t bytes);
+  void unmapHostRun(uint64_t address, const HostRuns::Run& run);
+  void releaseHostRun(uint64_t address, const HostRuns::Run& run);
 
   ClaimCounts& counts_;
   PinnedMemory& pinned_;
+  ClientPages& clientPages_;
   HostRuns& hostRuns_;
   Frees& frees_;
   FunctionOrder& order_;

@@ -27,6 +27,7 @@ class Landings;
 class Launches;
 class Links;
 class MemoryOperations;
+class MirroredMemory;
 class Modules;
 class Pools;
 class Profiles;
@@ -60,6 +61,7 @@ struct CommandParts {
   VirtualMemoryCommands& virtualMemory;
   Streams& streams;
   HostMemory& hostMemory;
+  MirroredMemory& mirroredMemory;
   Pools& pools;
   SharedObjects& sharedObjects;
   ContextCommands& contextCommands;

@@ -29,6 +29,7 @@
 #include "worker/commands/memory/allocations.h"
 #include "worker/commands/memory/host_memory.h"
 #include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/mirrored_memory.h"
 #include "worker/commands/memory/pools.h"
 #include "worker/commands/memory/virtual_memory.h"
 #include "worker/commands/modules/functions.h"
@@ -1627,6 +1628,14 @@ CUresult runHostFree(const CommandParts& parts, const cmd::Decoded<cmd::HostFree
   return parts.hostMemory.onHostFree(in);
 }
 
+CUresult runHostMirror(const CommandParts& parts, const cmd::Decoded<cmd::HostMirror>& in) {
+  return parts.mirroredMemory.onHostMirror(in);
+}
+
+CUresult runHostContents(const CommandParts& parts, const cmd::Decoded<cmd::HostContents>& in) {
+  return parts.mirroredMemory.onHostContents(in);
+}
+
 CUresult runPoolCreate(const CommandParts& parts, const cmd::Decoded<cmd::PoolCreate>& in) {
   return parts.pools.onPoolCreate(in);
 }
@@ -2062,9 +2071,11 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &execute<cmd::GreenCreate, &runGreenCreate>,
     &execute<cmd::GreenStream, &runGreenStream>,
     &execute<cmd::HostAlloc, &runHostAlloc>,
+    &execute<cmd::HostContents, &runHostContents>,
     &execute<cmd::HostFree, &runHostFree>,
     &execute<cmd::HostFunction, &runHostFunction>,
     &execute<cmd::HostKeep, &runHostKeep>,
+    &execute<cmd::HostMirror, &runHostMirror>,
     &execute<cmd::ImageOffer, &runImageOffer>,
     &execute<cmd::ImagePart, &runImagePart>,
     &execute<cmd::KernelGetAttribute, &runKernelGetAttribute>,
