@@ -14,8 +14,8 @@ import { DRAResourceHealth, HealthStatus } from "../gen/kubelet/dra_health_v1alp
 import { DRAPlugin } from "../gen/kubelet/dra_v1_pb.ts";
 import { DRAPlugin as DRAPluginBeta } from "../gen/kubelet/dra_v1beta1_pb.ts";
 import { Registration } from "../gen/kubelet/registration_pb.ts";
-import { claimKey, epochKey } from "../operator/device-claims.ts";
-import { waitsKey } from "../operator/user-claims.ts";
+import { claimKey, epochKey } from "../operator/claims/device-claims.ts";
+import { waitsKey } from "../operator/claims/user-claims.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
 import { userClaimName } from "../request/user-claims.ts";
 import { type ClientLibrary, toCdi } from "./client-library.ts";

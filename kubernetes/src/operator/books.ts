@@ -11,7 +11,7 @@ import { parseWholeQuantity } from "../request/quantity.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { allocatedOf, resourceClaimOfClaim } from "../request/user-claims.ts";
 import { hasEnded } from "./claim-view.ts";
-import { claimKey } from "./device-claims.ts";
+import { claimKey } from "./claims/device-claims.ts";
 
 export const differenceKinds = [
   /** A pod runs, and the pool has no claim of it. */

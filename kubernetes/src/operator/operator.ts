@@ -30,13 +30,13 @@ import { CertificateStore } from "../webhook/serving-certificate.ts";
 import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
 import { findHost, followCordons } from "./cluster-nodes.ts";
-import { DeviceClaims } from "./device-claims.ts";
+import { DeviceClaims } from "./claims/device-claims.ts";
 import { readGangSize } from "./job-size.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";
 import { Tenancies } from "./tenancies.ts";
-import { UserClaims } from "./user-claims.ts";
+import { UserClaims } from "./claims/user-claims.ts";
 
 export interface OperatorOptions {
   readonly cluster: Cluster;

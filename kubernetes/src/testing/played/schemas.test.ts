@@ -6,7 +6,7 @@ import type { V1Device } from "@kubernetes/client-node";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { toDevices, toWire } from "../../inventory/resource-slices.ts";
-import { toResourceClaim } from "../../operator/device-claims.ts";
+import { toResourceClaim } from "../../operator/claims/device-claims.ts";
 import { makeResourceNames } from "../../request/resource-names.ts";
 import { readManifests } from "../manifests.ts";
 import { minors, violations } from "./schemas.ts";

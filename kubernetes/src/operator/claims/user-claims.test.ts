@@ -4,8 +4,8 @@
 
 import { ClaimState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { findKubernetes, withKubernetes } from "../testing/control-plane.ts";
-import { TestCluster } from "../testing/test-cluster.ts";
+import { findKubernetes, withKubernetes } from "../../testing/control-plane.ts";
+import { TestCluster } from "../../testing/test-cluster.ts";
 
 const GiB = 1n << 30n;
 

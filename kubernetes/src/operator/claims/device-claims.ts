@@ -5,12 +5,12 @@
 
 import type { Claim } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
-import { briefly, type Cluster, unlessStatus } from "../cluster/cluster.ts";
-import { attributeText } from "../inventory/resource-slices.ts";
-import type { ResourceNames } from "../request/resource-names.ts";
-import { formatQuantity } from "../request/quantity.ts";
-import { keysOf } from "../request/resource-names.ts";
-import { nameOf, ownerReference } from "./pod-writer.ts";
+import { briefly, type Cluster, unlessStatus } from "../../cluster/cluster.ts";
+import { attributeText } from "../../inventory/resource-slices.ts";
+import type { ResourceNames } from "../../request/resource-names.ts";
+import { formatQuantity } from "../../request/quantity.ts";
+import { keysOf } from "../../request/resource-names.ts";
+import { nameOf, ownerReference } from "../pod-writer.ts";
 
 /** Annotation of a ResourceClaim: of which claim of the pool it is the picture. */
 export function claimKey({ domain }: ResourceNames): string {

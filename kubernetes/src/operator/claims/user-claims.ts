@@ -6,12 +6,12 @@
 import { type Claim, ClaimState, errorCodeOf, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
-import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts";
-import { parseOwner, toClaimPriority } from "../request/pod-claims.ts";
-import type { ResourceNames } from "../request/resource-names.ts";
-import type { Tenancy } from "../request/tenancy.ts";
-import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../request/user-claims.ts";
-import { type ClaimView, hasEnded } from "./claim-view.ts";
+import { asMergePatch, type Cluster, unlessStatus } from "../../cluster/cluster.ts";
+import { parseOwner, toClaimPriority } from "../../request/pod-claims.ts";
+import type { ResourceNames } from "../../request/resource-names.ts";
+import type { Tenancy } from "../../request/tenancy.ts";
+import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../../request/user-claims.ts";
+import { type ClaimView, hasEnded } from "../claim-view.ts";
 import { claimKey, epochKey } from "./device-claims.ts";
 
 export interface UserClaimsOptions {

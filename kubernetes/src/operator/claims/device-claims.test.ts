@@ -4,7 +4,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { V1Pod } from "@kubernetes/client-node";
 import { ClaimSchema, ClaimState } from "@millpond/api";
 import { expect, test } from "vitest";
-import { makeResourceNames } from "../request/resource-names.ts";
+import { makeResourceNames } from "../../request/resource-names.ts";
 import { isOfLostDevices, toResourceClaim } from "./device-claims.ts";
 
 const names = makeResourceNames("millpond.dev", "");
