@@ -58,6 +58,7 @@ int cudaGraphInstantiate(void **executable, void *graph, void *node, char *log,
                          size_t size);
 int cudaGraphLaunch(void *executable, void *stream);
 int cudaDeviceSynchronize(void);
+int cudaDeviceReset(void);
 int cudaGetLastError(void);
 const char *cudaGetErrorName(int error);
 
@@ -182,6 +183,16 @@ int main(int argc, char **argv) {
   CHECK(cudaFree(device));
   CHECK(cudaFree(managed));
   CHECK(cudaDeviceSynchronize());
+
+  // The runtime has the image loaded again.
+  for (int round = 0; round < 2; ++round) {
+    CHECK(cudaDeviceReset());
+    CHECK(cudaMalloc((void **)&device, bytes));
+    fill(device, round, NULL);
+    int first = -1;
+    CHECK(cudaMemcpy(&first, device, sizeof first, kToHost));
+    expect(first == round, "a kernel after a reset");
+  }
   printf("%d on %d: OK\n", version, driver);
   return 0;
 }

@@ -69,7 +69,8 @@ uint64_t HandleTable::childNamed(uint64_t owner, std::string_view name) {
   const Slot* live = find(owner);
   if (!live) return 0;
   const auto found = live->children.find(name);
-  return found == live->children.end() ? 0 : found->second;
+  // The module of a library in a context may have ended with the context.
+  return found == live->children.end() || !find(found->second) ? 0 : found->second;
 }
 
 void HandleTable::forgetAllowed(uint16_t context) {

@@ -189,6 +189,7 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
     if (monotonicNs() > deadline || (::poll(&look, 1, 0) == 1 && look.revents != 0)) return false;
   }
   std::byte* place = replies_.place();
+  std::byte* const end = place + header.bytes;
   std::memcpy(place, &header, sizeof(header));
   place += sizeof(header);
   for (const auto& part : parts) {
@@ -196,6 +197,8 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
     std::memcpy(place, part.data(), part.size());
     place += part.size();
   }
+  // A text that ends within a word must not go on with bytes of an earlier reply.
+  std::fill(place, end, std::byte{0});
   replies_.advance(header.bytes);
   replies_.publish();
   return true;

@@ -362,6 +362,16 @@ TEST("the end comes with its reason, cut where it is very long") {
   }
 }
 
+TEST("a reason of the end is followed by nothing that was in the ring before") {
+  for (size_t length = 1; length <= 17; ++length) {
+    Ends ends(false);
+    std::memset(ends.memory.reply(), 'x', 256);
+    ends.link->end(std::string(length, 'r'));
+    const std::byte* body = ends.memory.reply() + sizeof(wire::ReplyHeader);
+    for (size_t i = 0; i < wire::padded(length); ++i) CHECK(body[i] == std::byte(i < length ? 'r' : 0));
+  }
+}
+
 TEST("a sleeping worker is woken by commands and by other threads") {
   for (const bool remote : {false, true}) {
     Ends ends(remote);

@@ -172,6 +172,32 @@ TEST("a module tells what is in it; a file is read by the program") {
   });
 }
 
+TEST("a library is another module in its context after each reset") {
+  everywhere([] {
+    begin();
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadFromFile)(&library, writeFile("two.ptx", kTwo).c_str(), nullptr, nullptr, 0, nullptr, nullptr,
+                                 0));
+    for (unsigned round = 0; round < 4; ++round) {
+      CUmodule module = nullptr;
+      OK(CU(cuLibraryGetModule)(&module, library));
+      CUfunction first = nullptr, second = nullptr;
+      OK(CU(cuModuleGetFunction)(&first, module, "first"));
+      OK(CU(cuModuleGetFunction)(&second, module, "second"));
+      CHECK_EQ(run(first, round + 1), round + 1);
+      OK(CU(cuDevicePrimaryCtxReset_v2)(0));
+      CUcontext context = nullptr;
+      OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+      OK(CU(cuCtxSynchronize)());
+      FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuModuleGetFunction)(&first, module, "first"));
+      // Handles of the worker are free again.
+      CUevent events[8] = {};
+      for (CUevent& each : events) OK(CU(cuEventCreate)(&each, 0));
+    }
+    OK(CU(cuLibraryUnload)(library));
+  });
+}
+
 TEST("a library has kernels, and is a module in each context") {
   everywhere([] {
     begin();

@@ -123,8 +123,13 @@ CUresult Modules::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command)
   loaded_.forget(wire);
   const uint64_t ending = charges_.newEnding();
   charges_.retireModule(wire, ending);
+  // The module of a library in a context ends with either, and its handles with this command.
+  if (borrowed) {
+    charges_.ended(ending);
+    return CUDA_SUCCESS;
+  }
   // An object that ended with its context, or never existed.
-  if (!object || borrowed) {
+  if (!object) {
     charges_.ended(ending);
     return CUDA_ERROR_INVALID_HANDLE;
   }
