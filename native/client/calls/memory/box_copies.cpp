@@ -213,11 +213,7 @@ bool isOneCommand(Call& call, const End& to, const End& from, const Extent& exte
   return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
 }
 
-CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
-  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
-  End to, from;
-  if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
+CUresult copyEnds(Call& call, End to, End from, const Extent& extent, uint64_t stream, Wait wait) {
   if (!to.isOwn && !from.isOwn) {
     if (const CUresult r = postBox(call, to, from, extent, stream); r != CUDA_SUCCESS || wait == Wait::kNo) return r;
     // Host memory may be used again as soon as the call returns.
@@ -266,6 +262,17 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   }
   return eachRow(
       [&](size_t y, size_t z) { return unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait); });
+}
+
+CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  End to, from;
+  if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
+  // A copy from pinned memory returns when it is done, as one piece.
+  const bool isPinned = wait == Wait::kYes && from.isOwn && isPinnedHere(call, from.address);
+  const CUresult r = copyEnds(call, to, from, extent, stream, isPinned ? Wait::kNo : wait);
+  return r == CUDA_SUCCESS && isPinned ? awaitStream(call, stream) : r;
 }
 
 CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {
@@ -324,13 +331,6 @@ CUresult peer(const char* name, Flavour flavour, CUdeviceptr dst, CUcontext dstC
 CUresult batchStream(Call& call, CUstream hStream, Flavour flavour, uint64_t& stream) {
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   return stream == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-/// A source in this process that must be read in stream order can be read only when the stream has reached the copy.
-CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
-  // The copy itself takes care of pinned memory.
-  if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || call.remote().memory.find(source)) return CUDA_SUCCESS;
-  return awaitStream(call, stream);
 }
 
 bool isOrder(CUmemcpySrcAccessOrder order) {

@@ -168,6 +168,12 @@ CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint
 
 }  // namespace
 
+CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
+  // The copy itself takes care of pinned memory.
+  if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || call.remote().memory.find(source)) return CUDA_SUCCESS;
+  return awaitStream(call, stream);
+}
+
 CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
   const int64_t end = monotonicNs() + kPatienceNs;
   for (int64_t nap = kShortestNapNs;; nap = std::min(2 * nap, kLongestNapNs)) {
@@ -202,9 +208,13 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
     if (!isDone) return throughMirror(call, to, *source, host, bytes, stream, wait);
   }
-  if (call.remote().landings.any()) [[unlikely]]
-    return fromLandings(call, to, host, bytes, stream, wait);
-  return fromHere(call, to, from, bytes, stream, wait);
+  const bool hasLandings = call.remote().landings.any();
+  if (const CUresult r = hasLandings ? fromLandings(call, to, host, bytes, stream, wait)
+                                     : fromHere(call, to, from, bytes, stream, wait);
+      r != CUDA_SUCCESS || wait == Wait::kNo || !isPinnedHere(call, host))
+    return r;
+  // The bytes have been sent, but a copy from pinned memory returns when it is done: after what is before it in the stream.
+  return awaitStream(call, stream);
 }
 
 namespace {
@@ -273,6 +283,11 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
 bool onDevice(Call& call, CUdeviceptr address) {
   const auto run = call.remote().memory.find(address);
   return run && run->isOfWorker();
+}
+
+bool isPinnedHere(Call& call, uint64_t address) {
+  const auto run = call.remote().memory.find(address);
+  return run && run->kind == MemoryKind::kPinnedLocal;
 }
 
 bool isSeenByHost(Call& call, uint64_t address) {

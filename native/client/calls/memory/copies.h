@@ -20,8 +20,12 @@ CUresult awaitStream(Call& call, uint64_t stream);
 /// The same, but not for long: pending functions of the program may wait for the calling
 /// thread.
 CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone);
+/// A source in this process that must be read in stream order can be read only when the stream has reached the copy.
+CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream);
 /// Whether this process allocated device memory there.
 bool onDevice(Call& call, CUdeviceptr address);
+/// Whether it is pinned memory of this process that the worker cannot access.
+bool isPinnedHere(Call& call, uint64_t address);
 /// Whether the program can read that memory without a copy.
 bool isSeenByHost(Call& call, uint64_t address);
 
