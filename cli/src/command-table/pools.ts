@@ -3,6 +3,13 @@
 import { connection, jsonOutput } from "./options.ts";
 import type { CommandSpec } from "./spec.ts";
 
+const controllerState = {
+  flags: "--state <dir>",
+  type: "text",
+  description: "State directory of the controller",
+  defaultText: "~/.local/state/millpond/controller",
+} as const;
+
 /** Commands that start a pool, keep its state and look after it. */
 export const poolCommands = {
   store: {
@@ -90,12 +97,7 @@ omits them; the pool then gets new keys, token files and a new authority, and us
     ],
     arguments: [{ name: "backup", description: "The backup", isOptional: true }],
     options: {
-      state: {
-        flags: "--state <dir>",
-        type: "text",
-        description: "State directory of the controller",
-        defaultText: "~/.local/state/millpond/controller",
-      },
+      state: controllerState,
       store: {
         flags: "--store <url>",
         type: "text",
@@ -139,12 +141,7 @@ After a restore, wait until all nodes are back before a downgrade.`,
     ],
     arguments: [],
     options: {
-      state: {
-        flags: "--state <dir>",
-        type: "text",
-        description: "State directory of the controller",
-        defaultText: "~/.local/state/millpond/controller",
-      },
+      state: controllerState,
       store: {
         flags: "--store <url>",
         type: "text",
