@@ -26,8 +26,8 @@ export const mutants: readonly Mutant[] = [
   {
     bug: "stale-bounce",
     file: "native/client/calls/memory/copies.cpp",
-    from: "  if (call.remote().landings.any()) [[unlikely]]\n    return fromLandings(",
-    to: "  if (call.remote().landings.any() && bytes == SIZE_MAX) [[unlikely]]\n    return fromLandings(",
+    from: "  const bool hasLandings = call.remote().landings.any();\n",
+    to: "  const bool hasLandings = call.remote().landings.any() && bytes == SIZE_MAX;\n",
     ways: [tcp],
   },
   {
