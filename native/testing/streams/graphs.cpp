@@ -26,6 +26,19 @@ CUgraphExec instantiate(CUgraph of) {
   return exec;
 }
 
+/// What the driver writes about a graph.
+std::string picture(CUgraph of, unsigned flags) {
+  char path[] = "/tmp/graph-XXXXXX";
+  const int file = ::mkstemp(path);
+  CHECK(file >= 0);
+  ::close(file);
+  OK(CU(cuGraphDebugDotPrint)(of, path, flags));
+  std::ifstream written(path);
+  std::string text(std::istreambuf_iterator<char>(written), {});
+  ::unlink(path);
+  return text;
+}
+
 /// A node that fills memory with a kernel.
 struct FillNode {
   CUdeviceptr to;
@@ -435,17 +448,24 @@ TEST("what is wrong is told, and a description is written where the program is")
   CUgraphNode twice[2] = {node, node};
   CUgraphNode other = nullptr;
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddEmptyNode)(&other, g, twice, 2));
-  char path[] = "/tmp/graph-XXXXXX";
-  const int file = ::mkstemp(path);
-  CHECK(file >= 0);
-  ::close(file);
-  OK(CU(cuGraphDebugDotPrint)(g, path, 0));
-  std::ifstream written(path);
-  std::string word;
-  written >> word;
-  CHECK_EQ(word, std::string("digraph"));
-  ::unlink(path);
+  CHECK_EQ(picture(g, 0).substr(0, 7), std::string("digraph"));
   OK(CU(cuGraphDestroy)(g));
+}
+
+TEST("a verbose picture tells what the nodes do") {
+  CUcontext current = context();
+  CUgraph g = graph();
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, kBytes));
+  CUDA_MEMSET_NODE_PARAMS fill{.dst = memory, .pitch = 0, .value = 9, .elementSize = 4, .width = 77, .height = 1};
+  CUgraphNode node = nullptr;
+  OK(CU(cuGraphAddMemsetNode)(&node, g, nullptr, 0, &fill, current));
+  const std::string plain = picture(g, 0);
+  const std::string verbose = picture(g, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
+  CHECK(plain.find("77") == std::string::npos);
+  CHECK(verbose.find("77") != std::string::npos);
+  OK(CU(cuGraphDestroy)(g));
+  OK(CU(cuMemFree_v2)(memory));
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -13,10 +13,20 @@
 namespace millpond::worker {
 namespace {
 
-/// Never disclosed in the picture of a graph: handles and functions, which are addresses of this process, and
-/// everything that the verbose flag adds.
-constexpr unsigned kHiddenDotFlags =
-    CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES | CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS;
+/// What the picture of a graph may disclose: no handles and functions, which are addresses of this process.
+constexpr unsigned kShownDotFlags =
+    CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS |
+    CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS |
+    CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS |
+    CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES |
+    CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS |
+    CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO |
+    CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS;
+
+/// The verbose picture is the one with everything that may be shown.
+unsigned shownDotFlags(unsigned flags) {
+  return flags & CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE ? kShownDotFlags : flags & kShownDotFlags;
+}
 
 /// Hexadecimal digits that could be an address become `x`, whichever driver wrote them.
 void maskAddresses(std::string& text) {
@@ -144,7 +154,7 @@ CUresult GraphCommands::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
     const UniqueFd file(::memfd_create("millpond-graph", MFD_CLOEXEC));
     if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
     const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-    if (const CUresult rc = driver_.cuGraphDebugDotPrint(graph->handle, path.c_str(), in.flags & ~kHiddenDotFlags))
+    if (const CUresult rc = driver_.cuGraphDebugDotPrint(graph->handle, path.c_str(), shownDotFlags(in.flags)))
       return rc;
     dot_.clear();
     char piece[16384];

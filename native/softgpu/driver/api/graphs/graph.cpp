@@ -118,6 +118,14 @@ const char* nameOf(CUgraphNodeType type) {
   }
 }
 
+/// What the flags add to a node's label. A handle is an address of this process.
+void describe(std::ostream& out, const GraphNode& node, unsigned flags) {
+  const auto has = [&](unsigned flag) { return (flags & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | flag)) != 0; };
+  if (has(CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES)) out << "\\nhandle " << static_cast<const void*>(&node);
+  if (const auto* fill = std::get_if<FillWork>(&node.work); fill && has(CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS))
+    out << "\\n" << fill->params.width << " x " << fill->params.height << " of " << fill->params.value;
+}
+
 }  // namespace
 
 extern "C" {
@@ -219,7 +227,7 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   });
 }
 
-CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int) {
+CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
   return withGraph(hGraph, [&](Driver&, Graph& graph) -> CUresult {
     if (!path) return CUDA_ERROR_INVALID_VALUE;
     std::ofstream file(path);
@@ -228,7 +236,9 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int) {
     for (const auto& node : graph.nodes()) {
       const size_t place = places.size();
       places[node.get()] = place;
-      file << "  node_" << place << " [label=\"" << place << "\\n" << nameOf(typeOf(node->work)) << "\"];\n";
+      file << "  node_" << place << " [label=\"" << place << "\\n" << nameOf(typeOf(node->work));
+      describe(file, *node, flags);
+      file << "\"];\n";
     }
     for (const auto& node : graph.nodes())
       for (const GraphNode::Edge& edge : node->after)
