@@ -202,10 +202,14 @@ bool Call::isDoneNow(uint64_t stream) noexcept {
   return precondition::isCaptured(*this, stream, isCaptured) != CUDA_SUCCESS || !isCaptured;
 }
 
-std::optional<uint64_t> Call::momentOfAll() noexcept {
+bool Call::isOnlyContext() noexcept {
   size_t contexts = 0;
   Client::instance().contexts().each([&](const Context&) { ++contexts; });
-  return contexts == 1 ? Mirror::instance().moment() : std::nullopt;
+  return contexts == 1;
+}
+
+std::optional<uint64_t> Call::momentOfAll() noexcept {
+  return isOnlyContext() ? Mirror::instance().moment() : std::nullopt;
 }
 
 CUresult Call::awaitWork(uint64_t stream) noexcept {

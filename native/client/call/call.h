@@ -103,6 +103,7 @@ class Call {
     if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]]
       encoded = encodedAhead(fixed, tails...);
     const auto fill = [&](std::byte* place) {
+      if constexpr (leavesWork<C>()) remote_->work.give();
       if (encoded.empty()) [[likely]]
         cmd::encode(place, fixed, tails...);
       else
@@ -127,8 +128,11 @@ class Call {
   /// If calls block: waits until the stream's work is done, so that its failure is this call's.
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits for the result.
+  /// @param isAwaited for a copy in a default stream that follows nothing under way: set to whether that is so, and the copy
+  ///   is done before commands that are appended after it
   template <typename C>
-  CUresult postData(C fixed, std::span<const std::byte> data, Session::Data whose = Session::Data::kCallers) noexcept {
+  CUresult postData(C fixed, std::span<const std::byte> data, Session::Data whose = Session::Data::kCallers,
+                    bool* isAwaited = nullptr) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     if (const CUresult r = reach(fixed, data); r != CUDA_SUCCESS) return r;
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
@@ -145,7 +149,14 @@ class Call {
     }
     return sent(session_->postWithData(
         static_cast<uint16_t>(C::kOp), caller_, C::kFixedBytes,
-        [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data, whose));
+        [&](std::byte* place) {
+          const bool awaits = isAwaited && remote_->work.isDone();
+          if (isAwaited) *isAwaited = awaits;
+          if constexpr (requires { fixed.isAwaited; }) fixed.isAwaited = awaits;
+          if (leavesWork<C>() && !awaits) remote_->work.give();
+          std::memcpy(place, &fixed, C::kFixedBytes);
+        },
+        data, whose));
   }
   /// Sends a command and waits for its result.
   template <typename C, typename R, typename... Tails>
@@ -280,14 +291,27 @@ class Call {
       const std::vector<std::byte> encoded = encodedAhead(fixed, tails...);
       return session_->wait(
           static_cast<uint16_t>(C::kOp), caller_, encoded.size(),
-          [&](std::byte* place) { std::memcpy(place, encoded.data(), encoded.size()); }, answer);
+          [&](std::byte* place) {
+            if constexpr (leavesWork<C>()) remote_->work.give();
+            std::memcpy(place, encoded.data(), encoded.size());
+          },
+          answer);
     }
-    return session_->wait(
+    uint64_t given = 0;
+    const int32_t result = session_->wait(
         static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
-        [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer);
+        [&](std::byte* place) {
+          if constexpr (leavesWork<C>()) remote_->work.give();
+          given = remote_->work.given();
+          cmd::encode(place, fixed, tails...);
+        },
+        answer);
+    if (result == CUDA_SUCCESS && endsWork(fixed) && isOnlyContext()) remote_->work.end(given);
+    return result;
   }
   /// The position up to which all work is done when a wait for the whole context has succeeded.
   static std::optional<uint64_t> momentOfAll() noexcept;
+  static bool isOnlyContext() noexcept;
   template <typename C>
   static std::optional<uint64_t> streamIn(const C& fixed) noexcept {
     if constexpr (requires { fixed.stream; })

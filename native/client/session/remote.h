@@ -22,6 +22,7 @@
 #include "client/state/given_functions.h"
 #include "client/state/graph_store.h"
 #include "client/state/handle_table.h"
+#include "client/state/stream_work.h"
 
 namespace millpond::client {
 
@@ -45,6 +46,7 @@ struct Remote {
   GraphStore graphs;
   GivenFunctions functions;
   Landings landings;
+  StreamWork work;
   std::mutex hostAllocation;
   bool synchronous = false;  ///< MILLPOND_SYNC=1: every call waits for its result
   /// CUDA_LAUNCH_BLOCKING=1, or the above: calls that give the device work wait until it is done.

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xe6f7b94197c74c13;
+inline constexpr uint64_t kApiHash = 0x4e4a40be31fed796;
 
 }  // namespace millpond

@@ -219,7 +219,8 @@ inline constexpr FieldLayout kCopyToDevice[] = {
     {"stream", 8, 8},
     {"offset", 16, 8},
     {"total", 24, 8},
-    {"dataBytes", 32, 4, FieldUse::kTailBytes},
+    {"isAwaited", 32, 4},
+    {"dataBytes", 36, 4, FieldUse::kTailBytes},
 };
 inline constexpr TailUse kCopyToDeviceTails[] = {TailUse::kPlain};
 inline constexpr FieldLayout kCtxGetExecAffinity[] = {

@@ -1375,7 +1375,8 @@ struct CopyHostShared {
 };
 static_assert(sizeof(CopyHostShared) == CopyHostShared::kFixedBytes);
 
-/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`.
+/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `isAwaited` 1:
+/// later commands begin when it is done.
 struct CopyToDevice {
   static constexpr Op kOp = Op::kCopyToDevice;
   static constexpr bool kHasReply = false;
@@ -1386,8 +1387,8 @@ struct CopyToDevice {
   uint64_t stream{};
   uint64_t offset{};
   uint64_t total{};
+  uint32_t isAwaited{};
   uint32_t dataBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {

@@ -113,7 +113,7 @@ Executor::End Executor::run() {
     // After a client has gone, nothing more is sent.
     const bool isLast = stopRequested_.load(std::memory_order_acquire);
     bool hasReadAll = false;
-    bool busy = gates_.progress(!held_.empty());
+    bool busy = gates_.progress(!held_.empty() && !uploads_.isAwaited());
     busy = progressHeld() || busy;
     for (int i = 0; i < kBurst && !session_.hasEnded(); ++i) {
       const auto next = link_.next(frame);
@@ -158,7 +158,7 @@ Executor::End Executor::run() {
       continue;
     }
     const int64_t waited = monotonicNs() - lastProgress;
-    if (const int64_t nap = held_.empty() ? 0 : gates_.napNs(); nap > 0)
+    if (const int64_t nap = held_.empty() || uploads_.isAwaited() ? 0 : gates_.napNs(); nap > 0)
       link_.sleep(std::clamp<int64_t>(nap, 10'000, kGateNapNs));
     else if (waited < pollBudget)
       cpuRelax();
@@ -198,6 +198,7 @@ bool Executor::registerTransfers() {
 }
 
 bool Executor::take(const ServerLink::Frame& frame) {
+  if (uploads_.isAwaited()) return false;
   if (gates_.areOn()) return gates_.take(frame, [&] { return execute(frame); });
   execute(frame);
   return true;

@@ -136,7 +136,7 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult execute(const ServerLink::Frame& frame);
   /// The next command; `head` is the part that may be inspected before the rest is copied.
   CUresult perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
-  /// Executes the command, unless it must wait at the gate of its device: then it returns false.
+  /// Executes the command, unless it must wait for a copy, or at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame);
   bool progressHeld();
   /// Executes reports of the client's callback threads, which need not wait behind commands of others: the stream of a
@@ -251,7 +251,7 @@ class Executor : private SessionOwner, private SessionPart {
                             allocations_,     contextEnds_,
                             parking_};
   uint64_t afterCallbackBytes_ = 0;     ///< of the commands that wait for functions of the client
-  std::deque<ServerLink::Frame> held_;  ///< the first waits at a gate; all stay in the ring
+  std::deque<ServerLink::Frame> held_;  ///< the first waits for a copy, or at a gate; all stay in the ring
   SessionGates gates_;
   std::pair<uint64_t, std::string> modulesKept_;  ///< why the loaded modules cannot be restored, at that position
 

@@ -269,10 +269,11 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   End to, from;
   if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
   if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
-  // A copy from pinned memory returns when it is done, as one piece.
-  const bool isPinned = wait == Wait::kYes && from.isOwn && isPinnedHere(call, from.address);
-  const CUresult r = copyEnds(call, to, from, extent, stream, isPinned ? Wait::kNo : wait);
-  return r == CUDA_SUCCESS && isPinned ? awaitStream(call, stream) : r;
+  // As one piece.
+  const bool endsHere =
+      wait == Wait::kYes && from.isOwn && endsWithCall(call, from.address, extent.width * extent.height * extent.depth);
+  const CUresult r = copyEnds(call, to, from, extent, stream, endsHere ? Wait::kNo : wait);
+  return r == CUDA_SUCCESS && endsHere ? awaitStream(call, stream) : r;
 }
 
 CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {

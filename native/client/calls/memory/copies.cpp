@@ -26,6 +26,8 @@ constexpr size_t kMostLandingBytes = size_t{256} << 20;
 /// end soon, and accesses to mirrored memory are expensive.
 constexpr int64_t kPatienceNs = 50'000'000;
 constexpr int64_t kShortestNapNs = 20'000;
+/// A synchronous copy of more bytes from pageable memory first waits for its stream, on a card.
+constexpr size_t kLargestUnordered = size_t{64} << 10;
 constexpr int64_t kLongestNapNs = 500'000;
 
 }  // namespace
@@ -91,8 +93,10 @@ CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint6
 
 namespace {
 
-/// From the current contents of this process's memory.
-CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
+/// From the current contents of this process's memory. `isDone`: set if the copy is done before any later command, and
+/// nothing before it is under way.
+CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait,
+                  bool* isDone = nullptr) {
   const auto run = call.remote().memory.find(to);
   cmd::CopyToDevice wire{};
   wire.address = to;
@@ -106,7 +110,7 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
     if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece, stream); named != CUDA_SUCCESS)
       return named;
-    const CUresult r = call.postData(wire, piece, whose);
+    const CUresult r = call.postData(wire, piece, whose, bytes <= kPiece ? isDone : nullptr);
     if (r != CUDA_SUCCESS) return r;
   }
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
@@ -209,11 +213,16 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (!isDone) return throughMirror(call, to, *source, host, bytes, stream, wait);
   }
   const bool hasLandings = call.remote().landings.any();
-  if (const CUresult r = hasLandings ? fromLandings(call, to, host, bytes, stream, wait)
-                                     : fromHere(call, to, from, bytes, stream, wait);
-      r != CUDA_SUCCESS || wait == Wait::kNo || !isPinnedHere(call, host))
+  if (wait == Wait::kNo || !endsWithCall(call, host, bytes))
+    return hasLandings ? fromLandings(call, to, host, bytes, stream, wait)
+                       : fromHere(call, to, from, bytes, stream, wait);
+  // The bytes have been sent when these return.
+  bool isDone = false;
+  if (const CUresult r =
+          hasLandings ? fromLandings(call, to, host, bytes, stream, Wait::kNo)
+                      : fromHere(call, to, from, bytes, stream, Wait::kNo, isSeenByHost(call, to) ? nullptr : &isDone);
+      r != CUDA_SUCCESS || isDone)
     return r;
-  // The bytes have been sent, but a copy from pinned memory returns when it is done: after what is before it in the stream.
   return awaitStream(call, stream);
 }
 
@@ -288,6 +297,10 @@ bool onDevice(Call& call, CUdeviceptr address) {
 bool isPinnedHere(Call& call, uint64_t address) {
   const auto run = call.remote().memory.find(address);
   return run && run->kind == MemoryKind::kPinnedLocal;
+}
+
+bool endsWithCall(Call& call, uint64_t from, size_t bytes) {
+  return bytes > kLargestUnordered || isPinnedHere(call, from);
 }
 
 bool isSeenByHost(Call& call, uint64_t address) {

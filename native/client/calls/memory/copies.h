@@ -26,6 +26,9 @@ CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr sourc
 bool onDevice(Call& call, CUdeviceptr address);
 /// Whether it is pinned memory of this process that the worker cannot access.
 bool isPinnedHere(Call& call, uint64_t address);
+/// Whether a synchronous copy to a device from that memory of this process returns only when it is done, after all that is
+/// before it in its stream.
+bool endsWithCall(Call& call, uint64_t from, size_t bytes);
 /// Whether the program can read that memory without a copy.
 bool isSeenByHost(Call& call, uint64_t address);
 

@@ -48,6 +48,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
   wire.address = run->address;
   wire.bytes = run->bytes;
   cmd::ShareMemoryReply reply{};
+  call.remote().work.share();
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   static_assert(sizeof *pHandle == sizeof reply.handle);
   std::memcpy(pHandle, reply.handle, sizeof *pHandle);
@@ -70,6 +71,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   cmd::OpenMemory wire{};
   std::memcpy(wire.handle, &handle, sizeof handle);
   cmd::OpenMemoryReply reply{};
+  call.remote().work.share();
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   opened.add({handle, reply.address, call.context(), 1});
   call.remote().memory.add({reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kOpened, 0});
@@ -160,6 +162,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   cmd::PoolOpen wire{};
   const auto file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
   if (!ShareableFile::read(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
+  call.remote().work.share();
   // They belong to no context: pools outlive contexts.
   wire.pool = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire.pool == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -184,6 +187,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   wire.address = run->address;
   wire.bytes = run->bytes;
   cmd::PoolSharePointerReply reply{};
+  call.remote().work.share();
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   static_assert(sizeof *shareData_out == sizeof reply.handle);
   std::memcpy(shareData_out, reply.handle, sizeof *shareData_out);

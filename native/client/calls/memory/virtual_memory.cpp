@@ -336,6 +336,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   cmd::VmShare wire{};
   wire.memory = memory->wire;
   cmd::VmShareReply reply{};
+  call.remote().work.share();
   const CUresult shared = call.wait(wire, reply);
   // If there are no other sessions, the file is valid in this process.
   if (shared != CUDA_SUCCESS && shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
@@ -354,6 +355,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   const auto file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   VirtualMemory& vm = call.remote().virtualMemory;
+  call.remote().work.share();
   cmd::VmOpen wire{};
   {
     std::lock_guard lock(vm.mutex);

@@ -19,6 +19,15 @@ CUresult Uploads::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command)
   if (copy.offset > copy.total || data.size() > copy.total - copy.offset)
     return violation("a piece of a copy lies outside of it");
   if (CUresult rc = captures_.refuse(s)) return rc;
+  if (CUresult rc = this->copy(copy, data, s)) return rc;
+  if (copy.isAwaited == 0 || awaited_) return CUDA_SUCCESS;
+  Mark place;
+  if (CUresult rc = marks_.mark(s, place)) return rc;
+  awaited_ = place;
+  return CUDA_SUCCESS;
+}
+
+CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte> data, const Stream& s) {
   SessionRange range;
   // The piece, after the preceding work.
   if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "worker/commands/copies/stream_reads.h"
@@ -30,8 +31,17 @@ class Uploads : private SessionPart {
 
   CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command);
 
-  /// Whether no copy still reads the ring.
-  bool empty() const { return holds_.empty(); }
+  /// Whether no copy still reads the ring, and none is awaited.
+  bool empty() const { return holds_.empty() && !awaited_; }
+  /// Whether later commands must not begin yet, because a copy is awaited that is not done.
+  bool isAwaited() {
+    if (!awaited_) [[likely]]
+      return false;
+    if (marks_.happened(*awaited_) == CUDA_ERROR_NOT_READY) return true;
+    marks_.giveBack(*awaited_);
+    awaited_.reset();
+    return false;
+  }
   /// Forgets the copies that are done.
   void progress() {
     while (!holds_.empty() && marks_.happened(holds_.front().mark) != CUDA_ERROR_NOT_READY) {
@@ -43,9 +53,12 @@ class Uploads : private SessionPart {
   uint64_t doneUpTo(uint64_t read) const { return holds_.empty() ? read : std::min(read, holds_.front().start); }
   void forgetContext(uint16_t number) {
     for (Hold& each : holds_) each.mark.forgetContext(number);
+    if (awaited_) awaited_->forgetContext(number);
   }
 
  private:
+  CUresult copy(const cmd::CopyToDevice& copy, std::span<const std::byte> data, const Stream& s);
+
   /// Ring bytes that a copy still reads.
   struct Hold {
     uint64_t start;
@@ -58,6 +71,7 @@ class Uploads : private SessionPart {
   FunctionOrder& order_;
   StreamReads& reads_;
   std::deque<Hold> holds_;
+  std::optional<Mark> awaited_;  ///< behind the copy that is done before later commands begin
   std::vector<std::byte> small_;
 };
 
