@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "base/log.h"
 #include "base/size_text.h"
@@ -53,6 +55,24 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
     case cmd::Op::kGreenCreate:
     case cmd::Op::kPeerAccess: return true;
     default: return false;
+  }
+}
+
+/// The stream in which a client sends bytes of mirrored memory, of commands that it uses for that.
+std::optional<uint64_t> streamOf(const ServerLink::Frame& frame) {
+  const std::span<const std::byte> head = frame.head();
+  const auto at = [&](size_t offset) {
+    uint64_t stream = 0;
+    if (head.size() >= offset + sizeof stream) std::memcpy(&stream, head.data() + offset, sizeof stream);
+    return stream;
+  };
+  switch (static_cast<cmd::Op>(frame.header.op)) {
+    case cmd::Op::kCopyToDevice: return at(offsetof(cmd::CopyToDevice, stream));
+    case cmd::Op::kCopyFromDevice: return at(offsetof(cmd::CopyFromDevice, stream));
+    case cmd::Op::kMemsetD8Async: return at(offsetof(cmd::MemsetD8Async, hStream));
+    case cmd::Op::kStreamCreate: return at(offsetof(cmd::StreamCreate, phStream));
+    case cmd::Op::kStreamSync: return at(offsetof(cmd::StreamSync, stream));
+    default: return std::nullopt;
   }
 }
 
@@ -207,6 +227,10 @@ bool Executor::take(const ServerLink::Frame& frame) {
 bool Executor::overtakes(const ServerLink::Frame& frame) {
   switch (static_cast<cmd::Op>(frame.header.op)) {
     case cmd::Op::kCallbackNext: break;
+    // The bytes of mirrored memory that the function has used, in a stream of the client. None takes GPU time.
+    case cmd::Op::kCopyToDevice:
+    case cmd::Op::kCopyFromDevice:
+    case cmd::Op::kStreamSync:
     case cmd::Op::kCallbackSources:
     case cmd::Op::kGraphSource:
     case cmd::Op::kCallbackDone:
@@ -214,12 +238,33 @@ bool Executor::overtakes(const ServerLink::Frame& frame) {
       return false;
     default: return false;
   }
-  // After the thread's own commands, such as the function's writes to mirrored memory.
+  // After the thread's own commands.
   const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
   if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
   const uint16_t before = contexts_.bound();
-  execute(frame);
+  const bool isDone = performPushes(streamOf(frame)) && !session_.hasEnded();
+  if (isDone) execute(frame);
   if (before && !session_.hasEnded()) contexts_.use(before);
+  return isDone || session_.hasEnded();
+}
+
+bool Executor::performPushes(std::optional<uint64_t> stream) {
+  if (!stream) return true;
+  for (auto held = held_.begin(); held != held_.end() && !session_.hasEnded();) {
+    const auto op = static_cast<cmd::Op>(held->header.op);
+    const bool isOfStream = streamOf(*held) == stream;
+    // That one takes GPU time.
+    if (isOfStream && op == cmd::Op::kMemsetD8Async) return false;
+    const bool isPush =
+        op == cmd::Op::kHostContents || (isOfStream && (op == cmd::Op::kCopyToDevice || op == cmd::Op::kStreamCreate));
+    if (!isPush) {
+      ++held;
+      continue;
+    }
+    const ServerLink::Frame push = *held;
+    held = held_.erase(held);
+    execute(push);
+  }
   return true;
 }
 

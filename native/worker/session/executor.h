@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -139,9 +140,12 @@ class Executor : private SessionOwner, private SessionPart {
   /// Executes the command, unless it must wait for a copy, or at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame);
   bool progressHeld();
-  /// Executes reports of the client's callback threads, which need not wait behind commands of others: the stream of a
-  /// callback continues only then. Returns false for other commands.
+  /// Executes reports of the client's callback threads, and the bytes of mirrored memory that these used, which need not wait
+  /// behind commands of others: the stream of a callback continues only then. Returns false for other commands.
   bool overtakes(const ServerLink::Frame& frame);
+  /// Executes the held commands that bring bytes of mirrored memory, of which later ones of that stream are newer. Returns
+  /// false if one of them has to wait.
+  bool performPushes(std::optional<uint64_t> stream);
   bool progress();
   bool registerTransfers();
   void releaseRing();

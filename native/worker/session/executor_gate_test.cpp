@@ -89,7 +89,9 @@ TEST("work that waits for its turn holds up no function of the program") {
     const Gates gates;
     ExecutorFixture f(carrier, 2, gates.path);
     const CUdeviceptr memory = f.allocate(4096);
+    const CUdeviceptr mirrored = f.allocate(4096);
     f.makeStream(1);
+    f.makeStream(2);
     cmd::HostFunction function{};
     function.stream = f.stream(1);
     CHECK(f.post(function, 1));
@@ -107,6 +109,25 @@ TEST("work that waits for its turn holds up no function of the program") {
       const auto fill = [&](std::byte* place) { cmd::encode(place, ask); };
       CHECK_EQ(f.session().wait(static_cast<uint16_t>(cmd::CallbackNext::kOp), kCallbacks,
                                 cmd::encodedSize<cmd::CallbackNext>(), fill, answer),
+               0);
+      // Its bytes of mirrored memory come first, and behind those that another thread of the program wrote there.
+      const uint64_t older = 99;
+      CHECK(f.upload(mirrored, std::as_bytes(std::span(&older, 1)), f.stream(2)));
+      cmd::CopyToDevice push{};
+      push.address = mirrored;
+      push.stream = f.stream(2);
+      push.total = sizeof(uint64_t);
+      push.dataBytes = sizeof(uint64_t);
+      const uint64_t written = round;
+      CHECK(f.session().postWithData(
+          static_cast<uint16_t>(cmd::CopyToDevice::kOp), kCallbacks, sizeof push,
+          [&](std::byte* place) { std::memcpy(place, &push, sizeof push); }, std::as_bytes(std::span(&written, 1))));
+      cmd::StreamSync pushed{};
+      pushed.stream = f.stream(2);
+      Session::Answer none;
+      CHECK_EQ(f.session().wait(
+                   static_cast<uint16_t>(cmd::StreamSync::kOp), kCallbacks, cmd::encodedSize<cmd::StreamSync>(),
+                   [&](std::byte* place) { cmd::encode(place, pushed); }, none),
                0);
       cmd::CallbackDone done{};
       done.number = next.number;
@@ -126,6 +147,7 @@ TEST("work that waits for its turn holds up no function of the program") {
     f.setShares({kAll, kAll});
     CHECK_EQ(f.syncStream(0), 0);
     CHECK_EQ(byteAt(memory), 2);
+    CHECK_EQ(byteAt(mirrored), 2);
     CHECK(f.failures().empty());
   }
 }

@@ -51,8 +51,14 @@ CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte>
   if (aside)
     reads_.add(place, aside);
   else
-    holds_.push_back({session_.frameStart(), place});
+    hold({session_.frameStart(), place});
   return CUDA_SUCCESS;
+}
+
+void Uploads::hold(const Hold& hold) {
+  // Copies of callback threads overtake.
+  const auto isBefore = [](const Hold& a, const Hold& b) { return a.start < b.start; };
+  holds_.insert(std::upper_bound(holds_.begin(), holds_.end(), hold, isBefore), hold);
 }
 
 }  // namespace millpond::worker

@@ -65,12 +65,14 @@ class Uploads : private SessionPart {
     Mark mark;
   };
 
+  void hold(const Hold& hold);
+
   AddressGate& addresses_;
   HostBuffers& buffers_;
   HostCopies& hostCopies_;
   FunctionOrder& order_;
   StreamReads& reads_;
-  std::deque<Hold> holds_;
+  std::deque<Hold> holds_;       ///< by `start`
   std::optional<Mark> awaited_;  ///< behind the copy that is done before later commands begin
   std::vector<std::byte> small_;
 };
