@@ -171,7 +171,7 @@ export const workerParts: readonly WorkerPart[] = [
     member: "profiles",
     type: "Profiles",
     header: "worker/commands/profile/profiles.h",
-    commands: ["ProfileBegin", "ProfileRead"],
+    commands: ["ProfileBegin", "ProfileRead", "ProfileEnd"],
   },
   {
     member: "userObjects",

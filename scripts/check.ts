@@ -38,6 +38,8 @@ function buildParts(): Promise<void> {
     await buildNative("release", { note() {}, fraction() {} }, [
       "millpond_client",
       "millpond_nvml",
+      "millpond_cupti13",
+      "millpond_cupti12",
       "millpond-worker",
       "softgpu",
       "driver-bench",
@@ -54,6 +56,8 @@ async function clientLibraries(): Promise<void> {
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
   await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_2");
   await checkClientLibrary(join(directory, "libnvidia-ml.so.1"), "nvml");
+  for (const release of [13, 12])
+    await checkClientLibrary(join(directory, `libcupti.so.${release}`), "cupti", "InitializeInjectionNvtx");
 }
 
 async function hardening(): Promise<void> {

@@ -19,9 +19,9 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "ProfileBegin",
-    doc: "From here on the worker notes what its devices do for the session. `now`: the worker's clock, in ns since 1970, at the answer.",
+    doc: "From here on the worker notes what its devices do for the session. `commands`: and for which command. `now`: the worker's clock, in ns since 1970, at the answer.",
     left: "trace",
-    fields: [],
+    fields: [["commands", "u32"]],
     reply: { fields: [["now", "u64"]] },
   },
   {
@@ -36,5 +36,12 @@ export const sessionCommands: readonly Command[] = [
       ],
       tails: ["lines"],
     },
+  },
+  {
+    name: "ProfileEnd",
+    doc: "From here on nothing is noted. What was noted can still be read.",
+    left: "books",
+    fields: [],
+    reply: { fields: [] },
   },
 ];

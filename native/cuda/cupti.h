@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The used part of CUPTI's Activity API, as facts: numbers, functions, and the beginnings of its records, which are
+// The used part of CUPTI's Activity and Callback APIs, as facts: numbers, functions, and the beginnings of its records, which are
 // unchanged since CUPTI 11 while their ends have grown with every release.
 #pragma once
 
@@ -99,5 +99,34 @@ using GetNextRecord = Result (*)(uint8_t* buffer, size_t validBytes, uint8_t** r
 using GetNumDroppedRecords = Result (*)(void* context, uint32_t stream, size_t* dropped);
 using FlushAll = Result (*)(uint32_t flag);
 using GetVersion = Result (*)(uint32_t* version);
+
+inline constexpr uint32_t kDriverCalls = 1;  ///< a domain of callbacks
+enum class Site : int32_t { kEnter = 0, kExit = 1 };
+
+/// The argument of a callback of a call.
+struct CallbackData {
+  Site site;
+  const char* functionName;
+  const void* functionParams;
+  void* functionReturnValue;
+  const char* symbolName;
+  void* context;
+  uint32_t contextUid;
+  uint64_t* correlationData;
+  uint32_t correlation;  ///< of the call's records
+};
+static_assert(offsetof(CallbackData, correlation) == 64);
+
+using Callback = void (*)(void* data, uint32_t domain, uint32_t call, const CallbackData* told);
+using Subscribe = Result (*)(void** subscriber, Callback, void* data);
+using EnableCallback = Result (*)(uint32_t isWanted, void* subscriber, uint32_t domain, uint32_t call);
+
+/// Calls of the driver that launch, copy or fill, by their numbers for callbacks, without those of per-thread default streams.
+inline constexpr uint32_t kCallsWithWork[] = {
+    43,  45,  47,  49,  51,  53,  54,  55,  56,  57,  58,  60,  62,  64,  66,  67,  68,  69,  71,
+    73,  75,  77,  79,  81,  216, 218, 220, 222, 224, 226, 248, 249, 250, 251, 252, 253, 254, 276,
+    277, 278, 279, 280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 305, 306,
+    307, 318, 319, 320, 321, 467, 477, 480, 514, 652, 716, 776, 778, 784, 789, 791, 796, 798,
+};
 
 }  // namespace millpond::cupti

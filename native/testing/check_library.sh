@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that a library can be loaded into any program: usage: check_library.sh libcuda.so.1|libnvidia-ml.so.1|libmillpond-tls.so
+# Checks that a library can be loaded into any program: usage: check_library.sh libcuda.so.1|libnvidia-ml.so.1|libcupti.so.13|libmillpond-tls.so
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -19,6 +19,10 @@ case $soname in
     ;;
   libnvidia-ml.so.1)
     ours='^nvml[A-Z]' least=400 names='nvmlInit_v2 nvmlInitWithFlags nvmlDeviceGetCount_v2 nvmlInternalGetExportTable nvmlErrorString'
+    ;;
+  libcupti.so.1[23])
+    ours='^cupti[A-Z]\|^InitializeInjectionNvtx\|^libcupti.so.1[23]$' least=190
+    names='cuptiActivityRegisterCallbacks cuptiActivityEnable cuptiSubscribe cuptiPCSamplingStart InitializeInjectionNvtx2'
     ;;
   libmillpond-tls.so)
     ours='^millpond_tls_2$' least=1 names=millpond_tls_2

@@ -34,5 +34,7 @@ export const nativeFiles: readonly string[] = [
   "client/libcuda.so.1",
   "client/libmillpond-tls.so",
   "client/libnvidia-ml.so.1",
+  "client/libcupti.so.13",
+  "client/libcupti.so.12",
   "softgpu/libcuda.so.1",
 ];

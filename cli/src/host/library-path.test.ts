@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import { programLibraryPath } from "./library-path.ts";
+import { programLibraryPath, programPreload } from "./library-path.ts";
 
 test.for([
   [undefined, "/usr/bin/node", "/client"],
@@ -14,4 +17,21 @@ test.for([
 ] as const)("LD_LIBRARY_PATH=%s under %s gives the program %s", ([path, node, expected]) => {
   const environment = path === undefined ? {} : { LD_LIBRARY_PATH: path };
   expect(programLibraryPath(environment, "/client", node)).toBe(expected);
+});
+
+test("LD_PRELOAD has the user's libraries first, then those of profilers that are there, each once", () => {
+  const directory = mkdtempSync(join(tmpdir(), "millpond-preload-"));
+  try {
+    expect(programPreload({}, directory)).toBeUndefined();
+    expect(programPreload({ LD_PRELOAD: "/a.so" }, directory)).toBe("/a.so");
+    const [newer, older] = ["libcupti.so.13", "libcupti.so.12"].map((name) => join(directory, name));
+    for (const path of [newer, older]) writeFileSync(path ?? "", "");
+    expect(programPreload({}, directory)).toBe(`${newer}:${older}`);
+    expect(programPreload({ LD_PRELOAD: "/a.so /b.so" }, directory)).toBe(`/a.so:/b.so:${newer}:${older}`);
+    expect(programPreload({ LD_PRELOAD: `${newer}:${older}` }, directory)).toBe(`${newer}:${older}`);
+    expect(programPreload({ MILLPOND_PRELOAD: "0", LD_PRELOAD: "/a.so" }, directory)).toBe("/a.so");
+    expect(programPreload({ MILLPOND_PRELOAD: "0" }, directory)).toBeUndefined();
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 });

@@ -10,7 +10,7 @@ import type { Values } from "../command-line/command-values.ts";
 import { ExitError } from "../command-line/errors.ts";
 import { exitStatus } from "../command-table/command-table.ts";
 import type { Connection } from "../connection/connection.ts";
-import { programLibraryPath } from "../host/library-path.ts";
+import { programLibraryPath, programPreload } from "../host/library-path.ts";
 import { countGpusOfHost, visibleDevices } from "../host/visible-devices.ts";
 import { claimStateWord } from "../output/resources.ts";
 import { gangEnvironment, rendezvousOf } from "./gang.ts";
@@ -207,6 +207,8 @@ export class Task {
     const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], holder.claim.gpus, countGpusOfHost());
     if (visible !== undefined) environment["CUDA_VISIBLE_DEVICES"] = visible;
     environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
+    const preload = programPreload(process.env, dirname(client));
+    if (preload !== undefined) environment["LD_PRELOAD"] = preload;
     if (log !== undefined) environment["MILLPOND_LOG"] = log;
     if (profile !== undefined) environment["MILLPOND_PROFILE"] = profile;
     return environment;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "client/abi/activity_table.h"
 #include "client/abi/integrity.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
@@ -35,7 +36,8 @@ enum TableIndex {
   kToolsContext,
   kToolsModule,
   kTopology,
-  kClaim
+  kClaim,
+  kActivity
 };
 
 struct TableInfo {
@@ -56,6 +58,8 @@ constexpr TableInfo kTables[] = {
     {"1734dc26-800d-4745-8726-c0f1e7dd8bca", "SM topology", 17},
     // Ours: for libnvidia-ml.so.1 in the same process.
     {"6d696c6c-706f-6e64-2773-20636c61696d", "claim", 2},
+    // Ours: for libcupti.so in the same process (native/cuda/activity_table.h).
+    {"6d696c6c-706f-6e64-2773-206375707469", "activity", sizeof(ActivityTable) / sizeof(void*)},
 };
 
 // Tables that libraries request and work without: log sink, nvrtc's compile cache, bridge to NVML.
@@ -334,7 +338,7 @@ struct Tables {
     const void* const all[] = {
         runtime.words.data(),  hooks.words.data(),     thread.words.data(),       storage.data(),
         checks.words.data(),   integrity.words.data(), toolsContext.words.data(), toolsModule.words.data(),
-        topology.words.data(), claim.words.data()};
+        topology.words.data(), claim.words.data(),     &activityTable()};
     static_assert(std::size(all) == std::size(kTables));
     return all[index];
   }

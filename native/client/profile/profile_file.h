@@ -8,10 +8,7 @@
 #include <mutex>
 
 #include "base/unique_fd.h"
-
-namespace millpond {
-class Session;
-}
+#include "client/profile/worker_profile.h"
 
 namespace millpond::client {
 
@@ -21,6 +18,8 @@ class ProfileFile {
   /// session must stay. An obstacle is logged, and the program runs without a profile. `flushCalls` is called by that
   /// thread: it writes the program's delayed calls.
   static void begin(Session& session, void (*flushCalls)());
+  /// Whether there is one, which takes all that the worker notes.
+  static bool isWritten();
   /// Writes the records that are complete by now.
   static void finish();
   /// In a forked child: the file, and the session, are the parent's.
@@ -28,12 +27,12 @@ class ProfileFile {
 
  private:
   ProfileFile(Session& session, UniqueFd file, void (*flushCalls)())
-      : session_(session), file_(std::move(file)), flushCalls_(flushCalls) {}
+      : worker_(session), file_(std::move(file)), flushCalls_(flushCalls) {}
   static void* writeNowAndThen(void* self);
   /// False: no more will follow.
   bool write(bool flush);
 
-  Session& session_;
+  WorkerProfile worker_;
   UniqueFd file_;
   void (*flushCalls_)();
   std::mutex mutex_;

@@ -12,6 +12,7 @@
 #include "client/attach/bootstrap.h"
 #include "client/attach/visible_devices.h"
 #include "client/memory/mirror/mirror.h"
+#include "client/profile/activity_feed.h"
 #include "client/profile/profile_file.h"
 #include "client/session/remote.h"
 #include "client/session/restoration.h"
@@ -45,6 +46,7 @@ void Client::afterForkInChild() {
   CurrentContext::forget();
   CallLog::abandon();
   ProfileFile::abandon();
+  ActivityFeed::abandon();
   Mirror::abandon();
   // Another thread of the parent may have held its locks and been in the midst of a change, so nothing of it
   // is used again, and nothing is torn down.
@@ -183,6 +185,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   for (const ErrorText& error : snapshot().errors) errors_.push_back(&error);
   std::sort(errors_.begin(), errors_.end(), [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
   ProfileFile::begin(*session_, &trace::flush);
+  ActivityFeed::instance().sessionOpened(*session_);
   log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(), snapshot().devices.size(),
       snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
 }

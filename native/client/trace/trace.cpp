@@ -25,6 +25,7 @@
 #include "client/session/remote.h"
 #include "client/trace/stacks.h"
 #include "client/trace/trace_line.h"
+#include "client/trace/trace_tables.h"
 #include "protocol/client/session_client.h"
 
 namespace millpond::client::trace {
@@ -51,6 +52,8 @@ struct Kept {
 };
 std::atomic<Kept*> kept{nullptr};
 constexpr size_t kMostKept = size_t{64} << 10;
+
+std::atomic<Observer> observer{nullptr};
 
 struct OfThread {
   Notes notes;
@@ -145,20 +148,30 @@ bool put(std::string_view line) noexcept {
   return isWritten;
 }
 
+/// Whether the file is written. Without, calls may still be observed.
+std::atomic<bool> writes{false};
+
 void endHere() noexcept {
+  if (!writes.exchange(false)) return;
+  log(LogLevel::Error, "the trace ends here: its file is full or closed");
   State on = State::kOn;
-  if (state.compare_exchange_strong(on, State::kOff))
-    log(LogLevel::Error, "the trace ends here: its file is full or closed");
+  if (!observer.load(std::memory_order_acquire)) state.compare_exchange_strong(on, State::kOff);
 }
 
 /// The child has its own file, or at least its own lines; unfinished work of the parent's thread does not concern it.
 void afterForkInChild() {
-  const State was = state.load(std::memory_order_relaxed);
-  if (was == State::kOff) return;
-  if (was == State::kOn) ::close(file.fd);
+  if (state.load(std::memory_order_relaxed) == State::kOff) return;
+  // The parent's profiler has no session here.
+  observer.store(nullptr, std::memory_order_relaxed);
+  if (writes.exchange(false)) ::close(file.fd);
   kept.store(nullptr, std::memory_order_relaxed);
   if (file.hasStacks) forgetStacks();
   state.store(State::kUnread, std::memory_order_relaxed);
+}
+
+void watchForks() noexcept {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, &afterForkInChild);
+  (void)registered;
 }
 
 bool open() noexcept {
@@ -174,8 +187,7 @@ bool open() noexcept {
   }
   file.device = opened.st_dev;
   file.inode = opened.st_ino;
-  static const int registered = ::pthread_atfork(nullptr, nullptr, &afterForkInChild);
-  (void)registered;
+  watchForks();
   file.process = ::getpid();
   file.start = clockNs(CLOCK_MONOTONIC);
   const char* const profile = std::getenv("MILLPOND_PROFILE");
@@ -200,6 +212,34 @@ const FunctionInfo* function(uint64_t handle) {
 /// Offset behind all commands of the process; 0 before it has a session.
 uint64_t endOfStream() { return Client::check() == CUDA_SUCCESS ? Client::instance().session().appended() : 0; }
 
+int64_t nowNs() noexcept { return clockNs(CLOCK_REALTIME); }
+
+/// Tells the observer of a call that took `took` ns.
+void tell(Observer called, uint32_t symbol, CUresult result, std::span<const uint64_t> words, const Notes& told,
+          int64_t took) noexcept {
+  ObservedCall call;
+  const Symbol& entry = kSymbols[symbol];
+  call.name = kWords + entry.name;
+  call.end = nowNs();
+  call.start = call.end - took;
+  call.result = result;
+  call.waits = told.waits;
+  call.hasWorked = told.hasWorked;
+  if (told.hasWorked) {
+    call.thread = threadNumber();
+    call.streamBegin = told.streamBegin;
+    call.streamEnd = endOfStream();
+  }
+  for (size_t i = 0; i < entry.count && i < words.size(); ++i) {
+    const Item& parameter = kParameters[entry.first + i];
+    if (parameter.kind != Kind::kStream || parameter.shape != Shape::kValue) continue;
+    call.hasStream = true;
+    call.stream = words[i];
+    break;
+  }
+  called(&call);
+}
+
 /// Which commands of the session a call has made, and from where it was called.
 std::string callerNotes(uint64_t streamBegin) {
   std::array<char, 120> text;
@@ -221,6 +261,19 @@ std::string callerNotes(uint64_t streamBegin) {
 
 }  // namespace
 
+void observe(Observer called) noexcept {
+  watchForks();
+  observer.store(called, std::memory_order_release);
+  if (called) {
+    // Before the first call of the process, it decides.
+    State off = State::kOff;
+    state.compare_exchange_strong(off, State::kOn);
+  } else if (!writes.load(std::memory_order_acquire)) {
+    State on = State::kOn;
+    state.compare_exchange_strong(on, State::kOff);
+  }
+}
+
 Notes& notes() noexcept { return threadOwned<OfThread>().notes; }
 
 int64_t begin() noexcept {
@@ -229,7 +282,9 @@ int64_t begin() noexcept {
     if (now == State::kOff) return -1;
     if (now == State::kUnread && state.compare_exchange_strong(now, State::kOpening)) {
       const int saved = errno;
-      now = open() ? State::kOn : State::kOff;
+      const bool isOpen = open();
+      writes.store(isOpen, std::memory_order_release);
+      now = isOpen || observer.load(std::memory_order_acquire) ? State::kOn : State::kOff;
       errno = saved;
       state.store(now, std::memory_order_release);
       continue;
@@ -239,7 +294,7 @@ int64_t begin() noexcept {
     now = state.load(std::memory_order_acquire);
   }
   notes() = {};
-  if (file.hasStacks) notes().streamBegin = endOfStream();
+  if (file.hasStacks || observer.load(std::memory_order_acquire)) notes().streamBegin = endOfStream();
   return clockNs(CLOCK_MONOTONIC);
 }
 
@@ -247,9 +302,16 @@ void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint
   // A call that forks, in a function of the program, began in the parent.
   if (start < 0 || state.load(std::memory_order_acquire) != State::kOn || start < file.start) return;
   const Notes told = notes();
-  if (file.isOfProfile && !told.hasWorked) return;
+  const Observer called = observer.load(std::memory_order_acquire);
+  const bool isWritten = writes.load(std::memory_order_acquire) && (!file.isOfProfile || told.hasWorked);
+  if (!called && !isWritten) return;
   const int64_t took = clockNs(CLOCK_MONOTONIC) - start;
   const int saved = errno;
+  if (called) tell(called, symbol, result, words, told, took);
+  if (!isWritten) {
+    errno = saved;
+    return;
+  }
   Line line;
   line.putMicroseconds(start - file.start, 14);
   line.put(" +");
@@ -277,7 +339,7 @@ namespace {
 
 void writeOut(Kept& own) noexcept {
   const std::lock_guard lock(own.mutex);
-  if (!own.lines.empty() && state.load(std::memory_order_acquire) == State::kOn && !append(own.lines)) endHere();
+  if (!own.lines.empty() && writes.load(std::memory_order_acquire) && !append(own.lines)) endHere();
   own.lines.clear();
 }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cuda/activity_table.h"
 #include "cuda/gen/cuda_api.h"
 
 namespace millpond::client::trace {
@@ -26,10 +27,14 @@ struct Notes {
   uint32_t waits = 0;             ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
   bool hasWorked = false;         ///< it has given the worker something to do, or asked it
-  uint64_t streamBegin = 0;       ///< with stacks: offset in the session's stream behind all that was before it
+  uint64_t streamBegin = 0;  ///< with stacks, or observed: offset in the session's stream behind all that was before it
 };
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
+
+/// Passes every call that returns to `called`, on its thread, from now on; null: to nothing. The file, if there is one, continues.
+using Observer = void (*)(const ObservedCall*);
+void observe(Observer called) noexcept;
 
 /// Writes delayed lines. If the process is profiled, calls that need only the client are omitted, memory that arguments
 /// point to is not read, and lines are written in batches: a step of a framework makes many times more such calls than
@@ -38,10 +43,10 @@ void flush() noexcept;
 /// The same, and each line immediately from now on: the process ends.
 void finish() noexcept;
 
-/// The time at which a call begins, -1 when it is not traced. Opens the file with the first call.
+/// The time at which a call begins, -1 when it is neither traced nor observed. Opens the file with the first call.
 int64_t begin() noexcept;
 
-/// Writes a call. `symbol`: its number in kSymbols. `words`: its arguments in their order, as `toWord` makes them.
+/// Writes a call, or tells it. `symbol`: its number in kSymbols. `words`: its arguments in their order, as `toWord` makes them.
 void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept;
 
 /// An argument as one word: its value, or its address.

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x4e4a40be31fed796;
+inline constexpr uint64_t kApiHash = 0x3641340885ced7ea;
 
 }  // namespace millpond

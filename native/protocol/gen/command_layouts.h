@@ -786,6 +786,9 @@ inline constexpr FieldLayout kPoolTrim[] = {
 inline constexpr FieldLayout kPoolUsage[] = {
     {"pool", 0, 8},
 };
+inline constexpr FieldLayout kProfileBegin[] = {
+    {"commands", 0, 4},
+};
 inline constexpr FieldLayout kProfileRead[] = {
     {"flush", 0, 4},
 };
@@ -1242,7 +1245,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kPoolSharePointer, 16, 0, true, layouts::kPoolSharePointer, {}},
     {Op::kPoolTrim, 16, 0, false, layouts::kPoolTrim, {}},
     {Op::kPoolUsage, 8, 0, true, layouts::kPoolUsage, {}},
-    {Op::kProfileBegin, 0, 0, true, {}, {}},
+    {Op::kProfileBegin, 8, 0, true, layouts::kProfileBegin, {}},
+    {Op::kProfileEnd, 0, 0, true, {}, {}},
     {Op::kProfileRead, 8, 0, true, layouts::kProfileRead, {}},
     {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe, layouts::kResourceDescribeTails},
     {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit, {}},

@@ -188,6 +188,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kInBooks},  // PoolTrim
     {Leaves::kInBooks},  // PoolUsage
     {Leaves::kTrace},  // ProfileBegin
+    {Leaves::kInBooks},  // ProfileEnd
     {Leaves::kInBooks},  // ProfileRead
     {Leaves::kTrace},  // ResourceDescribe
     {Leaves::kTrace},  // ResourceSplit

@@ -169,77 +169,78 @@ enum class Op : uint16_t {
   kPoolTrim = 149,
   kPoolUsage = 150,
   kProfileBegin = 151,
-  kProfileRead = 152,
-  kResourceDescribe = 153,
-  kResourceSplit = 154,
-  kSessionRestored = 155,
-  kShareEvent = 156,
-  kShareMemory = 157,
-  kSmTopology = 158,
-  kStreamBatchMemOpV2 = 159,
-  kStreamCopyAttributes = 160,
-  kStreamCreate = 161,
-  kStreamCreateWithPriority = 162,
-  kStreamDestroyV2 = 163,
-  kStreamGetAttribute = 164,
-  kStreamQuery = 165,
-  kStreamSetAttribute = 166,
-  kStreamSync = 167,
-  kStreamWaitEvent = 168,
-  kStreamWaitValue32V2 = 169,
-  kStreamWaitValue64V2 = 170,
-  kStreamWriteValue32V2 = 171,
-  kStreamWriteValue64V2 = 172,
-  kSurfRefGetArray = 173,
-  kSurfRefSetArray = 174,
-  kTensorMapEncode = 175,
-  kTensorMapReplaceAddress = 176,
-  kTexRefCreate = 177,
-  kTexRefGetAddressMode = 178,
-  kTexRefGetAddressV2 = 179,
-  kTexRefGetArray = 180,
-  kTexRefGetBorderColor = 181,
-  kTexRefGetFilterMode = 182,
-  kTexRefGetFlags = 183,
-  kTexRefGetFormat = 184,
-  kTexRefGetMaxAnisotropy = 185,
-  kTexRefGetMipmapFilterMode = 186,
-  kTexRefGetMipmapLevelBias = 187,
-  kTexRefGetMipmapLevelClamp = 188,
-  kTexRefGetMipmappedArray = 189,
-  kTexRefSetAddress2DV2 = 190,
-  kTexRefSetAddress2DV3 = 191,
-  kTexRefSetAddressMode = 192,
-  kTexRefSetAddressV2 = 193,
-  kTexRefSetArray = 194,
-  kTexRefSetBorderColor = 195,
-  kTexRefSetFilterMode = 196,
-  kTexRefSetFlags = 197,
-  kTexRefSetFormat = 198,
-  kTexRefSetMaxAnisotropy = 199,
-  kTexRefSetMipmapFilterMode = 200,
-  kTexRefSetMipmapLevelBias = 201,
-  kTexRefSetMipmapLevelClamp = 202,
-  kTexRefSetMipmappedArray = 203,
-  kTextureCreate = 204,
-  kTextureDestroy = 205,
-  kTextureReferenceDestroy = 206,
-  kUserObjectCount = 207,
-  kUserObjectCreate = 208,
-  kVmCreate = 209,
-  kVmGranularity = 210,
-  kVmMap = 211,
-  kVmOpen = 212,
-  kVmRelease = 213,
-  kVmReserve = 214,
-  kVmSetAccess = 215,
-  kVmShare = 216,
-  kVmUnmap = 217,
-  kVmUnreserve = 218,
+  kProfileEnd = 152,
+  kProfileRead = 153,
+  kResourceDescribe = 154,
+  kResourceSplit = 155,
+  kSessionRestored = 156,
+  kShareEvent = 157,
+  kShareMemory = 158,
+  kSmTopology = 159,
+  kStreamBatchMemOpV2 = 160,
+  kStreamCopyAttributes = 161,
+  kStreamCreate = 162,
+  kStreamCreateWithPriority = 163,
+  kStreamDestroyV2 = 164,
+  kStreamGetAttribute = 165,
+  kStreamQuery = 166,
+  kStreamSetAttribute = 167,
+  kStreamSync = 168,
+  kStreamWaitEvent = 169,
+  kStreamWaitValue32V2 = 170,
+  kStreamWaitValue64V2 = 171,
+  kStreamWriteValue32V2 = 172,
+  kStreamWriteValue64V2 = 173,
+  kSurfRefGetArray = 174,
+  kSurfRefSetArray = 175,
+  kTensorMapEncode = 176,
+  kTensorMapReplaceAddress = 177,
+  kTexRefCreate = 178,
+  kTexRefGetAddressMode = 179,
+  kTexRefGetAddressV2 = 180,
+  kTexRefGetArray = 181,
+  kTexRefGetBorderColor = 182,
+  kTexRefGetFilterMode = 183,
+  kTexRefGetFlags = 184,
+  kTexRefGetFormat = 185,
+  kTexRefGetMaxAnisotropy = 186,
+  kTexRefGetMipmapFilterMode = 187,
+  kTexRefGetMipmapLevelBias = 188,
+  kTexRefGetMipmapLevelClamp = 189,
+  kTexRefGetMipmappedArray = 190,
+  kTexRefSetAddress2DV2 = 191,
+  kTexRefSetAddress2DV3 = 192,
+  kTexRefSetAddressMode = 193,
+  kTexRefSetAddressV2 = 194,
+  kTexRefSetArray = 195,
+  kTexRefSetBorderColor = 196,
+  kTexRefSetFilterMode = 197,
+  kTexRefSetFlags = 198,
+  kTexRefSetFormat = 199,
+  kTexRefSetMaxAnisotropy = 200,
+  kTexRefSetMipmapFilterMode = 201,
+  kTexRefSetMipmapLevelBias = 202,
+  kTexRefSetMipmapLevelClamp = 203,
+  kTexRefSetMipmappedArray = 204,
+  kTextureCreate = 205,
+  kTextureDestroy = 206,
+  kTextureReferenceDestroy = 207,
+  kUserObjectCount = 208,
+  kUserObjectCreate = 209,
+  kVmCreate = 210,
+  kVmGranularity = 211,
+  kVmMap = 212,
+  kVmOpen = 213,
+  kVmRelease = 214,
+  kVmReserve = 215,
+  kVmSetAccess = 216,
+  kVmShare = 217,
+  kVmUnmap = 218,
+  kVmUnreserve = 219,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 219;
+inline constexpr uint16_t kOpLimit = 220;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -546,6 +547,8 @@ constexpr const char* opName(Op op) {
       return "PoolUsage";
     case Op::kProfileBegin:
       return "ProfileBegin";
+    case Op::kProfileEnd:
+      return "ProfileEnd";
     case Op::kProfileRead:
       return "ProfileRead";
     case Op::kResourceDescribe:
@@ -3905,12 +3908,31 @@ struct ProfileBeginReply {
 };
 static_assert(sizeof(ProfileBeginReply) == ProfileBeginReply::kFixedBytes);
 
-/// From here on the worker notes what its devices do for the session. `now`: the worker's clock, in ns since
-/// 1970, at the answer.
+/// From here on the worker notes what its devices do for the session. `commands`: and for which command.
+/// `now`: the worker's clock, in ns since 1970, at the answer.
 struct ProfileBegin {
   static constexpr Op kOp = Op::kProfileBegin;
   static constexpr bool kHasReply = true;
   using Reply = ProfileBeginReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t commands{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ProfileBegin) == ProfileBegin::kFixedBytes);
+
+/// Answer to ProfileEnd.
+struct ProfileEndReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// From here on nothing is noted. What was noted can still be read.
+struct ProfileEnd {
+  static constexpr Op kOp = Op::kProfileEnd;
+  static constexpr bool kHasReply = true;
+  using Reply = ProfileEndReply;
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };

@@ -94,6 +94,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
         frame.take(commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header));
         commands_.skip(bytes);
         frame.end = commands_.position();
+        frame.start = frame.end - bytes - linkBytes_;
         if (graceNs_ == 0) return Next::kFrame;
         if (frame.header.op != wire::kLinkOp) {
           if (frame.end - linkBytes_ - toldReceived_ >= wire::kAcknowledgeBytes) tellReceived();

@@ -40,7 +40,8 @@ class ServerLink {
   class Frame {
    public:
     wire::CommandHeader header;
-    uint64_t end = 0;  ///< stream offset after the frame
+    uint64_t end = 0;    ///< stream offset after the frame
+    uint64_t start = 0;  ///< offset of the frame in the client's stream, which has no frames of the link
 
     /// The copy: at most wire::kHeadBytes of the body, all of a short one.
     std::span<const std::byte> head() const { return {head_.data(), std::min(bytes_, head_.size())}; }

@@ -3,11 +3,13 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/json.h"
 
@@ -62,6 +64,16 @@ uint32_t ProfileLines::numberOf(const char* name) {
   return number;
 }
 
+void ProfileLines::nameDevices(std::vector<int> devices) {
+  const std::lock_guard lock(mutex_);
+  devices_ = std::move(devices);
+}
+
+uint32_t ProfileLines::placeOf(uint32_t device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), static_cast<int>(device));
+  return found == devices_.end() ? device : static_cast<uint32_t>(found - devices_.begin());
+}
+
 void ProfileLines::append(std::string_view line) { lines_ += line; }
 
 void ProfileLines::add(const cupti::KernelRecord& kernel) {
@@ -72,7 +84,7 @@ void ProfileLines::add(const cupti::KernelRecord& kernel) {
   }
   const uint32_t name = numberOf(kernel.name);
   Line line('k');
-  line.field(kernel.start).field(kernel.end).field(kernel.device).field(kernel.context).field(kernel.stream);
+  line.field(kernel.start).field(kernel.end).field(placeOf(kernel.device)).field(kernel.context).field(kernel.stream);
   line.field(kernel.correlation).field(name);
   for (const int32_t each :
        {kernel.grid[0], kernel.grid[1], kernel.grid[2], kernel.block[0], kernel.block[1], kernel.block[2]})
@@ -90,7 +102,7 @@ void ProfileLines::add(const cupti::CopyRecord& copy) {
   Line line('c');
   line.field(copy.start)
       .field(copy.end)
-      .field(copy.device)
+      .field(placeOf(copy.device))
       .field(copy.context)
       .field(copy.stream)
       .field(copy.correlation);
@@ -114,11 +126,18 @@ void ProfileLines::add(const cupti::FillRecord& fill) {
   Line line('f');
   line.field(fill.start)
       .field(fill.end)
-      .field(fill.device)
+      .field(placeOf(fill.device))
       .field(fill.context)
       .field(fill.stream)
       .field(fill.correlation);
   append(line.field(fill.value).field(fill.bytes).end());
+}
+
+void ProfileLines::addCommand(uint32_t correlation, uint32_t thread, uint64_t position) {
+  const std::lock_guard lock(mutex_);
+  // The record that would name it is dropped as well.
+  if (lines_.size() - taken_ > kMostBytes) return;
+  append(Line('t').field(correlation).field(thread).field(position).end());
 }
 
 void ProfileLines::lose(uint64_t records) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "cuda/cupti.h"
 
@@ -18,10 +19,15 @@ class ProfileLines {
   /// Limit of the lines kept for a client that does not fetch them.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
+  /// The driver's numbers of the devices, each of which lines name by its place. None: they have the driver's numbers.
+  void nameDevices(std::vector<int> devices);
+
   void add(const cupti::KernelRecord& kernel);
   void add(const cupti::CopyRecord& copy);
   void add(const cupti::PeerCopyRecord& copy);
   void add(const cupti::FillRecord& fill);
+  /// The command of the session for which the work with this number is submitted.
+  void addCommand(uint32_t correlation, uint32_t thread, uint64_t position);
   /// Lost records.
   void lose(uint64_t records);
 
@@ -37,12 +43,14 @@ class ProfileLines {
   /// The number of a name, whose line comes before those that use it.
   uint32_t numberOf(const char* name);
   void append(std::string_view line);
+  uint32_t placeOf(uint32_t device) const;
 
   std::mutex mutex_;
   std::string lines_;
   size_t taken_ = 0;
   uint64_t lost_ = 0;
   std::unordered_map<std::string, uint32_t> names_;
+  std::vector<int> devices_;
 };
 
 }  // namespace millpond::worker

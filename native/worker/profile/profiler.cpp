@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/log.h"
+
 namespace millpond::worker {
 namespace {
 
@@ -16,6 +18,9 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 /// More than CUPTI uses at a time; beyond it CUPTI drops records and reports how many.
 constexpr int kMostBuffers = 64;
 constexpr auto kFlushInterval = std::chrono::milliseconds(100);
+
+constexpr cupti::Kind kKinds[] = {cupti::Kind::kConcurrentKernel, cupti::Kind::kCopy, cupti::Kind::kFill,
+                                  cupti::Kind::kPeerCopy};
 
 constexpr const char* kLibraries[] = {
     "libcupti.so.13",
@@ -26,6 +31,14 @@ constexpr const char* kLibraries[] = {
 };
 
 std::atomic<int> buffers{0};
+
+/// The command that a thread executes.
+struct CurrentCommand {
+  bool isThere = false;
+  uint32_t thread = 0;
+  uint64_t position = 0;
+};
+thread_local constinit CurrentCommand current;
 
 template <typename F>
 bool find(void* library, const char* name, F& into) {
@@ -54,39 +67,85 @@ Result<void*> open(const std::string& driver, const std::string& path) {
 
 Profiler* Profiler::instance_ = nullptr;
 
-Result<Profiler*> Profiler::start(const std::string& driver, const std::string& library) {
+Result<Profiler*> Profiler::load(const std::string& driver, const std::string& library) {
   if (instance_) return instance_;
   if (driver.empty()) return Error{"the driver library of this session is not known"};
   auto opened = open(driver, library);
   if (!opened) return opened.error();
   // Never deleted: CUPTI's threads use it until the process ends.
   std::unique_ptr<Profiler> made(new Profiler());
+  if (auto found = made->find(*opened); !found) return found.error();
   instance_ = made.get();
-  if (auto loaded = made->load(*opened); !loaded) {
+  if (const auto rc = made->registerCallbacks_(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess) {
     // CUPTI may have the functions already: they find no destination.
     instance_ = nullptr;
-    return loaded.error();
+    return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
   }
   std::thread([profiler = instance_] { profiler->flushNowAndThen(); }).detach();
   return made.release();
 }
 
-Status Profiler::load(void* library) {
-  cupti::RegisterCallbacks registerCallbacks = nullptr;
-  cupti::Enable enable = nullptr;
-  if (!find(library, "cuptiActivityRegisterCallbacks", registerCallbacks) ||
-      !find(library, "cuptiActivityEnable", enable) || !find(library, "cuptiActivityGetNextRecord", nextRecord_) ||
-      !find(library, "cuptiActivityFlushAll", flushAll_))
+Status Profiler::find(void* library) {
+  if (!millpond::worker::find(library, "cuptiActivityRegisterCallbacks", registerCallbacks_) ||
+      !millpond::worker::find(library, "cuptiActivityEnable", enable_) ||
+      !millpond::worker::find(library, "cuptiActivityDisable", disable_) ||
+      !millpond::worker::find(library, "cuptiActivityGetNextRecord", nextRecord_) ||
+      !millpond::worker::find(library, "cuptiActivityFlushAll", flushAll_))
     return Error{"this CUPTI is too old"};
-  find(library, "cuptiActivityGetNumDroppedRecords", droppedRecords_);
-  if (const auto rc = registerCallbacks(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess)
-    return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
-  for (const auto kind :
-       {cupti::Kind::kConcurrentKernel, cupti::Kind::kCopy, cupti::Kind::kFill, cupti::Kind::kPeerCopy})
-    if (const auto rc = enable(kind); rc != cupti::kSuccess)
-      return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) +
-                   ": " + std::to_string(rc)};
+  millpond::worker::find(library, "cuptiActivityGetNumDroppedRecords", droppedRecords_);
+  millpond::worker::find(library, "cuptiSubscribe", subscribe_);
+  millpond::worker::find(library, "cuptiEnableCallback", enableCallback_);
   return Done{};
+}
+
+Status Profiler::begin(bool commands) {
+  if (!isOn_)
+    for (const auto kind : kKinds)
+      if (const auto rc = enable_(kind); rc != cupti::kSuccess) {
+        disableKinds();
+        return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) +
+                     ": " + std::to_string(rc)};
+      }
+  isOn_ = true;
+  if (commands && !notesCommands_) enableCommands(true);
+  return Done{};
+}
+
+void Profiler::end() {
+  if (!isOn_) return;
+  isOn_ = false;
+  if (notesCommands_) enableCommands(false);
+  flush();
+  disableKinds();
+}
+
+void Profiler::disableKinds() {
+  for (const auto kind : kKinds) disable_(kind);
+}
+
+void Profiler::enableCommands(bool areWanted) {
+  notesCommands_ = false;
+  if (!subscribe_ || !enableCallback_) return;
+  if (!subscriber_)
+    if (const auto rc = subscribe_(&subscriber_, &Profiler::called, this); rc != cupti::kSuccess) {
+      // The records are good without: they only have no call of the program.
+      subscriber_ = nullptr;
+      log(LogLevel::Warn, "CUPTI refused to name the calls of activities: %d", rc);
+      return;
+    }
+  int enabled = 0;
+  // Earlier releases of CUPTI lack the last ones.
+  for (const uint32_t call : cupti::kCallsWithWork)
+    if (enableCallback_(areWanted ? 1 : 0, subscriber_, cupti::kDriverCalls, call) == cupti::kSuccess) ++enabled;
+  notesCommands_ = areWanted && enabled > 0;
+}
+
+Profiler::Command::Command(uint32_t thread, uint64_t position) { current = {true, thread, position}; }
+Profiler::Command::~Command() { current = {}; }
+
+void Profiler::called(void* self, uint32_t, uint32_t, const cupti::CallbackData* told) {
+  if (told && told->site == cupti::Site::kEnter && current.isThere)
+    static_cast<Profiler*>(self)->lines_.addCommand(told->correlation, current.thread, current.position);
 }
 
 void Profiler::flush() { flushAll_(0); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "base/log.h"
 #include "base/size_text.h"
@@ -322,7 +323,11 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
       return perform(op, body, body);
     });
   }
+  std::optional<Profiler::Command> noted;
+  if (profiles_.notesCommands()) [[unlikely]]
+    noted.emplace(frame.header.thread, frame.start);
   const CUresult result = perform(op, frame.head(), frame.body());
+  noted.reset();
   if (result != kDeferred && !session_.hasEnded()) session_.answer(session_.current(), result);
   return result;
 }

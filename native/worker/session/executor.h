@@ -124,7 +124,7 @@ class Executor : private SessionOwner, private SessionPart {
   std::string whyNotParked() { return parking_.whyNotParked(); }
   /// Changes the compute shares of the devices, in the session's order. May be called on any thread.
   void setShares(std::vector<Share> shares) { gates_.setShares(std::move(shares)); }
-  /// Path of CUPTI for profiles requested by the client, as for Profiler::start. Call it before `run`.
+  /// Path of CUPTI for profiles requested by the client, as for Profiler::load. Call it before `run`.
   void setProfilerLibraries(std::string driver, std::string cupti) {
     profiles_.setLibraries(std::move(driver), std::move(cupti));
   }

@@ -41,7 +41,8 @@ Passage passageOf(cmd::Op op) {
     case cmd::Op::kCallbackDone:
     case cmd::Op::kLandingAwait:
     case cmd::Op::kLandingsOver:
-    case cmd::Op::kProfileRead: return Passage::kNothing;
+    case cmd::Op::kProfileRead:
+    case cmd::Op::kProfileEnd: return Passage::kNothing;
     case cmd::Op::kStreamSync:
     case cmd::Op::kEventSync:
     case cmd::Op::kContextSync: return Passage::kWait;

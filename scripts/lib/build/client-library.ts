@@ -47,8 +47,8 @@ export function parseReadelf(dynamic: string, symbols: string): LibraryFacts {
   return { needed, versions: [...versions].toSorted(), exports: exports.toSorted() };
 }
 
-/** The faults of a client library that exports names beginning with `prefix`; empty when there are none. */
-export function findFaults(facts: LibraryFacts, prefix: string): string[] {
+/** The faults of a client library that exports names beginning with one of `prefixes`; empty when there are none. */
+export function findFaults(facts: LibraryFacts, ...prefixes: readonly string[]): string[] {
   const faults: string[] = [];
   for (const library of facts.needed) {
     if (!allowedLibraries.includes(library))
@@ -60,20 +60,20 @@ export function findFaults(facts: LibraryFacts, prefix: string): string[] {
     else if (isNewer(glibc, newestGlibc))
       faults.push(`refers to ${version}, newer than GLIBC_${newestGlibc}`);
   }
-  const foreign = facts.exports.filter((name) => !name.startsWith(prefix));
+  const foreign = facts.exports.filter((name) => !prefixes.some((prefix) => name.startsWith(prefix)));
   if (foreign.length > 0)
-    faults.push(`exports ${foreign.length} names not of ${prefix}*: ${foreign.slice(0, 8).join(", ")}`);
+    faults.push(`exports ${foreign.length} names not of ${prefixes.map((prefix) => `${prefix}*`).join(", ")}: ${foreign.slice(0, 8).join(", ")}`);
   if (facts.exports.length === 0) faults.push("exports nothing");
   return faults;
 }
 
 /** Throws a ScriptError when the library at `path` breaks a rule. */
-export async function checkClientLibrary(path: string, prefix: string): Promise<void> {
+export async function checkClientLibrary(path: string, ...prefixes: readonly string[]): Promise<void> {
   const env = { ...process.env, LC_ALL: "C" };
   const facts = parseReadelf(
     await must("readelf", ["-dW", path], { env }),
     await must("readelf", ["--dyn-syms", "-W", path], { env }),
   );
-  const faults = findFaults(facts, prefix);
+  const faults = findFaults(facts, ...prefixes);
   if (faults.length > 0) throw new ScriptError(`${path}\n  ${faults.join("\n  ")}`);
 }

@@ -49,4 +49,17 @@ extern "C" {
   return cupti::kSuccess;
 }
 
+[[gnu::visibility("default")]] cupti::Result cuptiSubscribe(void** subscriber, cupti::Callback callback, void* data) {
+  return Activities::instance().subscribe(subscriber, callback, data);
+}
+
+[[gnu::visibility("default")]] cupti::Result cuptiUnsubscribe(void* subscriber) {
+  return Activities::instance().unsubscribe(subscriber);
+}
+
+[[gnu::visibility("default")]] cupti::Result cuptiEnableCallback(uint32_t isWanted, void* subscriber, uint32_t domain,
+                                                                 uint32_t call) {
+  return Activities::instance().enableCallback(isWanted != 0, subscriber, domain, call);
+}
+
 }  // extern "C"

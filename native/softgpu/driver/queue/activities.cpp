@@ -14,6 +14,9 @@ struct CurrentWork {
 };
 thread_local CurrentWork currentWork;
 
+/// cuLaunchKernel. This driver does not tell its callbacks which call it was.
+constexpr uint32_t kAnyCall = 307;
+
 int32_t whole(uint32_t value) { return static_cast<int32_t>(value); }
 
 }  // namespace
@@ -31,6 +34,11 @@ uint64_t Activities::now() {
 
 std::function<void()> Activities::placed(WorkPlace place, std::function<void()> body) {
   const uint32_t number = lastNumber_.fetch_add(1) + 1;
+  if (calls_.load(std::memory_order_acquire)) {
+    cupti::CallbackData told{};
+    told.correlation = number;
+    callback_.load(std::memory_order_acquire)(callbackData_, cupti::kDriverCalls, kAnyCall, &told);
+  }
   return [work = CurrentWork{place, number}, body = std::move(body)] {
     // A body may run inside of another one's thread, which waits for it.
     const CurrentWork before = std::exchange(currentWork, work);
@@ -141,6 +149,29 @@ cupti::Result Activities::enable(cupti::Kind kind, bool isWanted) {
   else
     kinds_.fetch_and(~bit(kind));
   isOn_.store(kinds_.load() != 0, std::memory_order_release);
+  return cupti::kSuccess;
+}
+
+cupti::Result Activities::subscribe(void** subscriber, cupti::Callback callback, void* data) {
+  if (!subscriber || !callback) return cupti::kInvalidParameter;
+  const std::lock_guard lock(mutex_);
+  if (callback_.load()) return cupti::kMaxLimitReached;
+  callbackData_ = data;
+  callback_.store(callback, std::memory_order_release);
+  *subscriber = this;
+  return cupti::kSuccess;
+}
+
+cupti::Result Activities::unsubscribe(const void* subscriber) {
+  if (subscriber != this) return cupti::kInvalidParameter;
+  // A call may be about to use the function, which therefore stays.
+  calls_.store(false);
+  return cupti::kSuccess;
+}
+
+cupti::Result Activities::enableCallback(bool isWanted, const void* subscriber, uint32_t domain, uint32_t call) {
+  if (subscriber != this || domain != cupti::kDriverCalls) return cupti::kInvalidParameter;
+  if (call == kAnyCall) calls_.store(isWanted, std::memory_order_release);
   return cupti::kSuccess;
 }
 

@@ -49,6 +49,10 @@ class Activities {
   cupti::Result enable(cupti::Kind kind, bool isWanted);
   void flush();
   static cupti::Result nextRecord(const uint8_t* buffer, size_t validBytes, uint8_t** record);
+  cupti::Result subscribe(void** subscriber, cupti::Callback callback, void* data);
+  cupti::Result unsubscribe(const void* subscriber);
+  /// The switch of cuLaunchKernel turns on callbacks for all work; those of other calls do nothing.
+  cupti::Result enableCallback(bool isWanted, const void* subscriber, uint32_t domain, uint32_t call);
   size_t takeDropped() { return dropped_.exchange(0); }
 
  private:
@@ -68,6 +72,9 @@ class Activities {
   size_t bytes_ = 0, used_ = 0;
   std::atomic<size_t> dropped_{0};  ///< asked for while a buffer is handed over, with the mutex held
   std::set<std::string> names_;     ///< records point to them
+  std::atomic<cupti::Callback> callback_{nullptr};
+  void* callbackData_ = nullptr;
+  std::atomic<bool> calls_{false};
 };
 
 }  // namespace millpond::softgpu

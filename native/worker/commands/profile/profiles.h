@@ -14,7 +14,7 @@ class Profiles : private SessionPart {
  public:
   explicit Profiles(SessionCore& session) : SessionPart(session) {}
 
-  /// Path of the driver and of CUPTI, as for Profiler::start.
+  /// Path of the driver and of CUPTI, as for Profiler::load.
   void setLibraries(std::string driver, std::string cupti) {
     driverLibrary_ = std::move(driver);
     cuptiLibrary_ = std::move(cupti);
@@ -22,6 +22,10 @@ class Profiles : private SessionPart {
 
   CUresult onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& command);
   CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& command);
+  CUresult onProfileEnd(const cmd::Decoded<cmd::ProfileEnd>& command);
+
+  /// Whether work is noted with the commands that it is for, by Profiler::Command.
+  bool notesCommands() const { return profiler_ && profiler_->notesCommands(); }
 
  private:
   std::string driverLibrary_, cuptiLibrary_;

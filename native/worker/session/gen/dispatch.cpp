@@ -1757,6 +1757,10 @@ CUresult runProfileRead(const CommandParts& parts, const cmd::Decoded<cmd::Profi
   return parts.profiles.onProfileRead(in);
 }
 
+CUresult runProfileEnd(const CommandParts& parts, const cmd::Decoded<cmd::ProfileEnd>& in) {
+  return parts.profiles.onProfileEnd(in);
+}
+
 CUresult runUserObjectCreate(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCreate>& in) {
   return parts.userObjects.onUserObjectCreate(in);
 }
@@ -2136,6 +2140,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &execute<cmd::PoolTrim, &runPoolTrim>,
     &execute<cmd::PoolUsage, &runPoolUsage>,
     &execute<cmd::ProfileBegin, &runProfileBegin>,
+    &execute<cmd::ProfileEnd, &runProfileEnd>,
     &execute<cmd::ProfileRead, &runProfileRead>,
     &execute<cmd::ResourceDescribe, &runResourceDescribe>,
     &execute<cmd::ResourceSplit, &runResourceSplit>,

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libcupti.so of Millpond asks of the libcuda.so.1 in the same process: the calls of the program, and the activity of the
+// devices for it. Available through cuGetExportTable. Both libraries are of one release.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millpond {
+
+inline constexpr char kActivityTableId[17] = "millpond's cupti";
+
+/// A call of the program that has just returned, on the calling thread.
+struct ObservedCall {
+  const char* name = nullptr;  ///< exported name; lives as long as the process
+  int64_t start = 0, end = 0;  ///< in ns since 1970
+  int32_t result = 0;
+  uint32_t waits = 0;          ///< how often it waited for the worker
+  bool hasWorked = false;      ///< it has given the worker something to do, or asked it
+  uint32_t thread = 0;         ///< number of the thread in the session
+  /// The commands of the call are between these offsets of the session's stream, among those of other threads.
+  uint64_t streamBegin = 0, streamEnd = 0;
+  bool hasStream = false;
+  uint64_t stream = 0;  ///< its argument
+};
+
+struct ActivityTable {
+  uint64_t bytes = sizeof(ActivityTable);
+  /// Passes every call to `called` from now on; null: to nothing.
+  void (*observe)(void (*called)(const ObservedCall*)) = nullptr;
+  /// Asks the worker to note what its devices do, and for which command; without a session yet, when there is one.
+  /// CUDA_ERROR_NOT_SUPPORTED (801): its node cannot. CUDA_ERROR_PROFILER_ALREADY_STARTED (7): `millpond run --profile` does.
+  int32_t (*begin)() = nullptr;
+  /// Ends that.
+  void (*end)() = nullptr;
+  /// Passes what is complete by now to `each`: lines as in docs/reference/profile.md, whose times are by the worker's clock.
+  /// `lead`: by how many ns that is ahead of this process's. `lost`: records that were dropped since the session began.
+  int32_t (*read)(void (*each)(void* to, const char* lines, size_t bytes), void* to, int64_t* lead,
+                  uint64_t* lost) = nullptr;
+  /// The place of a device of the session among those that the program sees; -1: it sees it not.
+  int32_t (*placeOf)(uint32_t device) = nullptr;
+};
+
+}  // namespace millpond

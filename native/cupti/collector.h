@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notes the calls of the program and the work of the devices for it, and makes records of both, tied by numbers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "cupti/buffers.h"
+#include "cupti/clock.h"
+#include "cupti/driver_calls.h"
+#include "cupti/external_ids.h"
+#include "cupti/types.h"
+#include "cupti/work.h"
+
+namespace millpond {
+struct ObservedCall;
+}
+
+namespace millpond::profiler {
+
+class Collector {
+ public:
+  /// One for the process, never destroyed.
+  static Collector& instance();
+
+  Buffers& buffers() { return buffers_; }
+  Clock& clock() { return clock_; }
+
+  Result enable(uint32_t kind);
+  Result disable(uint32_t kind);
+  /// Whether records are made of that call of the driver, whatever holds for the others.
+  Result enableCall(uint32_t number, bool isWanted);
+  /// Hands all that is complete by now to the program.
+  Result flush();
+  /// Threads are named as the system does, not as pthread_self() does.
+  void useSystemThreads(bool areWanted) { systemThreads_.store(areWanted); }
+  bool usesSystemThreads() const { return systemThreads_.load(); }
+
+ private:
+  struct Call {
+    uint32_t number = 0;  ///< CUPTI's
+    int64_t start = 0, end = 0;
+    int32_t result = 0;
+    uint32_t threadId = 0;
+    uint32_t correlation = 0;
+    uint32_t thread = 0;  ///< in the session
+    uint64_t streamBegin = 0, streamEnd = 0;
+    uint64_t kinds = 0;  ///< those that were enabled
+    bool hasStream = false;
+    uint64_t stream = 0;
+    bool isNoted = false;  ///< as a call of the driver
+    std::vector<ExternalId> externalIds;
+  };
+  /// What later work of the devices is tied to.
+  struct Sent {
+    uint64_t streamEnd = 0;
+    uint32_t correlation = 0;
+    uint64_t kinds = 0;
+    bool hasStream = false;
+    uint64_t stream = 0;
+  };
+  using SentOfThread = std::map<uint64_t, Sent>;  ///< by where their commands begin
+  struct Place {
+    uint32_t context = kNone, stream = kNone;
+  };
+
+  Collector() = default;
+  static void called(const ObservedCall* call);
+  void note(const ObservedCall& call);
+  bool isNoted(uint32_t number) const;
+  void remember(const std::vector<Call>& calls);
+  const Sent* sentBy(const Work& work) const;
+  void write(const Call& call, const Clock::Conversion& stamps);
+  void write(const Work& work, uint32_t correlation, int64_t lead, const Clock::Conversion& stamps);
+
+  std::mutex control_;   ///< held while kinds are enabled and disabled
+  std::mutex notes_;     ///< of what calls change
+  std::mutex flushing_;  ///< held while records are made
+
+  Buffers buffers_;
+  Clock clock_;
+  std::atomic<uint64_t> kinds_{0};
+  std::array<std::atomic<int64_t>, kKindCount> since_{}, until_{};  ///< when a kind was enabled, and disabled
+  std::atomic<bool> systemThreads_{false};
+  std::atomic<uint32_t> lastCorrelation_{0};
+  std::bitset<kMostCalls> wanted_, unwanted_;  ///< by notes_
+  std::vector<Call> calls_;                    ///< by notes_
+  size_t lostCalls_ = 0;                       ///< by notes_
+
+  // By flushing_
+  WorkReader work_;
+  std::unordered_map<uint32_t, SentOfThread> sent_;
+  size_t sentCount_ = 0;
+  std::unordered_map<uint64_t, Place> places_;  ///< of the program's streams, as the records have them
+  Place lastPlace_;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace millpond::profiler
