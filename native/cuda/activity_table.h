@@ -15,19 +15,25 @@ struct ObservedCall {
   const char* name = nullptr;  ///< exported name; lives as long as the process
   int64_t start = 0, end = 0;  ///< in ns since 1970
   int32_t result = 0;
-  uint32_t waits = 0;          ///< how often it waited for the worker
-  bool hasWorked = false;      ///< it has given the worker something to do, or asked it
-  uint32_t thread = 0;         ///< number of the thread in the session
+  uint32_t waits = 0;      ///< how often it waited for the worker
+  bool hasWorked = false;  ///< it has given the worker something to do, or asked it
+  uint32_t thread = 0;     ///< number of the thread in the session
   /// The commands of the call are between these offsets of the session's stream, among those of other threads.
   uint64_t streamBegin = 0, streamEnd = 0;
   bool hasStream = false;
   uint64_t stream = 0;  ///< its argument
 };
 
+/// A call of the CUDA runtime begins or ends, on the calling thread. `number`: CUPTI's. `result`: at its end.
+using RuntimeObserver = void (*)(uint32_t number, bool isExit, int32_t result);
+
 struct ActivityTable {
   uint64_t bytes = sizeof(ActivityTable);
-  /// Passes every call to `called` from now on; null: to nothing.
+  /// Passes calls that gave the worker something to do, and waits, to `called` from now on; null: to nothing.
   void (*observe)(void (*called)(const ObservedCall*)) = nullptr;
+  /// The same for calls of the CUDA runtime whose switches are on, at their beginnings and ends.
+  void (*observeRuntime)(RuntimeObserver called) = nullptr;
+  void (*setRuntimeSwitch)(uint32_t number, bool isOn) = nullptr;
   /// Asks the worker to note what its devices do, and for which command; without a session yet, when there is one.
   /// CUDA_ERROR_NOT_SUPPORTED (801): its node cannot. CUDA_ERROR_PROFILER_ALREADY_STARTED (7): `millpond run --profile` does.
   int32_t (*begin)() = nullptr;

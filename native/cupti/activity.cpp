@@ -64,13 +64,11 @@ EXPORT cuptiActivityEnable(uint32_t kind) { return collector().enable(kind); }
 EXPORT cuptiActivityDisable(uint32_t kind) { return collector().disable(kind); }
 
 EXPORT cuptiActivityEnableDriverApi(uint32_t call, uint8_t isWanted) {
-  return collector().enableCall(call, isWanted != 0);
+  return collector().enableDriverCall(call, isWanted != 0);
 }
 
-/// There are no records of calls of the runtime, so none has to be left out.
-EXPORT cuptiActivityEnableRuntimeApi(uint32_t, uint8_t isWanted) {
-  static std::atomic<bool> said{false};
-  return isWanted ? refuse("cuptiActivityEnableRuntimeApi", said) : kSuccess;
+EXPORT cuptiActivityEnableRuntimeApi(uint32_t call, uint8_t isWanted) {
+  return collector().enableRuntimeCall(call, isWanted != 0);
 }
 
 EXPORT cuptiActivityFlushAll(uint32_t) { return collector().flush(); }
@@ -85,10 +83,12 @@ EXPORT cuptiActivityGetNumDroppedRecords(void*, uint32_t, size_t* dropped) {
   return kSuccess;
 }
 
-EXPORT cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) { return ExternalIds::own().push(kind, id); }
+EXPORT cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) {
+  return ThreadNotes::own().externalIds.push(kind, id);
+}
 
 EXPORT cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t* lastId) {
-  return ExternalIds::own().pop(kind, lastId);
+  return ThreadNotes::own().externalIds.pop(kind, lastId);
 }
 
 EXPORT cuptiActivitySetAttribute(uint32_t attribute, size_t* bytes, const void* value) {

@@ -15,7 +15,7 @@ using namespace millpond::profiler;
 
 namespace {
 
-constexpr uint32_t kDriverCalls = 1, kResources = 3;
+constexpr uint32_t kDriverCalls = 1, kRuntimeCalls = 2, kResources = 3;
 constexpr uint32_t kContextCreated = 1, kContextDestroyStarting = 2;
 
 std::atomic<void*> subscriber{nullptr};
@@ -91,8 +91,8 @@ EXPORT cuptiUnsubscribe(void* handle) {
   return handle && subscriber.compare_exchange_strong(handle, nullptr) ? kSuccess : kInvalidParameter;
 }
 
-/// PyTorch asks to be told of contexts in order to start when there is one, and starts without being told, too. Contexts of the
-/// program come into being at its worker, so that this is accepted and nothing is told; all else is refused.
+/// PyTorch requests a callback for new contexts in order to start with the first one; it starts without one as well, but not
+/// without the request. The request is accepted, and no callback follows; all others are refused.
 EXPORT cuptiEnableCallback(uint32_t isWanted, void* handle, uint32_t domain, uint32_t id) {
   if (!handle || subscriber.load() != handle) return kInvalidParameter;
   if (!isWanted) return kSuccess;
@@ -116,8 +116,9 @@ EXPORT cuptiEnableAllDomains(uint32_t isWanted, void* handle) {
 EXPORT cuptiGetCallbackName(uint32_t domain, uint32_t id, const char** name) {
   if (!name) return kInvalidParameter;
   static std::atomic<bool> said{false};
-  if (domain != kDriverCalls) return refuse("cuptiGetCallbackName of another domain than the driver's", said);
-  *name = nameOf(id);
+  if (domain != kDriverCalls && domain != kRuntimeCalls)
+    return refuse("cuptiGetCallbackName for another domain than the calls of driver and runtime", said);
+  *name = (domain == kDriverCalls ? CallNames::ofDriver() : CallNames::ofRuntime()).nameOf(id);
   return *name ? kSuccess : kInvalidParameter;
 }
 

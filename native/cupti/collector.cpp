@@ -18,15 +18,15 @@ namespace {
 
 constexpr uint64_t bit(uint32_t kind) { return uint64_t{1} << kind; }
 constexpr uint64_t kOfDevices = bit(kConcurrentKernel) | bit(kCopy) | bit(kFill) | bit(kPeerCopy);
-/// Records of overhead are not made, nor those of the runtime: there is nothing to say.
-constexpr uint64_t kAll = kOfDevices | bit(kDriver) | bit(kRuntime) | bit(kOverhead) | bit(kSynchronization) |
-                          bit(kExternalCorrelation);
+/// Records of overhead are not made: there is nothing to say.
+constexpr uint64_t kAll =
+    kOfDevices | bit(kDriver) | bit(kRuntime) | bit(kOverhead) | bit(kSynchronization) | bit(kExternalCorrelation);
 
 /// Calls that are kept for a program that does not flush, and calls that are remembered for later work.
 constexpr size_t kMostCallsKept = size_t{1} << 20;
 
 bool beginsWith(uint32_t number, std::string_view name) {
-  const char* const known = nameOf(number);
+  const char* const known = CallNames::ofDriver().nameOf(number);
   return known && std::string_view(known).starts_with(name);
 }
 
@@ -69,6 +69,7 @@ Result Collector::enable(uint32_t kind) {
   until_[kind].store(INT64_MAX);
   kinds_.store(before | bit(kind));
   if (before == 0) source->observe(&Collector::called);
+  if (kind == kRuntime) switchRuntime(true);
   return kSuccess;
 }
 
@@ -82,17 +83,38 @@ Result Collector::disable(uint32_t kind) {
   const uint64_t after = before & ~bit(kind);
   kinds_.store(after);
   if (after == 0) source->observe(nullptr);
+  if (kind == kRuntime) switchRuntime(false);
   if ((before & kOfDevices) && !(after & kOfDevices)) source->end();
   until_[kind].store(nowNs());
   return kSuccess;
 }
 
-Result Collector::enableCall(uint32_t number, bool isWanted) {
-  if (number == 0 || number >= kMostCalls) return kInvalidParameter;
+Result Collector::enableDriverCall(uint32_t number, bool isWanted) {
+  if (!CallNames::ofDriver().nameOf(number)) return kInvalidParameter;
   const std::lock_guard lock(notes_);
   wanted_[number] = isWanted;
   unwanted_[number] = !isWanted;
   return kSuccess;
+}
+
+Result Collector::enableRuntimeCall(uint32_t number, bool isWanted) {
+  if (!CallNames::ofRuntime().nameOf(number)) return kInvalidParameter;
+  const std::lock_guard lock(control_);
+  wantedRuntime_[number] = isWanted;
+  unwantedRuntime_[number] = !isWanted;
+  if (isRuntimeOn_ || isWanted) switchRuntime((kinds_.load() & bit(kRuntime)) != 0);
+  return kSuccess;
+}
+
+// With control_ held.
+void Collector::switchRuntime(bool isOn) {
+  const ActivityTable* const source = activitySource();
+  if (!source) return;
+  isRuntimeOn_ = isOn || wantedRuntime_.any();
+  runtimeTurn_.fetch_add(1);
+  source->observeRuntime(isRuntimeOn_ ? &Collector::calledRuntime : nullptr);
+  for (uint32_t number = 1; number < kMostCalls; ++number)
+    source->setRuntimeSwitch(number, (isOn && !unwantedRuntime_[number]) || wantedRuntime_[number]);
 }
 
 // With notes_ held.
@@ -105,32 +127,86 @@ void Collector::called(const ObservedCall* call) { instance().note(*call); }
 
 void Collector::note(const ObservedCall& observed) {
   const uint64_t kinds = kinds_.load();
-  const uint32_t number = numberOf(observed.name);
+  const uint32_t number = CallNames::ofDriver().numberOf(observed.name);
   // Calls that only ask this process are many, and cause nothing.
   if (kinds == 0 || (!observed.hasWorked && waitOf(number) == 0)) return;
+  const std::vector<RuntimeCall>& open = openCalls();
+  const bool isNested = !open.empty();
   Call call{
+      .kind = kDriver,
       .number = number,
       .start = observed.start,
       .end = observed.end,
       .result = observed.result,
-      .threadId = systemThreads_.load() ? static_cast<uint32_t>(::syscall(SYS_gettid))
-                                        : static_cast<uint32_t>(::pthread_self()),
-      .correlation = lastCorrelation_.fetch_add(1) + 1,
+      .threadId = threadId(),
+      .correlation = isNested ? open.back().correlation : lastCorrelation_.fetch_add(1) + 1,
       .thread = observed.thread,
       .streamBegin = observed.streamBegin,
       .streamEnd = observed.streamEnd,
       .kinds = kinds,
       .hasStream = observed.hasStream,
       .stream = observed.stream,
+      .isNested = isNested,
       .externalIds = {},
   };
-  if (kinds & bit(kExternalCorrelation)) call.externalIds = ExternalIds::own().top();
+  // Those of a nested call are its caller's.
+  if (!isNested && (kinds & bit(kExternalCorrelation))) call.externalIds = ThreadNotes::own().externalIds.top();
+  keep(std::move(call));
+}
+
+void Collector::keep(Call call) {
   const std::lock_guard lock(notes_);
-  call.isNoted = isNoted(number);
+  call.isNoted = call.kind == kRuntime || (!call.isNested && isNoted(call.number));
   if (calls_.size() < kMostCallsKept)
     calls_.push_back(std::move(call));
   else
     ++lostCalls_;
+}
+
+uint32_t Collector::threadId() const {
+  return systemThreads_.load() ? static_cast<uint32_t>(::syscall(SYS_gettid)) : static_cast<uint32_t>(::pthread_self());
+}
+
+void Collector::calledRuntime(uint32_t number, bool isExit, int32_t result) {
+  instance().noteRuntime(number, isExit, result);
+}
+
+std::vector<RuntimeCall>& Collector::openCalls() {
+  ThreadNotes& own = ThreadNotes::own();
+  // The ends of calls that were open when the switches changed are not seen.
+  if (const uint32_t turn = runtimeTurn_.load(); own.turn != turn) {
+    own.turn = turn;
+    own.openCalls.clear();
+  }
+  return own.openCalls;
+}
+
+void Collector::noteRuntime(uint32_t number, bool isExit, int32_t result) {
+  std::vector<RuntimeCall>& open = openCalls();
+  const uint64_t kinds = kinds_.load();
+  if (!isExit) {
+    open.push_back({.number = number,
+                    .start = nowNs(),
+                    .correlation = lastCorrelation_.fetch_add(1) + 1,
+                    .kinds = kinds,
+                    .externalIds = {}});
+    if (kinds & bit(kExternalCorrelation)) open.back().externalIds = ThreadNotes::own().externalIds.top();
+    return;
+  }
+  // The end of a call that began before its switch was on.
+  if (open.empty() || open.back().number != number) return open.clear();
+  RuntimeCall begun = std::move(open.back());
+  open.pop_back();
+  if (kinds == 0) return;
+  keep({.kind = kRuntime,
+        .number = number,
+        .start = begun.start,
+        .end = nowNs(),
+        .result = result,
+        .threadId = threadId(),
+        .correlation = begun.correlation,
+        .kinds = begun.kinds,
+        .externalIds = std::move(begun.externalIds)});
 }
 
 // With flushing_ held.
@@ -167,8 +243,10 @@ Result Collector::flush() {
   int64_t lead = 0;
   uint64_t lost = lost_;
   const int32_t answer = source->read(
-      [](void* to, const char* lines, size_t bytes) { static_cast<WorkReader*>(to)->add({lines, bytes}); }, &work_, &lead,
-      &lost);
+      [](void* to, const char* lines, size_t bytes) {
+        static_cast<WorkReader*>(to)->add({lines, bytes});
+      },
+      &work_, &lead, &lost);
   std::vector<Call> calls;
   {
     const std::lock_guard notes(notes_);
@@ -199,13 +277,18 @@ Result Collector::flush() {
   }
   const Clock::Conversion stamps = clock_.conversion();
   for (const auto& [correlation, work] : earlier) write(*work, correlation, lead, stamps);
-  // What belongs together is written together: readers see one buffer after the other.
+  // Records of one call are in one place: readers see one buffer after the other.
   for (const Call& call : calls) {
     write(call, stamps);
+    if (call.isNested) continue;
     const auto found = workOf.find(call.correlation);
     if (found == workOf.end()) continue;
     for (const Work* work : found->second) write(*work, call.correlation, lead, stamps);
+    workOf.erase(found);
   }
+  // In calls of the runtime that have not returned yet.
+  for (const auto& [correlation, left] : workOf)
+    for (const Work* work : left) write(*work, correlation, lead, stamps);
   buffers_.complete();
   return resultOf(answer);
 }
@@ -218,7 +301,7 @@ void Collector::write(const Call& call, const Clock::Conversion& stamps) {
                                               .correlation = call.correlation,
                                               .reserved = 0});
   if (call.isNoted)
-    buffers_.append(CallRecord{.kind = kDriver,
+    buffers_.append(CallRecord{.kind = call.kind,
                                .call = call.number,
                                .start = stamps(call.start),
                                .end = stamps(call.end),
@@ -226,7 +309,7 @@ void Collector::write(const Call& call, const Clock::Conversion& stamps) {
                                .thread = call.threadId,
                                .correlation = call.correlation,
                                .result = static_cast<uint32_t>(call.result)});
-  const uint32_t wait = waitOf(call.number);
+  const uint32_t wait = call.kind == kDriver ? waitOf(call.number) : 0;
   if (wait == 0 || !(call.kinds & bit(kSynchronization))) return;
   Place place = lastPlace_;
   if (call.hasStream)

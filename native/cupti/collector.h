@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cupti/buffers.h"
+#include "cupti/call_names.h"
 #include "cupti/clock.h"
-#include "cupti/driver_calls.h"
-#include "cupti/external_ids.h"
+#include "cupti/thread_notes.h"
 #include "cupti/types.h"
 #include "cupti/work.h"
 
@@ -35,7 +35,9 @@ class Collector {
   Result enable(uint32_t kind);
   Result disable(uint32_t kind);
   /// Whether records are made of that call of the driver, whatever holds for the others.
-  Result enableCall(uint32_t number, bool isWanted);
+  Result enableDriverCall(uint32_t number, bool isWanted);
+  /// The same for a call of the runtime.
+  Result enableRuntimeCall(uint32_t number, bool isWanted);
   /// Hands all that is complete by now to the program.
   Result flush();
   /// Threads are named as the system does, not as pthread_self() does.
@@ -44,6 +46,7 @@ class Collector {
 
  private:
   struct Call {
+    Kind kind = kDriver;
     uint32_t number = 0;  ///< CUPTI's
     int64_t start = 0, end = 0;
     int32_t result = 0;
@@ -54,10 +57,11 @@ class Collector {
     uint64_t kinds = 0;  ///< those that were enabled
     bool hasStream = false;
     uint64_t stream = 0;
-    bool isNoted = false;  ///< as a call of the driver
+    bool isNoted = false;   ///< as a record of its own
+    bool isNested = false;  ///< in a call of the runtime, whose correlation it has
     std::vector<ExternalId> externalIds;
   };
-  /// What later work of the devices is tied to.
+  /// The part of a call that later work of the devices is tied to.
   struct Sent {
     uint64_t streamEnd = 0;
     uint32_t correlation = 0;
@@ -72,6 +76,12 @@ class Collector {
 
   Collector() = default;
   static void called(const ObservedCall* call);
+  static void calledRuntime(uint32_t number, bool isExit, int32_t result);
+  std::vector<RuntimeCall>& openCalls();
+  void noteRuntime(uint32_t number, bool isExit, int32_t result);
+  void keep(Call call);
+  void switchRuntime(bool isOn);
+  uint32_t threadId() const;
   void note(const ObservedCall& call);
   bool isNoted(uint32_t number) const;
   void remember(const std::vector<Call>& calls);
@@ -89,9 +99,12 @@ class Collector {
   std::array<std::atomic<int64_t>, kKindCount> since_{}, until_{};  ///< when a kind was enabled, and disabled
   std::atomic<bool> systemThreads_{false};
   std::atomic<uint32_t> lastCorrelation_{0};
-  std::bitset<kMostCalls> wanted_, unwanted_;  ///< by notes_
-  std::vector<Call> calls_;                    ///< by notes_
-  size_t lostCalls_ = 0;                       ///< by notes_
+  std::atomic<uint32_t> runtimeTurn_{0};
+  std::bitset<kMostCalls> wanted_, unwanted_;                ///< of the driver; by notes_
+  std::bitset<kMostCalls> wantedRuntime_, unwantedRuntime_;  ///< by control_
+  bool isRuntimeOn_ = false;                                 ///< by control_
+  std::vector<Call> calls_;                                  ///< by notes_
+  size_t lostCalls_ = 0;                                     ///< by notes_
 
   // By flushing_
   WorkReader work_;

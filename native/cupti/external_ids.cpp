@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cupti/external_ids.h"
 
-#include "base/thread_owned.h"
-
 namespace millpond::profiler {
-
-ExternalIds& ExternalIds::own() { return threadOwned<ExternalIds>(); }
 
 Result ExternalIds::push(uint32_t kind, uint64_t id) {
   if (kind == 0 || kind >= kKinds) return kInvalidParameter;

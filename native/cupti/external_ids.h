@@ -21,11 +21,8 @@ class ExternalIds {
   /// Kinds are numbered below this, 0 is none.
   static constexpr uint32_t kKinds = 6;
 
-  /// Of the calling thread.
-  static ExternalIds& own();
-
   Result push(uint32_t kind, uint64_t id);
-  /// `last`: receives what was on top; may be null.
+  /// `last`: receives the removed id; may be null.
   Result pop(uint32_t kind, uint64_t* last);
   std::vector<ExternalId> top() const;
 

@@ -4,13 +4,13 @@
 
 using namespace millpond::profiler;
 
-// What they are called with does not matter.
-#define REFUSE(name)                                          \
-  [[gnu::visibility("default")]] Result name() {              \
-    static std::atomic<bool> said{false};                     \
-    return refuse(#name, said);                               \
+// Their arguments do not matter.
+#define REFUSE(name)                             \
+  [[gnu::visibility("default")]] Result name() { \
+    static std::atomic<bool> said{false};        \
+    return refuse(#name, said);                  \
   }
-/// NVTX's ranges are not noted: 0 tells it that there is nobody to tell them to.
+/// NVTX's ranges are not noted: 0 means that no tool takes them.
 #define NO_NVTX(name) \
   [[gnu::visibility("default")]] int name() { return 0; }
 

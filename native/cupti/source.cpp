@@ -31,7 +31,8 @@ const ActivityTable* activitySource() {
   if (found)
     known.store(found, std::memory_order_release);
   else
-    logOnce(said, LogLevel::Warn, "profilers see no GPU: the libcuda.so.1 of this process is not that of this libcupti.so");
+    logOnce(said, LogLevel::Warn,
+            "profilers see no GPU: the libcuda.so.1 of this process is not that of this libcupti.so");
   return found;
 }
 

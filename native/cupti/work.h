@@ -19,9 +19,9 @@ struct Work {
   Kind kind = kCopy;
   int64_t start = 0, end = 0;  ///< ns since 1970 by the worker's clock
   uint32_t device = 0, context = 0, stream = 0;
-  uint32_t correlation = 0;             ///< the worker's own
-  const char* name = nullptr;           ///< of a kernel, mangled; lives as long as the process
-  std::array<uint64_t, 10> numbers{};   ///< the other fields of the line
+  uint32_t correlation = 0;            ///< the worker's own
+  const char* name = nullptr;          ///< of a kernel, mangled; lives as long as the process
+  std::array<uint64_t, 10> numbers{};  ///< the other fields of the line
 };
 
 /// A command of the session.

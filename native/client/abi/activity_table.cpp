@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/abi/activity_table.h"
 
+#include "client/abi/runtime_hooks.h"
 #include "client/profile/activity_feed.h"
 #include "client/session/client.h"
 #include "client/trace/trace.h"
@@ -26,8 +27,13 @@ int32_t placeOf(uint32_t device) {
   return -1;
 }
 
-constexpr ActivityTable kTable{
-    .observe = &observe, .begin = &begin, .end = &end, .read = &read, .placeOf = &placeOf};
+constexpr ActivityTable kTable{.observe = &observe,
+                               .observeRuntime = &runtime_hooks::observe,
+                               .setRuntimeSwitch = &runtime_hooks::setSwitch,
+                               .begin = &begin,
+                               .end = &end,
+                               .read = &read,
+                               .placeOf = &placeOf};
 
 }  // namespace
 

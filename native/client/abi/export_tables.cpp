@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "client/abi/activity_table.h"
 #include "client/abi/integrity.h"
+#include "client/abi/runtime_hooks.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
 #include "client/session/client.h"
@@ -145,15 +146,10 @@ CUresult primaryContext(CUcontext* out, CUdevice device) {
 CUresult loadModule(CUmodule* out, const void* image) { return api::cuModuleLoadFatBinary(out, image); }
 CUresult loadModuleFromHeader(const void* image, CUmodule* out) { return api::cuModuleLoadFatBinary(out, image); }
 
-// Hooks: switches of a profiler, which does not exist here.
+// Hooks: switches of profilers. Those of synchronization are always off.
 
-uint64_t runtimeSwitches[1024];
 uint64_t syncSwitches[64];
 
-void getRuntimeSwitches(void** buffer, size_t* count) {
-  *buffer = runtimeSwitches;
-  *count = 1024;
-}
 void getSyncSwitches(void** buffer, size_t* count) {
   *buffer = syncSwitches;
   *count = 14;
@@ -309,7 +305,8 @@ struct Tables {
     runtime[8] = address(&loadModuleFromHeader);
     runtime[12] = address(&nothing);  // requests early loading of the JIT compilers
     for (size_t slot = 1; slot < hooks.words.size(); ++slot) hooks[slot] = address(&nothing);
-    hooks[2] = address(&getRuntimeSwitches);
+    hooks[1] = address(&runtime_hooks::called);
+    hooks[2] = address(&runtime_hooks::getSwitches);
     hooks[6] = address(&getSyncSwitches);
     thread[2] = address(&currentContext);
     storage = {address(&storagePut), address(&storageDelete), address(&storageGet), nullptr};

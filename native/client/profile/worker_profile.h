@@ -31,7 +31,7 @@ class WorkerProfile {
   };
   /// The next lines. `flush`: all that is complete by now is among them and those that follow.
   CUresult read(bool flush, Page& page);
-  /// Ends it. What was noted can still be read.
+  /// Ends it. Lines can still be read.
   CUresult end();
 
  private:

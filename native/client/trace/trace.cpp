@@ -17,6 +17,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "base/log_request.h"
@@ -214,7 +216,22 @@ uint64_t endOfStream() { return Client::check() == CUDA_SUCCESS ? Client::instan
 
 int64_t nowNs() noexcept { return clockNs(CLOCK_REALTIME); }
 
-/// Tells the observer of a call that took `took` ns.
+/// Whether the call is observed although it has given the worker nothing to do: it waits for something that may be done already.
+bool isWait(uint32_t symbol) {
+  static const std::vector<bool> waits = [] {
+    std::vector<bool> all(kSymbolCount);
+    for (uint32_t i = 0; i < kSymbolCount; ++i) {
+      const std::string_view name = kWords + kSymbols[i].name;
+      for (const std::string_view each :
+           {"cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuStreamWaitEvent"})
+        if (name.starts_with(each)) all[i] = true;
+    }
+    return all;
+  }();
+  return waits[symbol];
+}
+
+/// Passes to the observer a call that took `took` ns.
 void tell(Observer called, uint32_t symbol, CUresult result, std::span<const uint64_t> words, const Notes& told,
           int64_t took) noexcept {
   ObservedCall call;
@@ -302,7 +319,9 @@ void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint
   // A call that forks, in a function of the program, began in the parent.
   if (start < 0 || state.load(std::memory_order_acquire) != State::kOn || start < file.start) return;
   const Notes told = notes();
-  const Observer called = observer.load(std::memory_order_acquire);
+  Observer called = observer.load(std::memory_order_acquire);
+  // A framework makes many more calls that only ask this process.
+  if (called && !told.hasWorked && !isWait(symbol)) called = nullptr;
   const bool isWritten = writes.load(std::memory_order_acquire) && (!file.isOfProfile || told.hasWorked);
   if (!called && !isWritten) return;
   const int64_t took = clockNs(CLOCK_MONOTONIC) - start;

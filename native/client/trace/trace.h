@@ -32,7 +32,7 @@ struct Notes {
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
 
-/// Passes every call that returns to `called`, on its thread, from now on; null: to nothing. The file, if there is one, continues.
+/// Passes calls with work, and waits, to `called` when they return, on their threads; null: to nothing. The file continues.
 using Observer = void (*)(const ObservedCall*);
 void observe(Observer called) noexcept;
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
-#include "cupti/types.h"
+#include "testing/profilers/records.h"
 
 using namespace millpond::profiler;
 
@@ -25,7 +25,6 @@ Result cuptiSubscribe(void**, void (*)(void*, uint32_t, uint32_t, const void*), 
 Result cuptiUnsubscribe(void*);
 Result cuptiEnableCallback(uint32_t, void*, uint32_t, uint32_t);
 Result cuptiEnableDomain(uint32_t, void*, uint32_t);
-Result cuptiGetCallbackName(uint32_t, uint32_t, const char**);
 Result cuptiGetTimestamp(uint64_t*);
 Result cuptiActivityRegisterTimestampCallback(uint64_t (*)());
 Result cuptiActivityRegisterCallbacks(void (*)(uint8_t**, size_t*, size_t*),
@@ -48,7 +47,7 @@ Result cuptiFinalize();
 
 namespace {
 
-constexpr uint32_t kResources = 3, kDriverDomain = 1, kRuntimeDomain = 2, kContextCreated = 1;
+constexpr uint32_t kResources = 3, kRuntimeDomain = 2, kContextCreated = 1;
 constexpr uint32_t kCustom0 = 3, kCustom1 = 4;
 /// Small, so that a session needs several.
 constexpr size_t kBufferBytes = 4096;
@@ -88,57 +87,6 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   buffers.given.erase(found);
 }
 
-template <typename R>
-R as(const uint8_t* record) {
-  R read;
-  std::memcpy(&read, record, sizeof read);
-  return read;
-}
-
-void print(const uint8_t* record) {
-  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-  switch (as<uint32_t>(record)) {
-    case kConcurrentKernel: {
-      const auto k = as<KernelRecord>(record);
-      std::printf("kernel %s %llu %llu %u %u %u %d %d\n", k.name, number(k.start), number(k.end), k.correlation,
-                  k.device, k.stream, k.grid[0], k.block[0]);
-      break;
-    }
-    case kCopy: {
-      const auto c = as<CopyRecord>(record);
-      std::printf("copy %u %llu %llu %u %u %u %llu\n", c.copy, number(c.start), number(c.end), c.correlation, c.device,
-                  c.stream, number(c.bytes));
-      break;
-    }
-    case kFill: {
-      const auto f = as<FillRecord>(record);
-      std::printf("fill %u %llu %llu %u %u %u %llu\n", f.value, number(f.start), number(f.end), f.correlation,
-                  f.device, f.stream, number(f.bytes));
-      break;
-    }
-    case kDriver: {
-      const auto d = as<CallRecord>(record);
-      const char* name = nullptr;
-      check(cuptiGetCallbackName(kDriverDomain, d.call, &name), "name of a call");
-      std::printf("call %s %llu %llu %u %u %u\n", name, number(d.start), number(d.end), d.correlation, d.thread,
-                  d.result);
-      break;
-    }
-    case kSynchronization: {
-      const auto s = as<SyncRecord>(record);
-      std::printf("sync %u %llu %llu %u %u\n", static_cast<uint32_t>(s.type), number(s.start), number(s.end),
-                  s.correlation, s.stream);
-      break;
-    }
-    case kExternalCorrelation: {
-      const auto e = as<ExternalCorrelationRecord>(record);
-      std::printf("external %u %llu %u\n", e.externalKind, number(e.externalId), e.correlation);
-      break;
-    }
-    default: std::printf("unknown %u\n", as<uint32_t>(record));
-  }
-}
-
 void printAll() {
   std::vector<std::pair<std::vector<uint64_t>, size_t>> ready;
   {
@@ -148,12 +96,12 @@ void printAll() {
   for (auto& [words, bytes] : ready) {
     auto* const begin = reinterpret_cast<uint8_t*>(words.data());
     uint8_t* record = nullptr;
-    while (cuptiActivityGetNextRecord(begin, bytes, &record) == kSuccess) print(record);
+    while (cuptiActivityGetNextRecord(begin, bytes, &record) == kSuccess) print(record, stdout);
   }
 }
 
-constexpr uint32_t kKinds[] = {kCopy, kFill, kConcurrentKernel, kExternalCorrelation, kSynchronization, kRuntime,
-                               kDriver, kOverhead};
+constexpr uint32_t kKinds[] = {kCopy,    kFill,   kConcurrentKernel, kExternalCorrelation, kSynchronization,
+                               kRuntime, kDriver, kOverhead};
 
 void enable() {
   uint8_t perThread = 0;

@@ -54,6 +54,20 @@ TEST("copies and fills, and copies between devices as copies") {
            "f\t50\t60\t0\t1\t7\t8\t255\t128\n");
 }
 
+TEST("devices have their places in the session, and work has the command that it is for") {
+  ProfileLines lines;
+  lines.nameDevices({5, 1});
+  lines.addCommand(99, 3, 4096);
+  lines.add(cupti::FillRecord{cupti::Kind::kFill, 0, 8, 50, 60, 1, 1, 7, 99});
+  lines.add(cupti::FillRecord{cupti::Kind::kFill, 0, 8, 70, 80, 5, 1, 7, 100});
+  lines.add(cupti::FillRecord{cupti::Kind::kFill, 0, 8, 90, 95, 2, 1, 7, 101});
+  CHECK_EQ(lines.take(1 << 20).lines,
+           "t\t99\t3\t4096\n"
+           "f\t50\t60\t1\t1\t7\t99\t0\t8\n"
+           "f\t70\t80\t0\t1\t7\t100\t0\t8\n"
+           "f\t90\t95\t2\t1\t7\t101\t0\t8\n");
+}
+
 TEST("names that are no text, or longer than any, are cut and escaped") {
   ProfileLines lines;
   lines.add(kernel("a\tb\n\"c\"\xff", 1));

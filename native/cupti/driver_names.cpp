@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cupti/driver_calls.h"
-
-#include <array>
-#include <cstring>
-#include <unordered_map>
+#include "cupti/call_names.h"
 
 namespace millpond::profiler {
-namespace {
 
-// In the order of their numbers, from 1.
-constexpr char kNames[] =
+// In the order of their numbers, from 1, each ended by a zero.
+const char kDriverNames[] =
     "cuInit\0cuDriverGetVersion\0cuDeviceGet\0cuDeviceGetCount\0cuDeviceGetName\0cuDeviceComputeCapability\0"
     "cuDeviceTotalMem\0cuDeviceGetProperties\0cuDeviceGetAttribute\0cuCtxCreate\0cuCtxDestroy\0cuCtxAttach\0"
     "cuCtxDetach\0cuCtxPushCurrent\0cuCtxPopCurrent\0cuCtxGetDevice\0cuCtxSynchronize\0cuModuleLoad\0"
@@ -201,33 +196,5 @@ constexpr char kNames[] =
     "cuMemcpyBatchAsync_v2\0cuMemcpyBatchAsync_v2_ptsz\0cuMemcpy3DBatchAsync_v2\0cuMemcpy3DBatchAsync_v2_ptsz\0"
     "cuCtxSynchronize_v2\0cuMemGetDefaultMemPool\0cuMemGetMemPool\0cuMemSetMemPool\0"
     "cuDeviceGetP2PAtomicCapabilities\0cuDeviceGetHostAtomicCapabilities\0cuDriverGetGpuCodeIsaVersion\0";
-
-struct Calls {
-  std::array<const char*, kMostCalls> names{};
-  std::unordered_map<std::string_view, uint32_t> numbers;
-
-  Calls() {
-    uint32_t number = 1;
-    for (const char* name = kNames; *name && number < kMostCalls; name += std::strlen(name) + 1, ++number) {
-      names[number] = name;
-      numbers.emplace(name, number);
-    }
-  }
-};
-
-const Calls& calls() {
-  // Never destroyed: programs are profiled to their last moment.
-  static const Calls& all = *new Calls();
-  return all;
-}
-
-}  // namespace
-
-uint32_t numberOf(std::string_view name) {
-  const auto found = calls().numbers.find(name);
-  return found == calls().numbers.end() ? 0 : found->second;
-}
-
-const char* nameOf(uint32_t number) { return number < kMostCalls ? calls().names[number] : nullptr; }
 
 }  // namespace millpond::profiler
