@@ -14,10 +14,10 @@ test("workers meet at gates of this boot of the machine; those of others are gon
   mkdirSync(join(gates, "another-boot"), { recursive: true });
   await node.startKnownAgent();
   await until(
-    () => findProcessesByArgument(join(gates, `${bootId()}-3`)).length > 0,
+    () => findProcessesByArgument(join(gates, `${bootId()}-4`)).length > 0,
     "a worker that has the gates in its arguments",
   );
-  expect(existsSync(join(gates, `${bootId()}-3`))).toBe(true);
+  expect(existsSync(join(gates, `${bootId()}-4`))).toBe(true);
   expect(existsSync(join(gates, "another-boot"))).toBe(false);
 });
 

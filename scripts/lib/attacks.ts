@@ -106,6 +106,9 @@ export const attacks: readonly Attack[] = [
           "a process for each kernel",
           "ended while their kernel is at work",
           "a debt of minutes",
+          "work only waits is charged",
+          "copies in a direction have its share",
+          "random claims, some hostile",
         ],
       },
       {

@@ -421,7 +421,7 @@ function prepareOfThisBoot(path: string, kept: string): void {
 }
 
 function gatesName(): string {
-  return `${bootId()}-3`;
+  return `${bootId()}-4`;
 }
 
 /** Returns the node's key, which its first agent creates. */

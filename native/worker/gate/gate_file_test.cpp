@@ -106,31 +106,31 @@ TEST("what a claim owes is kept when its sessions have ended, in whatever way, a
   const GateFolder folder;
   const auto here = open(folder);
   constexpr Share kTenth{ServiceClass::kGuaranteed, 10};
-  constexpr int64_t kMs = 1'000'000;
+  constexpr int64_t kMilli = 1'000'000;
   inDyingProcess([&] {
     const auto there = open(folder);
     const auto seat = there->sit(1, kTenth, 0);
-    GateFile::Locked(*there).turns.charge(*seat, 100 * 60'000 * kMs, 0);
+    GateFile::Locked(*there).turns.charge(*seat, 100 * 60'000 * kMilli, 0);
     ::kill(::getpid(), SIGKILL);
   });
-  const int64_t owed = 100 * 60'000 * kMs;
-  const auto again = here->sit(1, kTenth, 1'000 * kMs);
-  const auto other = here->sit(2, kTenth, 1'000 * kMs);
+  const int64_t owed = 100 * 60'000 * kMilli;
+  const auto again = here->sit(1, kTenth, 1'000 * kMilli);
+  const auto other = here->sit(2, kTenth, 1'000 * kMilli);
   {
     GateFile::Locked locked(*here);
-    const int64_t credit = locked.turns.credit(*again, 1'000 * kMs);
-    CHECK(credit < -owed + 150 * kMs);
-    CHECK(credit >= -owed + 100 * kMs);
-    CHECK(locked.turns.credit(*other, 1'000 * kMs) > 0);
+    const int64_t credit = locked.turns.credit(*again, 1'000 * kMilli);
+    CHECK(credit < -owed + 150 * kMilli);
+    CHECK(credit >= -owed + 100 * kMilli);
+    CHECK(locked.turns.credit(*other, 1'000 * kMilli) > 0);
   }
-  here->leave(*again, 1'000 * kMs);
-  here->leave(*other, 1'000 * kMs);
+  here->leave(*again, 1'000 * kMilli);
+  here->leave(*other, 1'000 * kMilli);
   // Whatever other claims come and go, it is the last debt that is forgotten.
   for (uint64_t claim = 3; claim < 3 + 2 * kAccounts; ++claim)
-    here->leave(*here->sit(claim, kTenth, 1'001 * kMs), 1'001 * kMs);
-  const auto later = here->sit(1, kTenth, 2'000 * kMs);
-  CHECK(GateFile::Locked(*here).turns.credit(*later, 2'000 * kMs) < -owed + 300 * kMs);
-  here->leave(*later, 2'000 * kMs);
+    here->leave(*here->sit(claim, kTenth, 1'001 * kMilli), 1'001 * kMilli);
+  const auto later = here->sit(1, kTenth, 2'000 * kMilli);
+  CHECK(GateFile::Locked(*here).turns.credit(*later, 2'000 * kMilli) < -owed + 300 * kMilli);
+  here->leave(*later, 2'000 * kMilli);
 }
 
 namespace {

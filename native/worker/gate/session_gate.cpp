@@ -21,7 +21,13 @@ Result<std::unique_ptr<SessionGate>> SessionGate::open(std::unique_ptr<GateFile>
   return std::unique_ptr<SessionGate>(new SessionGate(std::move(file), *seat, share));
 }
 
-SessionGate::~SessionGate() { file_->leave(seat_, lastNow_); }
+SessionGate::~SessionGate() {
+  {
+    GateFile::Locked locked(*file_);
+    for (const Flight& flight : flights_) locked.turns.release(seat_, flight.reservedNs);
+  }
+  file_->leave(seat_, lastNow_);
+}
 
 void SessionGate::setShare(Share share) { wanted_.store(pack(share), std::memory_order_relaxed); }
 
@@ -56,7 +62,29 @@ void SessionGate::startAlone(int64_t now) {
   isWaiting_ = false;
   GateFile::Locked locked(*file_);
   sharedUsed_ = openFrom_ = locked.turns.sharedTime(now);
-  for (Flight& flight : flights_) flight.sharedFrom = sharedUsed_;
+  for (Flight& flight : flights_) {
+    flight.sharedFrom = sharedUsed_;
+    flight.reservedNs = 0;
+  }
+  prepaid_.clear();
+}
+
+void SessionGate::takeHeld(Turns& turns) {
+  if (const int64_t held = turns.takeHeld(seat_); held > 0) prepaid_.push_back({lastBatch_ + (openNs_ > 0), held});
+}
+
+void SessionGate::settle(Turns& turns, const Flight& flight, int64_t usedNs, int64_t now) {
+  takeHeld(turns);
+  turns.release(seat_, flight.reservedNs);
+  int64_t due = usedNs;
+  for (Prepaid& each : prepaid_) {
+    if (each.last < flight.number) continue;
+    const int64_t part = std::min(each.ns, due);
+    each.ns -= part;
+    due -= part;
+  }
+  turns.charge(seat_, due, now);
+  usedNs_ += usedNs;
 }
 
 void SessionGate::dropTurn() {
@@ -73,6 +101,7 @@ bool SessionGate::ask(int64_t now) {
   }
   GateFile::Locked locked(*file_);
   const Turns::Answer answer = locked.turns.ask(seat_, now);
+  takeHeld(locked.turns);
   if (!answer.isMine) {
     askAgainAt_ = now + std::max(answer.againNs, kAskNs);
     isWaiting_ = !hasTurn_;
@@ -119,6 +148,16 @@ bool SessionGate::admit(std::optional<int64_t> expectedNs, int64_t now) {
   return false;
 }
 
+bool SessionGate::admitBrief(std::optional<int64_t> expectedNs, int64_t now) {
+  if (!isOn_) return true;
+  if (!expectedNs) return false;
+  GateFile::Locked locked(*file_);
+  if (locked.turns.credit(seat_, now) < *expectedNs) return false;
+  locked.turns.charge(seat_, *expectedNs, now);
+  usedNs_ += *expectedNs;
+  return true;
+}
+
 int64_t SessionGate::napNs(int64_t now) const {
   if (!hasTurn_) return std::max<int64_t>(askAgainAt_ - now, 0);
   return flightNs_ > 0 ? INT64_MAX : 0;
@@ -139,12 +178,16 @@ void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
 
 uint64_t SessionGate::close(int64_t now) {
   const int64_t before = flights_.empty() ? now : std::max(now, flights_.back().dueAt);
-  flights_.push_back({++lastBatch_, openNs_, openFrom_, openedAt_, before + 2 * openNs_ + kOverdueNs});
+  const int64_t reserved = std::min(openNs_, kMostReservedNs);
+  GateFile::Locked(*file_).turns.reserve(seat_, reserved, now);
+  flights_.push_back({++lastBatch_, openNs_, openFrom_, openedAt_, before + 2 * openNs_ + kOverdueNs, reserved,
+                      now + 2 * reserved + kWaitsNs});
   openNs_ = 0;
   return lastBatch_;
 }
 
 void SessionGate::abandon(uint64_t batch, int64_t now) {
+  lastNow_ = now;
   const auto flight =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
   if (flight == flights_.end()) return;
@@ -153,11 +196,12 @@ void SessionGate::abandon(uint64_t batch, int64_t now) {
   const int64_t used = std::clamp<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0,
                                            std::max<int64_t>(now - flight->openedAt, 0));
   sharedUsed_ = std::max(sharedUsed_, shared);
-  locked.turns.charge(seat_, used, now);
-  usedNs_ += used;
+  settle(locked.turns, *flight, used, now);
+  flights_.erase(flight);
 }
 
 int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now) {
+  lastNow_ = now;
   const auto flight =
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
   if (flight == flights_.end()) return 0;
@@ -171,18 +215,23 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   sharedUsed_ += used;
   // A time slice is charged by measured time, not by expected time.
   if (hasTurn_) turnNs_ = std::max<int64_t>(turnNs_ + used - flight->expectedNs, 1);
+  settle(locked.turns, *flight, used, now);
   flights_.erase(flight);
-  locked.turns.charge(seat_, used, now);
+  const uint64_t first = flights_.empty() ? lastBatch_ + 1 : flights_.front().number;
+  std::erase_if(prepaid_, [&](const Prepaid& each) { return each.last < first; });
   if (flights_.empty() && openNs_ == 0) {
     locked.turns.land(seat_, now);
     emptySince_ = now;
   }
-  usedNs_ += used;
   return used;
 }
 
 void SessionGate::markOverdue(int64_t now) {
   for (Flight& flight : flights_) {
+    if (flight.reservedNs > 0 && now >= flight.waitsAt) {
+      GateFile::Locked(*file_).turns.release(seat_, flight.reservedNs);
+      flight.reservedNs = 0;
+    }
     if (flight.isOverdue || now < flight.dueAt) continue;
     flight.isOverdue = true;
     flightNs_ -= flight.expectedNs;

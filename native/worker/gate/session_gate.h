@@ -24,6 +24,8 @@ inline constexpr int64_t kBestEffortFlightNs = 500'000;
 inline constexpr int64_t kLingerNs = 100'000;
 /// Work in flight for twice its expected time plus this is not waited for: it may itself be waiting.
 inline constexpr int64_t kOverdueNs = 2'000'000;
+/// Work that exceeds its expected time by this is assumed to wait for something: it is charged only when it has completed.
+inline constexpr int64_t kWaitsNs = 500'000'000;
 
 class SessionGate {
  public:
@@ -49,6 +51,9 @@ class SessionGate {
 
   /// Whether work may be issued now. `expectedNs`: its expected duration; none: unknown, and the work then runs alone.
   bool admit(std::optional<int64_t> expectedNs, int64_t now);
+  /// Whether brief work may be issued without a turn, because its claim has that much credit left: it is charged the
+  /// expected duration at once.
+  bool admitBrief(std::optional<int64_t> expectedNs, int64_t now);
   /// How long another call of `admit` cannot succeed unless work completes.
   int64_t napNs(int64_t now) const;
 
@@ -76,19 +81,26 @@ class SessionGate {
     int64_t sharedFrom;  ///< its use is at most the growth of the shared time from here
     int64_t openedAt;    ///< and at most the time passed since then
     int64_t dueAt;
+    int64_t reservedNs;  ///< charged before it has completed
+    int64_t waitsAt;     ///< when it must be waiting for something
     bool isOverdue = false;
+  };
+  /// Time that a turn was charged for before its work had completed.
+  struct Prepaid {
+    uint64_t last;  ///< it is for batches up to this one
+    int64_t ns;
   };
 
   SessionGate(std::unique_ptr<GateFile> file, uint32_t seat, Share share)
       : file_(std::move(file)), seat_(seat), share_(share), wanted_(pack(share)) {}
 
   static uint64_t pack(Share share) {
-    return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.serviceClass) << 8 |
-           share.percent;
+    return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.owes) << 16 |
+           static_cast<uint32_t>(share.serviceClass) << 8 | share.percent;
   }
   static Share unpack(uint64_t packed) {
     return {static_cast<ServiceClass>(packed >> 8 & 0xff), static_cast<uint32_t>(packed & 0xff),
-            static_cast<int32_t>(packed >> 32)};
+            static_cast<int32_t>(packed >> 32), (packed >> 16 & 1) != 0};
   }
   int64_t flightLimit() const;
   int64_t expected(std::optional<int64_t> ns) const { return ns ? std::max<int64_t>(*ns, 1) : flightLimit(); }
@@ -96,6 +108,9 @@ class SessionGate {
   void finish(int64_t now);
   void dropTurn();
   void startAlone(int64_t now);
+  void takeHeld(Turns& turns);
+  /// Charges the unpaid part of a batch that has completed or is given up.
+  void settle(Turns& turns, const Flight& flight, int64_t usedNs, int64_t now);
   void markOverdue(int64_t now);
 
   std::unique_ptr<GateFile> file_;
@@ -122,6 +137,7 @@ class SessionGate {
   uint64_t lastBatch_ = 0;
   int64_t usedNs_ = 0;
   std::deque<Flight> flights_;
+  std::deque<Prepaid> prepaid_;
 };
 
 }  // namespace millpond::worker::gate

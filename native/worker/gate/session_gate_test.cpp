@@ -3,189 +3,15 @@
 // its time between all sessions with work in flight, as real ones do between contexts.
 #include "worker/gate/session_gate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <functional>
 #include <random>
 #include <vector>
 
 #include "testing/check.h"
+#include "worker/gate/lane.h"
+#include "worker/testing/simulated_gpu.h"
 
 namespace millpond::worker::gate {
-namespace {
-
-constexpr int64_t kTick = 20'000;
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1'000 * kMs;
-
-constexpr Share guaranteed(uint32_t percent) { return {ServiceClass::kGuaranteed, percent}; }
-constexpr Share burstable(uint32_t percent) { return {ServiceClass::kBurstable, percent}; }
-constexpr Share bestEffort() { return {ServiceClass::kBestEffort, 1}; }
-
-/// A session that has kernels to run whenever `wants` says so.
-struct Tenant {
-  using Kernels = std::function<int64_t()>;
-  using Wants = std::function<bool(int64_t now)>;
-  Tenant(Share itsShare, Kernels kernels, Wants whenever)
-      : share(itsShare), kernelNs(std::move(kernels)), wants(std::move(whenever)) {}
-
-  Share share;
-  Kernels kernelNs;  ///< of the next kernel
-  Wants wants;
-  uint64_t claim = 0;
-  bool isKnown = true;     ///< what its kernels take is known before
-  bool isBrief = false;    ///< a session of its own for each kernel, one after the other
-  int64_t patienceNs = 0;  ///< a session ends with its kernel at work, after so long; 0: it waits for it
-
-  struct Kernel {
-    int64_t lengthNs;
-    uint64_t batch;
-    int64_t doneNs = 0;
-    int64_t beganAt = -1;
-  };
-  std::unique_ptr<SessionGate> gate;
-  std::deque<Kernel> flight;
-  std::optional<int64_t> next;
-  int64_t wantedSince = -1;
-  int64_t workedNs = 0;          ///< of the GPU's time, as it really was
-  std::vector<int64_t> windows;  ///< the same, for each second
-  std::vector<int64_t> waits;    ///< from when a kernel is wanted until it begins
-  int64_t longestNs = 0;
-};
-
-class Gpu {
- public:
-  Gpu() : path_((std::filesystem::temp_directory_path() / ("millpond-gate-" + std::to_string(::getpid()))).string()) {
-    remove();
-  }
-  ~Gpu() {
-    tenants_.clear();
-    remove();
-  }
-
-  /// `claim`: whose session it is; 0: it is a claim of its own.
-  Tenant& add(
-      Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }, uint64_t claim = 0) {
-    tenants_.push_back(std::make_unique<Tenant>(share, std::move(kernels), std::move(wants)));
-    Tenant& added = *tenants_.back();
-    added.claim = claim ? claim : 1'000'000 + tenants_.size();
-    open(added);
-    return added;
-  }
-  void run(int64_t forNs) {
-    const int64_t end = now_ + forNs;
-    for (; now_ < end; now_ += kTick) step();
-  }
-  int64_t now() const { return now_; }
-  const std::string& path() const { return path_; }
-  int64_t busyNs() const { return busyNs_; }
-
- private:
-  void remove() const {
-    for (const std::string& path : {path_, path_ + ".lock"}) ::unlink(path.c_str());
-  }
-  void open(Tenant& tenant) {
-    auto file = GateFile::open(path_);
-    CHECK(bool(file));
-    auto gate = SessionGate::open(std::move(*file), tenant.claim, tenant.share, now_);
-    CHECK(bool(gate));
-    tenant.gate = std::move(*gate);
-  }
-  void step() {
-    for (auto& each : tenants_) issue(*each);
-    work();
-    for (auto& each : tenants_) land(*each);
-    if ((now_ / kTick) % (kSecond / kTick) != 0 || now_ == 0) return;
-    for (auto& each : tenants_) {
-      int64_t sum = 0;
-      for (const int64_t window : each->windows) sum += window;
-      each->windows.push_back(each->workedNs - sum);
-    }
-  }
-  void issue(Tenant& tenant) {
-    if ((tenant.isBrief || tenant.patienceNs) && !tenant.flight.empty()) return;
-    const bool wants = tenant.next || tenant.wants(now_);
-    tenant.gate->look(now_, wants);
-    while (tenant.next || tenant.wants(now_)) {
-      if (!tenant.next) {
-        tenant.next = tenant.kernelNs();
-        tenant.wantedSince = now_;
-        tenant.longestNs = std::max(tenant.longestNs, *tenant.next);
-      }
-      const std::optional<int64_t> expected = tenant.isKnown ? tenant.next : std::nullopt;
-      if (!tenant.gate->admit(expected, now_)) return;
-      if (tenant.gate->isOn()) {
-        tenant.gate->issued(expected, now_);
-        tenant.flight.push_back({*tenant.next, tenant.gate->close(now_)});
-      } else {
-        // As deep as a driver's own queue, at most.
-        if (tenant.flight.size() >= 1000) return;
-        tenant.flight.push_back({*tenant.next, 0});
-      }
-      tenant.waits.push_back(now_ - tenant.wantedSince);
-      tenant.next.reset();
-      if (tenant.isBrief || tenant.patienceNs) return;
-    }
-  }
-  void work() {
-    int64_t active = 0;
-    for (auto& each : tenants_) active += !each->flight.empty();
-    if (active == 0) return;
-    busyNs_ += kTick;
-    for (auto& each : tenants_) {
-      int64_t left = kTick / active;
-      each->workedNs += each->flight.empty() ? 0 : left;
-      for (Tenant::Kernel& kernel : each->flight) {
-        if (left == 0) break;
-        if (kernel.beganAt < 0) kernel.beganAt = now_ + kTick - left * active;
-        const int64_t now = std::min(left, kernel.lengthNs - kernel.doneNs);
-        kernel.doneNs += now;
-        left -= now;
-      }
-    }
-  }
-  void land(Tenant& tenant) {
-    const int64_t at = now_ + kTick;
-    if (tenant.patienceNs && !tenant.flight.empty() && tenant.flight.front().beganAt >= 0 &&
-        at - tenant.flight.front().beganAt >= tenant.patienceNs) {
-      tenant.gate->abandon(tenant.flight.front().batch, at);
-      tenant.flight.clear();
-      tenant.gate.reset();
-      open(tenant);
-    }
-    while (!tenant.flight.empty() && tenant.flight.front().doneNs == tenant.flight.front().lengthNs) {
-      const Tenant::Kernel kernel = tenant.flight.front();
-      tenant.flight.pop_front();
-      // Alone the kernel took its own time; beside others the GPU's clock ran on during their slices.
-      if (kernel.batch) tenant.gate->landed(kernel.batch, std::max(kernel.lengthNs, at - kernel.beganAt - kTick), at);
-      if (!tenant.isBrief || !tenant.flight.empty()) continue;
-      tenant.gate.reset();
-      open(tenant);
-    }
-  }
-
-  const std::string path_;
-  int64_t now_ = 0;
-  int64_t busyNs_ = 0;
-  std::vector<std::unique_ptr<Tenant>> tenants_;
-};
-
-std::function<int64_t()> always(int64_t ns) {
-  return [ns] { return ns; };
-}
-double percentOf(const Tenant& tenant, const Gpu& gpu) {
-  return 100.0 * static_cast<double>(tenant.workedNs) / static_cast<double>(gpu.now());
-}
-#define CHECK_WITHIN(value, least, most)                                                              \
-  do {                                                                                                \
-    const double is = static_cast<double>(value);                                                     \
-    if (is < (least) || is > (most))                                                                  \
-      ::millpond::testing::fail(__FILE__, __LINE__, std::string(#value " is ") + std::to_string(is)); \
-  } while (false)
-
-}  // namespace
 
 TEST("two sessions have their shares in every second, whatever their kernels are like") {
   for (const uint32_t less : {10u, 30u, 50u}) {
@@ -350,6 +176,41 @@ TEST("work that never ends holds up neither the others nor its own session") {
   CHECK_WITHIN(percentOf(other, gpu), 40, 51.5);
 }
 
+TEST("a claim whose work only waits is charged for the turns that it keeps from another") {
+  for (const uint32_t sessions : {1u, 2u, 8u}) {
+    Gpu gpu;
+    for (uint32_t i = 0; i < sessions; ++i) {
+      Tenant& each = gpu.add(
+          guaranteed(10), always(10'000), [](int64_t) { return true; }, 7);
+      each.waitsNs = 3 * kMs;
+      each.isKnown = i % 2 == 0;
+    }
+    Tenant& other = gpu.add(guaranteed(90), always(200'000));
+    gpu.run(2 * kSecond);
+    CHECK_WITHIN(percentOf(other, gpu), 87, 91);
+  }
+}
+
+TEST("work that waits costs nothing where nobody else wants the time") {
+  Gpu gpu;
+  Tenant& waiting = gpu.add(guaranteed(10), always(10'000));
+  waiting.waitsNs = 3 * kMs;
+  gpu.add(guaranteed(90), always(10'000), [](int64_t) { return false; });
+  gpu.run(kSecond);
+  CHECK_EQ(waiting.gate->usedNs(), 0);
+  CHECK(waiting.waits.size() > 250);
+}
+
+TEST("what a turn cost before its work completed is not charged for that work once more") {
+  Gpu gpu;
+  // Each takes 6 ms, which is not known before, and its turn ends earlier.
+  Tenant& slow = gpu.add(guaranteed(50), always(6 * kMs));
+  slow.isKnown = false;
+  gpu.add(guaranteed(50), always(200'000));
+  gpu.run(5 * kSecond);
+  CHECK_WITHIN(percentOf(slow, gpu), 46, 51.5);
+}
+
 TEST("a claim has its share however many sessions it has, and a neighbour has its own") {
   for (const uint32_t sessions : {1u, 8u, 64u}) {
     for (const int64_t kernel : {50'000, 300'000, 5'000'000}) {
@@ -443,6 +304,55 @@ TEST(
   CHECK_WITHIN(percentOf(second, shared), 65, 71.5);
 }
 
+TEST("a claim's copies in a direction have its share beside others', whatever its processes, and all that is idle") {
+  const auto ofCopies = [](uint32_t percent) { return shareOf(Lane::kToDevice, guaranteed(percent)); };
+  // Pieces of 256 KiB, and copies of 256 MiB and 1 GiB.
+  for (const int64_t piece : {int64_t{10'000}, 10 * kMs, 50 * kMs}) {
+    for (const uint32_t processes : {1u, 8u}) {
+      Gpu bus;
+      std::vector<Tenant*> many;
+      for (uint32_t i = 0; i < processes; ++i)
+        many.push_back(&bus.add(
+            ofCopies(30), always(piece), [](int64_t now) { return now < 8 * kSecond; }, 7));
+      Tenant& other = bus.add(ofCopies(70), always(10'000), [](int64_t now) { return now >= 4 * kSecond; });
+      const auto ofMany = [&] {
+        int64_t sum = 0;
+        for (const Tenant* each : many) sum += each->workedNs;
+        return static_cast<double>(sum);
+      };
+      bus.run(4 * kSecond);
+      CHECK_WITHIN(ofMany() / (40 * kMs), 95, 100);
+      // Their work in flight when the other comes is bounded, too.
+      for (int second = 0; second < 4; ++second) {
+        const double before = ofMany();
+        bus.run(kSecond);
+        const double most = 31 + static_cast<double>(piece > kMs ? piece + kMostBurstNs / 2 : 0) / (10 * kMs);
+        CHECK_WITHIN((ofMany() - before) / (10 * kMs), 24, most);
+      }
+      if (piece > kMs) continue;
+      const int64_t others = other.workedNs;
+      bus.run(2 * kSecond);
+      CHECK_WITHIN((other.workedNs - others) / (20 * kMs), 95, 100);
+    }
+  }
+}
+
+TEST("brief work goes without a turn until its claim's credit is used up") {
+  Gpu bus;
+  const Share share = shareOf(Lane::kToDevice, guaranteed(10));
+  Tenant& one = bus.add(share, always(10'000), [](int64_t) { return false; });
+  bus.add(share, always(10'000), [](int64_t) { return false; });
+  bus.run(kSecond);
+  CHECK(one.gate->isOn());
+  int64_t charged = 0;
+  while (one.gate->admitBrief(5'000, bus.now())) charged += 5'000;
+  CHECK_WITHIN(charged, kMostCreditNs - 5'000, kMostCreditNs);
+  CHECK_EQ(one.gate->usedNs(), charged);
+  CHECK(!one.gate->admitBrief(std::nullopt, bus.now()));
+  bus.run(100 * kMs);
+  CHECK(one.gate->admitBrief(5'000, bus.now()));
+}
+
 TEST("random sessions: no share exceeded, none starved, nothing idle that somebody wants") {
   std::mt19937 random(7);
   const auto between = [&](int64_t low, int64_t high) {
@@ -480,6 +390,36 @@ TEST("random sessions: no share exceeded, none starved, nothing idle that somebo
         CHECK(tenant->workedNs >= due * 85 / 100 - 2 * longest - error);
     }
     if (hasGreedy) CHECK(gpu.busyNs() >= length * 90 / 100);
+  }
+}
+
+TEST("random claims, some hostile: no claim that wants all the time takes any of what another one's share is") {
+  for (unsigned round = 0; round < 15; ++round) {
+    std::mt19937 random(round);
+    const auto between = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    const Lane lane = kLanes[static_cast<size_t>(round % kLanes.size())];
+    Gpu gpu;
+    // One honest claim, and all that a hostile one may do with sessions of its own: it has the rest.
+    const auto percent = static_cast<uint32_t>(between(10, 90));
+    Tenant& honest = gpu.add(shareOf(lane, guaranteed(percent)), always(between(1, 40) * 10'000));
+    const int64_t sessions = between(1, 8);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < sessions; ++i) {
+      const int64_t length = std::min(int64_t{10'000} << between(0, 11), 20 * kMs);
+      longest = std::max(longest, length);
+      Tenant& each = gpu.add(
+          shareOf(lane, guaranteed(100 - percent)), always(length), [](int64_t) { return true; }, 7);
+      each.isKnown = between(0, 1) == 1;
+      each.isBrief = between(0, 3) == 0;
+      if (!each.isBrief && between(0, 2) == 0) each.waitsNs = between(1, 200) * kMs / 10;
+    }
+    gpu.run(2 * kSecond);
+    // The hostile claim gets or wastes at most its share, its saved credit and its work in flight.
+    const int64_t lost = gpu.now() - honest.workedNs;
+    const int64_t share = (100 - percent) * gpu.now() / 100;
+    CHECK(lost <= share + gpu.now() * 2 / 100 + kMostCreditNs + 2 * longest);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace millpond::worker::gate {
 namespace {
@@ -32,7 +33,7 @@ int64_t Turns::turnOf(const Share& share) {
 int64_t Turns::debtLimit(const Share& share) const {
   switch (share.serviceClass) {
     case ServiceClass::kGuaranteed: return kLongestWaitNs * share.percent / 100;
-    case ServiceClass::kBurstable: return kBurstDebtNs;
+    case ServiceClass::kBurstable: return share.owes ? kOwedDebtNs : kBurstDebtNs;
     case ServiceClass::kBestEffort: break;
   }
   return 0;
@@ -45,7 +46,7 @@ Share Turns::shareOf(const Account& account) {
   const uint32_t percent = once(account.share.percent);
   const ServiceClass named = once(account.share.serviceClass);
   return {named > ServiceClass::kBestEffort ? ServiceClass::kBestEffort : named, std::clamp<uint32_t>(percent, 1, 100),
-          once(account.share.priority)};
+          once(account.share.priority), once(account.share.owes)};
 }
 
 size_t Turns::rankIndex(const Seat& seat) {
@@ -112,12 +113,16 @@ std::optional<uint32_t> Turns::openAccount(uint64_t claim, Share share, int64_t 
 }
 
 void Turns::countSeats() {
-  for (Account& account : table_.accounts) account.seats = 0;
+  for (Account& account : table_.accounts) {
+    account.seats = 0;
+    account.flown = 0;
+  }
   uint32_t taken = 0;
   for (const Seat& seat : table_.seats) {
     if (seat.state == Seat::State::kFree) continue;
     ++taken;
     ++accountOf(seat).seats;
+    accountOf(seat).flown += seat.flown;
   }
   uint32_t claims = 0;
   for (const Account& account : table_.accounts) claims += account.seats != 0;
@@ -181,11 +186,13 @@ void Turns::refresh(Account& account, int64_t now) {
 Rank Turns::rankOf(const Seat& seat) const {
   const Account& account = accountOf(seat);
   const Share share = shareOf(account);
-  if (share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
+  const bool isFull = account.flown > kMostBurstNs;
+  if (share.serviceClass == ServiceClass::kBestEffort) return isFull ? Rank::kNone : Rank::kBestEffort;
   // The session that has the turn continues as long as any credit is left.
   const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(share);
   if (account.credit >= needed) return Rank::kWithinShare;
-  if (share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;
+  if (share.owes && isEntitledThere_) return Rank::kNone;
+  if (share.serviceClass == ServiceClass::kBurstable) return isFull ? Rank::kNone : Rank::kBurst;
   return share.isCapped() ? Rank::kNone : Rank::kWithinShare;
 }
 
@@ -201,7 +208,22 @@ bool Turns::isBefore(const Seat& a, const Seat& b) const {
   return index < kRanks && ours.served[index] < theirs.served[index];
 }
 
+void Turns::seeEntitled(int64_t now) {
+  isEntitledThere_ = false;
+  for (uint32_t i = 0, seen = 0; i < kSeats && seen < table_.taken && !isEntitledThere_; ++i) {
+    const Seat& seat = at(i);
+    if (seat.state == Seat::State::kFree) continue;
+    ++seen;
+    const int64_t until = once(seat.until);
+    const bool isBack = seat.isInFlight && now >= until && now - until < kBackNs;
+    if (seat.state == Seat::State::kIdle && !isBack) continue;
+    refresh(accountOf(seat), now);
+    isEntitledThere_ = accountOf(seat).credit > 0;
+  }
+}
+
 uint32_t Turns::best(int64_t now, uint32_t also) {
+  seeEntitled(now);
   uint32_t found = kNobody;
   for (uint32_t i = 0, seen = 0; i < kSeats && seen < table_.taken; ++i) {
     const Seat& seat = at(i);
@@ -214,7 +236,35 @@ uint32_t Turns::best(int64_t now, uint32_t also) {
   return found;
 }
 
-void Turns::giveUp(Seat& seat) {
+bool Turns::doOthersWant(const Seat& seat, int64_t now) {
+  seeEntitled(now);
+  for (uint32_t i = 0, seen = 0; i < kSeats && seen < table_.taken; ++i) {
+    const Seat& each = at(i);
+    if (each.state == Seat::State::kFree) continue;
+    ++seen;
+    if (each.state == Seat::State::kIdle || &accountOf(each) == &accountOf(seat)) continue;
+    refresh(accountOf(each), now);
+    if (each.state != Seat::State::kWaiting || rankOf(each) != Rank::kNone) return true;
+  }
+  return false;
+}
+
+void Turns::endHold(uint32_t index, int64_t now) {
+  Seat& seat = at(index);
+  const int64_t from = seat.state == Seat::State::kCalled ? seat.until - kCallNs : seat.from;
+  int64_t held = std::clamp<int64_t>(std::min(now, seat.until) - from, 0, kFarthestEndNs);
+  // The device is unused between the call and the beginning: much of the time where turns are short.
+  if (held < kShortestTurnNs / 2) held += std::clamp<int64_t>(seat.calledNs, 0, kCallNs);
+  const int64_t idle = held - std::max<int64_t>(seat.counted, 0);
+  if (idle <= 0 || !doOthersWant(seat, now)) return;
+  refund(seat, idle);
+  charge(index, idle, now);
+  seat.held += idle;
+}
+
+void Turns::giveUp(uint32_t index, int64_t now) {
+  endHold(index, now);
+  Seat& seat = at(index);
   seat.state = Seat::State::kIdle;
   publish(seat.mustYield, 0);
   publish(table_.holder, kNobody);
@@ -225,13 +275,17 @@ void Turns::settle(int64_t now) {
   if (index == kNobody) return;
   Seat& holder = at(index);
   const int64_t until = once(holder.until);
-  if (now >= until || until > now + kFarthestEndNs) giveUp(holder);
+  if (now >= until || until > now + kFarthestEndNs) giveUp(index % kSeats, now);
 }
 
 bool Turns::hasTurn(uint32_t seat) const { return once(table_.holder) == seat && at(seat).state == Seat::State::kTurn; }
 
 Turns::Answer Turns::begin(uint32_t index, int64_t now) {
   Seat& seat = at(index);
+  if (seat.state == Seat::State::kTurn) endHold(index, now);
+  seat.calledNs = seat.state == Seat::State::kCalled ? now - (seat.until - kCallNs) : 0;
+  seat.from = now;
+  seat.counted = 0;
   seat.rank = rankOf(seat);
   seat.state = Seat::State::kTurn;
   publish(seat.mustYield, 0);
@@ -280,7 +334,7 @@ void Turns::press(const Seat& waiting, int64_t now) {
 int64_t Turns::againAfter(const Seat& seat, int64_t now) const {
   int64_t wait = kLookNs;
   const Share share = shareOf(accountOf(seat));
-  if (rankOf(seat) == Rank::kNone)
+  if (rankOf(seat) == Rank::kNone && accountOf(seat).flown <= kMostBurstNs)
     wait = forShare(least(share) - accountOf(seat).credit, share);
   else if (const uint32_t holder = once(table_.holder); holder != kNobody)
     wait = std::min(kLookNs, at(holder).until - now);
@@ -289,6 +343,7 @@ int64_t Turns::againAfter(const Seat& seat, int64_t now) const {
 
 Turns::Answer Turns::ask(uint32_t index, int64_t now) {
   settle(now);
+  seeEntitled(now);
   Seat& seat = at(index);
   Account& account = accountOf(seat);
   refresh(account, now);
@@ -323,7 +378,7 @@ void Turns::finishing(uint32_t index, int64_t endsAt, int64_t now) {
 void Turns::pass(uint32_t index, int64_t now) {
   Seat& seat = at(index);
   if (table_.holder == index) {
-    giveUp(seat);
+    giveUp(index, now);
     callNext(now);
   } else if (seat.state == Seat::State::kWaiting) {
     seat.state = Seat::State::kIdle;
@@ -351,15 +406,55 @@ void Turns::land(uint32_t index, int64_t now) {
   --table_.inFlight;
 }
 
+int64_t Turns::deduct(Account& account, int64_t ns, int64_t now) {
+  refresh(account, now);
+  const Share share = shareOf(account);
+  int64_t limit = debtLimit(share);
+  if (share.owes) {
+    seeEntitled(now);
+    // Idle time may be used without limit.
+    if (!isEntitledThere_) limit = std::min(limit, std::max(kBurstDebtNs, -account.credit));
+  }
+  const int64_t before = account.credit;
+  account.credit = std::max(before - ns, -limit);
+  return before - account.credit;
+}
+
 void Turns::charge(uint32_t index, int64_t usedNs, int64_t now) {
   Seat& seat = at(index);
   Account& account = accountOf(seat);
-  refresh(account, now);
+  deduct(account, usedNs, now);
   seat.usedNs += usedNs;
   seat.served += usedNs;
-  const Share share = shareOf(account);
-  account.credit = std::max(account.credit - usedNs, -debtLimit(share));
-  account.served[rankIndex(seat)] += forShare(usedNs, share);
+  account.served[rankIndex(seat)] += forShare(usedNs, shareOf(account));
+  if (hasTurn(index)) seat.counted += std::clamp<int64_t>(usedNs, 0, std::max<int64_t>(now - seat.from, 0));
+}
+
+void Turns::reserve(uint32_t index, int64_t expectedNs, int64_t now) {
+  Seat& seat = at(index);
+  Account& account = accountOf(seat);
+  const int64_t ns = std::clamp<int64_t>(expectedNs, 0, kMostReservedNs);
+  seat.flown += ns;
+  account.flown += ns;
+  seat.reserved += deduct(account, ns, now);
+}
+
+void Turns::release(uint32_t index, int64_t expectedNs) {
+  Seat& seat = at(index);
+  const int64_t ns = std::clamp<int64_t>(expectedNs, 0, std::max<int64_t>(seat.flown, 0));
+  seat.flown -= ns;
+  accountOf(seat).flown -= ns;
+  refund(seat, ns);
+}
+
+void Turns::refund(Seat& seat, int64_t ns) {
+  const int64_t part = std::clamp<int64_t>(ns, 0, std::max<int64_t>(seat.reserved, 0));
+  seat.reserved -= part;
+  accountOf(seat).credit += part;
+}
+
+int64_t Turns::takeHeld(uint32_t index) {
+  return std::clamp<int64_t>(std::exchange(at(index).held, 0), 0, kLongestWaitNs);
 }
 
 bool Turns::isWanting(uint32_t account) const {

@@ -13,6 +13,10 @@
 // the least use relative to the share (deficit round robin); within a claim the session with the least use. A turn is
 // short. If its work does not end in time it is no longer exclusive: other sessions run beside it, and its time becomes
 // a debt of the claim. The debt outlives the sessions, and passes to the tenant when the claim ends.
+//
+// Work is charged twice: by its expected time when it is issued, so that a claim with many sessions cannot have much in
+// flight before any of it is measured, and by its measured time instead when it has completed. A turn is charged for the
+// time in which it kept others away, even if its work only waited for something.
 #pragma once
 
 #include <array>
@@ -48,8 +52,18 @@ inline constexpr int64_t kCallNs = 2'000'000;
 inline constexpr int64_t kWakeNs = 1'000'000;
 /// Limit of the debt that a burstable claim accumulates by using idle time.
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
+/// Same, of one that owes: for time used while another claim within its share wanted it.
+inline constexpr int64_t kOwedDebtNs = 1'000'000'000;
+/// A session whose turn ended with its work in flight is still expected back for this time.
+inline constexpr int64_t kBackNs = 20'000'000;
 /// Longer than any machine runs: debts are repaid by waiting, however long that takes.
 inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
+
+/// Limit of the charge for work in flight, which may be waiting and then costs nothing.
+inline constexpr int64_t kMostReservedNs = 100'000'000;
+/// Time that others leave goes to claims with no more than this in flight: what they have in flight when another claim
+/// comes runs beside its work.
+inline constexpr int64_t kMostBurstNs = 50'000'000;
 
 /// No turn ends later than this from now, whatever the table says.
 inline constexpr int64_t kFarthestEndNs = kLongestTurnNs + kTurnSlackNs;
@@ -73,7 +87,13 @@ struct Seat {
   Rank rank = Rank::kNone;  ///< of its last turn
   int64_t until = 0;        ///< its turn is exclusive
   int64_t usedNs = 0;
-  int64_t served = 0;  ///< time used, as its account's `inner` has it
+  int64_t served = 0;    ///< time used, as its account's `inner` has it
+  int64_t from = 0;      ///< its turn is exclusive since
+  int64_t calledNs = 0;  ///< time from its call until then
+  int64_t counted = 0;   ///< completed work charged since
+  int64_t flown = 0;     ///< expected time of its work in flight
+  int64_t reserved = 0;  ///< charged for that
+  int64_t held = 0;  ///< charged for time in which its turn kept others away without completed work, since `takeHeld`
 };
 
 /// The tenant in the key of a claim; 0: none is known.
@@ -88,6 +108,7 @@ struct Account {
   int64_t creditAt = 0;                  ///< time of the last update
   std::array<int64_t, kRanks> served{};  ///< time used for its share, by rank, as the table's `served` has it
   int64_t inner = 0;                     ///< `served` of its session that had the last turn
+  int64_t flown = 0;                     ///< of its sessions
 };
 
 struct Table {
@@ -134,6 +155,13 @@ class Turns {
   /// The GPU's time divided by the sessions in flight: work can have used at most the growth of this clock.
   int64_t sharedTime(int64_t now);
   void charge(uint32_t seat, int64_t usedNs, int64_t now);
+  /// Charges issued work by its expected time.
+  void reserve(uint32_t seat, int64_t expectedNs, int64_t now);
+  /// Takes that back: the work has completed, or waits for something.
+  void release(uint32_t seat, int64_t expectedNs);
+  /// Time charged since the last call for turns in which work was unfinished: that much of the time of work that was in
+  /// flight then is paid.
+  int64_t takeHeld(uint32_t seat);
 
   bool hasTurn(uint32_t seat) const;
   /// Credit of that session's claim; below 0: its debt.
@@ -162,6 +190,14 @@ class Turns {
   /// Minimum credit of a claim for a turn to begin, so that turns are not too short.
   static int64_t least(const Share& share) { return turnOf(share) / 2; }
   int64_t debtLimit(const Share& share) const;
+  /// Takes back up to that much of the charge for its work in flight.
+  void refund(Seat& seat, int64_t ns);
+  /// Returns how much the credit fell.
+  int64_t deduct(Account& account, int64_t ns, int64_t now);
+  /// Whether a session of another claim has the turn or could have it.
+  bool doOthersWant(const Seat& seat, int64_t now);
+  /// Charges a turn that ends, or is taken once more, for the time in which it kept others away.
+  void endHold(uint32_t seat, int64_t now);
   void settle(int64_t now);
   /// The first by rank of the waiting sessions and `also`.
   uint32_t best(int64_t now, uint32_t also = kNobody);
@@ -169,13 +205,16 @@ class Turns {
   Answer begin(uint32_t seat, int64_t now);
   void call(uint32_t seat, int64_t now);
   void callNext(int64_t now);
+  /// Notes whether some claim within its share wants time, or is about to.
+  void seeEntitled(int64_t now);
   /// Whether one of its sessions has the turn or waits for it.
   bool isWanting(uint32_t account) const;
   void press(const Seat& waiting, int64_t now);
   int64_t againAfter(const Seat& seat, int64_t now) const;
-  void giveUp(Seat& seat);
+  void giveUp(uint32_t seat, int64_t now);
 
   Table& table_;
+  bool isEntitledThere_ = false;
 };
 
 }  // namespace millpond::worker::gate

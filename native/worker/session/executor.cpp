@@ -105,6 +105,9 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
       gates_(session_, accounts, hostRuns_, std::move(gates)) {
   link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
+  downloads_.issueThrough([this](const Stream& stream, uint64_t bytes, const std::function<CUresult()>& execute) {
+    return gates_.download(stream, bytes, execute);
+  });
   session_.beforeAnswers([this] { landings_.progress(); });
   objects_.onEventEnd([this](uint64_t wire) {
     if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
@@ -179,7 +182,8 @@ Executor::End Executor::run() {
       continue;
     }
     const int64_t waited = monotonicNs() - lastProgress;
-    if (const int64_t nap = held_.empty() || uploads_.isAwaited() ? 0 : gates_.napNs(); nap > 0)
+    const bool waitsAtGate = (!held_.empty() && !uploads_.isAwaited()) || gates_.holdsDownload();
+    if (const int64_t nap = waitsAtGate ? gates_.napNs() : 0; nap > 0)
       link_.sleep(std::clamp<int64_t>(nap, 10'000, kGateNapNs));
     else if (waited < pollBudget)
       cpuRelax();

@@ -19,8 +19,8 @@ struct Gates {
   Gates() { CHECK(::mkdtemp(path.data()) != nullptr); }
   ~Gates() { std::filesystem::remove_all(path); }
 
-  std::unique_ptr<gate::GateFile> open(unsigned device) const {
-    auto file = gate::GateFile::open(path + "/" + FakeDriver::uuid(device));
+  std::unique_ptr<gate::GateFile> open(unsigned device, gate::Lane lane = gate::Lane::kCompute) const {
+    auto file = gate::GateFile::open(path + "/" + FakeDriver::uuid(device) + gate::suffixOf(lane));
     CHECK(bool(file));
     return std::move(*file);
   }
@@ -32,6 +32,47 @@ struct Gates {
     locked.turns.pass(0, monotonicNs());
     locked.turns.charge(0, int64_t{60} * 1'000'000'000, monotonicNs());
   }
+};
+
+/// Another claim that always has something to do in a lane of a device, while the session there has used more than its
+/// share.
+class Rival {
+ public:
+  Rival(const Gates& gates, gate::Lane lane) : file_(gates.open(0, lane)) {
+    const auto seat = file_->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(seat));
+    std::atomic<bool> holds{false};
+    thread_ = std::thread([this, seat = *seat, &holds] {
+      while (!isOver_.load()) {
+        {
+          gate::GateFile::Locked locked(*file_);
+          locked.turns.charge(0, 100'000'000, monotonicNs());
+          if (locked.turns.ask(seat, monotonicNs()).isMine) holds.store(true);
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      file_->leave(seat, monotonicNs());
+    });
+    waitUntil("the other claim has the turn", [&] { return holds.load(); });
+  }
+  ~Rival() {
+    isOver_.store(true);
+    thread_.join();
+  }
+  /// Does that until the session waits for its turn. The machine may let the rival sleep until its turn is over.
+  void untilWaiting(const std::function<void()>& issue) {
+    for (int i = 0; i < 100; ++i) {
+      issue();
+      for (const int64_t end = monotonicNs() + 100'000'000; monotonicNs() < end; std::this_thread::yield())
+        if (gate::GateFile::Locked(*file_).turns.table().seats[0].state == gate::Seat::State::kWaiting) return;
+    }
+    testing::fail(__FILE__, __LINE__, "copies do not wait for their turn");
+  }
+
+ private:
+  std::unique_ptr<gate::GateFile> file_;
+  std::atomic<bool> isOver_{false};
+  std::thread thread_;
 };
 
 /// The order that a reply guarantees goes through memory that is mapped twice, which the thread sanitizer does not
@@ -150,6 +191,100 @@ TEST("work that waits for its turn holds up no function of the program") {
     CHECK_EQ(byteAt(mirrored), 2);
     CHECK(f.failures().empty());
   }
+}
+
+TEST("copies wait for a turn in their direction, while another claim copies and theirs has had its share") {
+  for (const Carrier carrier : kCarriers) {
+    const Gates gates;
+    ExecutorFixture f(carrier, 1, gates.path);
+    constexpr size_t kBytes = size_t{1} << 20;
+    const CUdeviceptr memory = f.allocate(kBytes);
+    const std::vector<std::byte> data = pattern(1, kBytes);
+    f.makeStream(1);
+    f.marker();
+    {
+      Rival rival(gates, gate::Lane::kToDevice);
+      rival.untilWaiting([&] { CHECK(f.upload(memory, data, f.stream(1))); });
+    }
+    CHECK_EQ(f.syncStream(f.stream(1)), 0);
+    std::vector<std::byte> back(kBytes);
+    {
+      Rival rival(gates, gate::Lane::kFromDevice);
+      std::atomic<bool> isOver{false};
+      std::thread reader([&] {
+        while (!isOver.load()) CHECK_EQ(f.download(back, memory, f.stream(1)), 0);
+      });
+      rival.untilWaiting([] {});
+      // It holds up no other thread of the program, no computation, and no copy in the other direction.
+      CHECK(f.fill(memory, 9, 1, f.stream(1)));
+      CHECK(f.upload(memory, data, f.stream(1)));
+      f.marker();
+      isOver.store(true);
+      reader.join();
+    }
+    CHECK_EQ(f.download(back, memory, f.stream(1)), 0);
+    CHECK(back == data);
+    CHECK(f.failures().empty());
+  }
+}
+
+TEST("small copies wait for nobody's turn while their claim is within its share, and wait afterwards") {
+  for (const Carrier carrier : kCarriers) {
+    const Gates gates;
+    ExecutorFixture f(carrier, 1, gates.path);
+    const CUdeviceptr memory = f.allocate(4096);
+    const std::vector<std::byte> data = pattern(3, 4096);
+    std::vector<std::byte> back(data.size());
+    const auto up = gates.open(0, gate::Lane::kToDevice), down = gates.open(0, gate::Lane::kFromDevice);
+    const auto used = [](gate::GateFile& file) { return gate::GateFile::Locked(file).turns.table().seats[0].usedNs; };
+    const auto seatUp = up->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    const auto seatDown = down->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(seatUp) && bool(seatDown));
+    // The session sees the other claim with its next look at the table.
+    waitUntil("copies are charged", [&] {
+      CHECK(f.upload(memory, data));
+      CHECK_EQ(f.download(back, memory), 0);
+      return used(*up) > 0 && used(*down) > 0;
+    });
+    CHECK(back == data);
+    // They took no turn.
+    for (const auto& file : {up.get(), down.get()}) {
+      CHECK_EQ(gate::GateFile::Locked(*file).turns.table().seats[0].from, 0);
+      CHECK_EQ(gate::GateFile::Locked(*file).turns.table().seats[0].flown, 0);
+    }
+    {
+      Rival rival(gates, gate::Lane::kToDevice);
+      rival.untilWaiting([&] { CHECK(f.upload(memory, data)); });
+    }
+    CHECK_EQ(f.syncStream(0), 0);
+    up->leave(*seatUp, monotonicNs());
+    down->leave(*seatDown, monotonicNs());
+    CHECK(f.failures().empty());
+  }
+}
+
+TEST("boxes between host and device wait in the lane of their direction") {
+  const Gates gates;
+  ExecutorFixture f(Carrier::kSharedMemory, 1, gates.path);
+  constexpr size_t kBytes = size_t{1} << 20;
+  const CUdeviceptr memory = f.allocate(kBytes);
+  cmd::HostAlloc pin{};
+  pin.bytes = kBytes;
+  pin.address = uint64_t{0x300} << 32;
+  pin.isPrivate = 1;
+  CHECK_EQ(f.wait(pin), 0);
+  cmd::CopyBox box{};
+  box.dstAddress = memory;
+  box.srcAddress = pin.address;
+  box.dstPitch = box.srcPitch = box.width = 1024;
+  box.dstRows = box.srcRows = box.height = 1024;
+  box.depth = 1;
+  for (const auto lane : {gate::Lane::kToDevice, gate::Lane::kFromDevice}) {
+    Rival rival(gates, lane);
+    rival.untilWaiting([&] { CHECK(f.post(box, 1)); });
+    std::swap(box.dstAddress, box.srcAddress);
+  }
+  CHECK_EQ(f.syncStream(0), 0);
 }
 
 TEST("a session that ends while its work waits is over at once, and leaves its seat") {

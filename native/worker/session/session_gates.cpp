@@ -2,22 +2,22 @@
 #include "worker/session/session_gates.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "protocol/futex.h"
+#include "worker/session/lane_work.h"
 
 namespace millpond::worker {
 namespace {
 
 /// An open batch is ended after this time without further work.
 constexpr int64_t kQuietNs = 20'000;
-/// Initial estimate for commands that move memory: 0.5 TB/s.
-constexpr int64_t kBytesPerNs = 500;
-constexpr int64_t kLeastGuessNs = 3'000;
+/// Copies up to this size do not wait for a turn while their claim is within its share: a program that waits for each of
+/// them would wait longer than the bus takes.
+constexpr uint64_t kBriefBytes = uint64_t{64} << 10;
 
-/// The kind of a command's work, for the gate.
+/// The kind of a command's work, for the gates.
 enum class Passage {
-  kWork,     ///< takes GPU time
+  kWork,     ///< takes time of a lane
   kNothing,  ///< puts nothing into a stream that would make it wait
   kWait,     ///< same, and the program waits for preceding work
   kOther,
@@ -46,102 +46,11 @@ Passage passageOf(cmd::Op op) {
     case cmd::Op::kStreamSync:
     case cmd::Op::kEventSync:
     case cmd::Op::kContextSync: return Passage::kWait;
-    case cmd::Op::kCopyHostShared:
+    case cmd::Op::kCopyToDevice: return Passage::kWork;
     case cmd::Op::kCopyFromDevice:
-    case cmd::Op::kLandFromDevice:
-    case cmd::Op::kCopyFromLanding:
-      // They need no share of what computes.
+      // Its pieces are admitted one by one.
       return Passage::kOther;
     default: return cmd::isWork(op) ? Passage::kWork : Passage::kOther;
-  }
-}
-
-/// The fixed part of a command, which the client may be changing: only for estimates.
-template <typename C>
-C fixedOf(std::span<const std::byte> body) {
-  C out{};
-  std::memcpy(static_cast<void*>(&out), body.data(), std::min(body.size(), sizeof(out)));
-  return out;
-}
-
-uint64_t mixed(std::initializer_list<uint64_t> values) {
-  uint64_t out = 0;
-  for (const uint64_t value : values) out = (out ^ value) * 0x9e3779b97f4a7c15 + (out >> 29);
-  return out;
-}
-
-struct StreamWork {
-  gate::Work work;
-  uint64_t stream = 0;
-};
-
-StreamWork launchWork(const cmd::Launch& launch) {
-  const uint64_t grid = uint64_t{launch.gridX} * launch.gridY * launch.gridZ;
-  const uint64_t shape = mixed({launch.gridX, launch.gridY, launch.gridZ, launch.blockX, launch.blockY, launch.blockZ,
-                                launch.sharedBytes, launch.flags});
-  return {{launch.function, shape, std::max<uint64_t>(grid, 1), {}}, launch.stream};
-}
-
-template <typename C>
-StreamWork memoryWork(std::span<const std::byte> body) {
-  const C command = fixedOf<C>(body);
-  uint64_t bytes = 0;
-  if constexpr (requires { command.ByteCount; })
-    bytes = command.ByteCount;
-  else if constexpr (requires { command.Height; })
-    bytes = command.Width * command.Height;
-  else
-    bytes = command.N;
-  constexpr size_t element = requires { command.ui; }
-  ? 4 : requires { command.us; }
-  ? 2 : 1;
-  bytes *= element;
-  const auto guess = static_cast<int64_t>(std::min(bytes, uint64_t{1} << 50)) / kBytesPerNs;
-  StreamWork out{{static_cast<uint64_t>(C::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)},
-                 0};
-  if constexpr (requires { command.hStream; })
-    out.stream = command.hStream;
-  else
-    out.stream = command.stream;
-  return out;
-}
-
-uint64_t product(uint64_t a, uint64_t b) {
-  uint64_t out = 0;
-  return __builtin_mul_overflow(a, b, &out) ? UINT64_MAX : out;
-}
-
-StreamWork boxWork(const cmd::CopyBox& box) {
-  const uint64_t bytes = product(product(box.width, box.height), box.depth);
-  const auto guess = static_cast<int64_t>(std::min(bytes, uint64_t{1} << 50)) / kBytesPerNs;
-  return {
-      {static_cast<uint64_t>(cmd::CopyBox::kOp), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)},
-      box.stream};
-}
-
-std::optional<StreamWork> workOf(cmd::Op op, std::span<const std::byte> body) {
-  switch (op) {
-    case cmd::Op::kCopyBox: return boxWork(fixedOf<cmd::CopyBox>(body));
-    case cmd::Op::kLaunch: return launchWork(fixedOf<cmd::Launch>(body));
-    case cmd::Op::kGraphLaunch: {
-      const auto launch = fixedOf<cmd::GraphLaunch>(body);
-      return StreamWork{{launch.exec, static_cast<uint64_t>(op), 1, {}}, launch.stream};
-    }
-    case cmd::Op::kMemcpyDtoDV2: return memoryWork<cmd::MemcpyDtoDV2>(body);
-    case cmd::Op::kMemcpyDtoDAsyncV2: return memoryWork<cmd::MemcpyDtoDAsyncV2>(body);
-    case cmd::Op::kMemsetD8V2: return memoryWork<cmd::MemsetD8V2>(body);
-    case cmd::Op::kMemsetD16V2: return memoryWork<cmd::MemsetD16V2>(body);
-    case cmd::Op::kMemsetD32V2: return memoryWork<cmd::MemsetD32V2>(body);
-    case cmd::Op::kMemsetD2D8V2: return memoryWork<cmd::MemsetD2D8V2>(body);
-    case cmd::Op::kMemsetD2D16V2: return memoryWork<cmd::MemsetD2D16V2>(body);
-    case cmd::Op::kMemsetD2D32V2: return memoryWork<cmd::MemsetD2D32V2>(body);
-    case cmd::Op::kMemsetD8Async: return memoryWork<cmd::MemsetD8Async>(body);
-    case cmd::Op::kMemsetD16Async: return memoryWork<cmd::MemsetD16Async>(body);
-    case cmd::Op::kMemsetD32Async: return memoryWork<cmd::MemsetD32Async>(body);
-    case cmd::Op::kMemsetD2D8Async: return memoryWork<cmd::MemsetD2D8Async>(body);
-    case cmd::Op::kMemsetD2D16Async: return memoryWork<cmd::MemsetD2D16Async>(body);
-    case cmd::Op::kMemsetD2D32Async: return memoryWork<cmd::MemsetD2D32Async>(body);
-    default: return std::nullopt;
   }
 }
 
@@ -150,22 +59,24 @@ std::optional<StreamWork> workOf(cmd::Op op, std::span<const std::byte> body) {
 Status SessionGates::open() {
   if (nodeGates_.areNone()) return Done{};
   for (const auto& device : devices_.all()) {
-    auto file = nodeGates_.take(device.share.uuid);
-    if (!file) {
-      gates_.clear();
-      return file.error();
+    for (const gate::Lane lane : gate::kLanes) {
+      auto file = nodeGates_.take(device.share.uuid, lane);
+      if (!file) {
+        gates_.clear();
+        return file.error();
+      }
+      auto session = gate::SessionGate::open(std::move(*file), accounts_.place().key(),
+                                             gate::shareOf(lane, device.share.compute()), monotonicNs());
+      if (!session) {
+        gates_.clear();
+        return session.error();
+      }
+      gates_.push_back(std::make_unique<gate::WorkGate>(lane, driver_, std::move(*session),
+                                                        [this](uint16_t context) { return contexts_.use(context); }));
     }
-    auto session =
-        gate::SessionGate::open(std::move(*file), accounts_.place().key(), device.share.compute(), monotonicNs());
-    if (!session) {
-      gates_.clear();
-      return session.error();
-    }
-    gates_.push_back(std::make_unique<gate::ComputeGate>(driver_, std::move(*session),
-                                                         [this](uint16_t context) { return contexts_.use(context); }));
   }
   const std::lock_guard lock(sharesMutex_);
-  for (size_t i = 0; i < shares_.size(); ++i) gates_[i]->session().setShare(shares_[i]);
+  applyShares();
   areOpen_ = true;
   return Done{};
 }
@@ -183,22 +94,22 @@ void SessionGates::close() {
   gates_.clear();
 }
 
+void SessionGates::applyShares() {
+  for (size_t i = 0; i < shares_.size() && i < devices_.all().size(); ++i)
+    for (const gate::Lane lane : gate::kLanes) gateOf(i, lane).session().setShare(gate::shareOf(lane, shares_[i]));
+}
+
 void SessionGates::setShares(std::vector<Share> shares) {
   const std::lock_guard lock(sharesMutex_);
   shares_ = std::move(shares);
-  if (areOpen_)
-    for (size_t i = 0; i < shares_.size() && i < gates_.size(); ++i) gates_[i]->session().setShare(shares_[i]);
+  if (areOpen_) applyShares();
   link_.wake();
-}
-
-bool SessionGates::isHostCopy(const cmd::CopyBox& box) {
-  const auto isHost = [this](wire::Address address) { return hostRuns_.contains(AddressGate::key(address), 1, false); };
-  return (!box.srcArray && isHost(box.srcAddress)) || (!box.dstArray && isHost(box.dstAddress));
 }
 
 std::optional<SessionGates::GatedWork> SessionGates::gatedWork(const ServerLink::Frame& frame) {
   const auto op = static_cast<cmd::Op>(frame.header.op);
-  const auto found = workOf(op, frame.head());
+  const auto isHost = [this](wire::Address address) { return hostRuns_.contains(AddressGate::key(address), 1, false); };
+  const auto found = laneWorkOf(op, frame.head(), isHost);
   const uint16_t context = frame.header.context ? frame.header.context : contexts_.bound();
   if (!found || !context || !contexts_.isThere(context)) return std::nullopt;
   Stream place{nullptr, context, 0};
@@ -209,64 +120,99 @@ std::optional<SessionGates::GatedWork> SessionGates::gatedWork(const ServerLink:
   }
   // Captured commands are not work yet, and no event may be recorded there.
   if (captures_.status(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
-  return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
+  return GatedWork{found->work, place, found->lane, &gateOf(contexts_.deviceOf(place.context), found->lane)};
+}
+
+bool SessionGates::admit(GatedWork& work, int64_t now) {
+  work.isBrief = work.lane != gate::Lane::kCompute && work.work.size <= kBriefBytes && work.gate->session().isOn() &&
+                 work.gate->admitBrief(work.work, now);
+  return work.isBrief || work.gate->admit(work.work, now);
+}
+
+CUresult SessionGates::issue(const GatedWork& work, const std::function<CUresult()>& execute, int64_t now) {
+  const gate::Place place{work.stream.handle, work.stream.context};
+  const uint16_t before = contexts_.bound();
+  for (const auto& each : gates_) {
+    if (work.isBrief || (each.get() != work.gate && work.lane != gate::Lane::kCompute))
+      each->endSpans();
+    else if (each.get() != work.gate && each->lane() != gate::Lane::kCompute)
+      each->endSpansBefore(place);
+  }
+  if (!work.isBrief) work.gate->before(place);
+  if (before) contexts_.use(before);
+  const CUresult result = execute();
+  if (session_.hasEnded() || work.isBrief) return result;
+  const uint16_t bound = contexts_.bound();
+  work.gate->after(work.work, result == CUDA_SUCCESS, !captures_.empty(), now);
+  lastWorkAt_ = now;
+  if (bound) contexts_.use(bound);
+  return result;
 }
 
 bool SessionGates::take(const ServerLink::Frame& frame, const std::function<CUresult()>& execute) {
   const uint16_t before = contexts_.bound();
-  const auto restore = [&] {
-    if (before) contexts_.use(before);
-  };
   const int64_t now = monotonicNs();
   const auto op = static_cast<cmd::Op>(frame.header.op);
-  Passage passage = frame.header.op < cmd::kOpLimit ? passageOf(op) : Passage::kOther;
-  if (op == cmd::Op::kCopyBox && isHostCopy(fixedOf<cmd::CopyBox>(frame.head()))) passage = Passage::kOther;
-  const auto work = passage == Passage::kWork ? gatedWork(frame) : std::nullopt;
-  if (!work) {
-    for (const auto& gate : gates_) {
-      if (passage == Passage::kOther) gate->endSpans();
-      // A waiting session may have no more work for a long time.
-      if (passage == Passage::kWait || frame.header.request != 0) gate->close(now);
-    }
-    restore();
-    execute();
-    return true;
-  }
-  if (!work->gate->admit(work->work, now)) {
+  const Passage passage = frame.header.op < cmd::kOpLimit ? passageOf(op) : Passage::kOther;
+  auto work = passage == Passage::kWork ? gatedWork(frame) : std::nullopt;
+  if (work && !admit(*work, now)) {
     heldAt_ = work->gate;
-    restore();
+    if (before) contexts_.use(before);
     return false;
   }
-  work->gate->before({work->stream.handle, work->stream.context});
-  restore();
-  const CUresult result = execute();
-  if (session_.hasEnded()) return true;
-  const uint16_t bound = contexts_.bound();
-  work->gate->after(work->work, result == CUDA_SUCCESS, !captures_.empty(), now);
-  lastWorkAt_ = now;
-  if (bound) contexts_.use(bound);
+  if (work) {
+    if (before) contexts_.use(before);
+    issue(*work, execute, now);
+    return true;
+  }
+  for (const auto& gate : gates_) {
+    // No event may be recorded while streams are captured; the spans ended before.
+    if (passage == Passage::kOther || (passage == Passage::kWork && captures_.empty())) gate->endSpans();
+    // A waiting session may have no more work for a long time.
+    if (passage == Passage::kWait || frame.header.request != 0) gate->close(now);
+  }
+  if (before) contexts_.use(before);
+  execute();
   return true;
 }
 
+std::optional<CUresult> SessionGates::download(const Stream& stream, uint64_t bytes,
+                                               const std::function<CUresult()>& execute) {
+  if (!areOn_ || captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return execute();
+  const uint16_t before = contexts_.bound();
+  const int64_t now = monotonicNs();
+  const auto lane = gate::Lane::kFromDevice;
+  GatedWork work{copyWork(cmd::Op::kCopyFromDevice, bytes), stream, lane,
+                 &gateOf(contexts_.deviceOf(stream.context), lane)};
+  const bool isAdmitted = admit(work, now);
+  if (before) contexts_.use(before);
+  if (isAdmitted) return issue(work, execute, now);
+  downloadsHeldAt_.insert(work.gate);
+  return std::nullopt;
+}
+
 bool SessionGates::progress(bool isHeld) {
+  if (!isHeld) heldAt_ = nullptr;
   // A session that has its devices to itself only pays for checking a few words.
   if (std::all_of(gates_.begin(), gates_.end(), [](const auto& gate) { return gate->isAtRest(); })) {
     areOn_ = false;
+    downloadsHeldAt_.clear();
     return false;
   }
   const uint16_t before = contexts_.bound();
   const int64_t now = monotonicNs();
   bool some = false;
   areOn_ = false;
-  for (size_t i = 0; i < gates_.size(); ++i) {
-    gate::ComputeGate& gate = *gates_[i];
-    if (gate.awaits() && now - lastWorkAt_ >= kQuietNs) gate.close(now);
-    some = gate.progress(now, isHeld && heldAt_ == &gate) || some;
-    const bool isOn = gate.session().isOn();
-    areOn_ = areOn_ || isOn;
-    session_.counters().isMeasured[i].store(isOn, std::memory_order_relaxed);
-    session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()),
-                                               std::memory_order_relaxed);
+  for (const auto& gate : gates_) {
+    if (gate->awaits() && now - lastWorkAt_ >= kQuietNs) gate->close(now);
+    some = gate->progress(now, this->isHeld(*gate)) || some;
+    areOn_ = areOn_ || gate->session().isOn();
+  }
+  downloadsHeldAt_.clear();
+  for (size_t i = 0; i < devices_.all().size(); ++i) {
+    const gate::SessionGate& session = gateOf(i, gate::Lane::kCompute).session();
+    session_.counters().isMeasured[i].store(session.isOn(), std::memory_order_relaxed);
+    session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(session.usedNs()), std::memory_order_relaxed);
   }
   if (before) contexts_.use(before);
   return some;
@@ -281,9 +227,9 @@ int64_t SessionGates::napNs() const {
   const int64_t now = monotonicNs();
   for (const auto& gate : gates_) {
     if (gate->awaits()) return 0;
-    nap = std::min(nap, std::max<int64_t>(gate->session().napNs(now), 1));
+    if (isHeld(*gate)) nap = std::min(nap, std::max<int64_t>(gate->session().napNs(now), 1));
   }
-  return nap;
+  return nap == INT64_MAX ? 1 : nap;
 }
 
 }  // namespace millpond::worker

@@ -97,8 +97,13 @@ bool Downloads::advance(Download& download) {
     const SessionRange& from = download.from;
     // Without the part of `left` beyond the range: the range of a null address, which the driver refuses, has no bytes.
     const uint64_t done = download.done;
-    CUresult rc = from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
-                                : driver_.cuMemcpyDtoHAsync_v2(to, from.device() + done, bytes, download.stream.handle);
+    const auto issued =
+        from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
+                      : issue_(download.stream, bytes, [&] {
+                          return driver_.cuMemcpyDtoHAsync_v2(to, from.device() + done, bytes, download.stream.handle);
+                        });
+    if (!issued) break;
+    CUresult rc = *issued;
     if (!rc) rc = marks_.mark(download.stream, place);
     some = true;
     if (rc) {

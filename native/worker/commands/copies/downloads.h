@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "worker/commands/copies/landings.h"
 #include "worker/commands/copies/lent_replies.h"
@@ -22,6 +24,11 @@ class Downloads : private SessionPart {
       : SessionPart(session), addresses_(addresses), hostCopies_(hostCopies), landings_(landings), lent_(lent) {}
 
   CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command);
+
+  /// Issues a piece: the driver's result, or nothing if it must be tried again later.
+  using Issue = std::function<std::optional<CUresult>(const Stream& stream, uint64_t bytes,
+                                                      const std::function<CUresult()>& execute)>;
+  void issueThrough(Issue issue) { issue_ = std::move(issue); }
 
   bool empty() const { return all_.empty(); }
   size_t size() const { return all_.size(); }
@@ -56,6 +63,7 @@ class Downloads : private SessionPart {
   HostCopies& hostCopies_;
   Landings& landings_;
   LentReplies& lent_;
+  Issue issue_ = [](const Stream&, uint64_t, const std::function<CUresult()>& execute) { return execute(); };
   std::deque<Download> all_;
   uint32_t nextChunk_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate of one device of a session and the driver behind it: admits work, and measures with pairs of events how much
-// of the GPU's time it took.
+// The gate of one lane of a device of a session, and the driver behind it: admits work, and measures with pairs of events
+// how much of the lane's time it took.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "worker/device/driver.h"
 #include "worker/gate/cost_history.h"
+#include "worker/gate/lane.h"
 #include "worker/gate/session_gate.h"
 
 namespace millpond::worker::gate {
@@ -23,12 +24,14 @@ struct Place {
   uint16_t context = 0;
 };
 
-class ComputeGate {
+class WorkGate {
  public:
   /// `useContext` makes a context of the session current, and leaves it current; false if it cannot.
-  ComputeGate(const Driver& driver, std::unique_ptr<SessionGate> session, std::function<bool(uint16_t)> useContext)
-      : driver_(driver), session_(std::move(session)), useContext_(std::move(useContext)) {}
+  WorkGate(Lane lane, const Driver& driver, std::unique_ptr<SessionGate> session,
+           std::function<bool(uint16_t)> useContext)
+      : lane_(lane), driver_(driver), session_(std::move(session)), useContext_(std::move(useContext)) {}
 
+  Lane lane() const { return lane_; }
   SessionGate& session() { return *session_; }
   const SessionGate& session() const { return *session_; }
 
@@ -41,12 +44,16 @@ class ComputeGate {
 
   /// Whether that work may be issued. If not, the work issued so far ends its batch.
   bool admit(const Work& work, int64_t now);
+  /// Whether a small copy may be issued without a turn: within the share, at its expected cost. It is not in flight.
+  bool admitBrief(const Work& work, int64_t now) { return session_->admitBrief(history_.expected(work), now); }
   /// Called just before and after the driver gets admitted work; `isMade`: the driver accepted it. `endsNow`: no mark
   /// may be recorded later.
   void before(const Place& place);
   void after(const Work& work, bool isMade, bool endsNow, int64_t now);
   /// Called before anything else goes into streams: time spent waiting for it is not GPU time.
   void endSpans();
+  /// Same, for work of another lane, which only the work in its own stream and in default streams waits for.
+  void endSpansBefore(const Place& place);
   /// Ends the batch, so that its completion is detected.
   void close(int64_t now);
   /// The session ends: running work is charged for its progress so far, because the GPU has worked on it.
@@ -90,6 +97,7 @@ class ComputeGate {
   std::optional<double> measure(const Batch& batch, uint16_t context);
   std::optional<double> elapsed(CUevent from, CUevent to) const;
 
+  const Lane lane_;
   const Driver& driver_;
   std::unique_ptr<SessionGate> session_;
   std::function<bool(uint16_t)> useContext_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/gate/compute_gate.h"
+#include "worker/gate/work_gate.h"
 
 #include <algorithm>
 #include <set>
@@ -10,18 +10,20 @@ namespace {
 /// On a card a record with timing takes a place in the queue of its stream, which has 1,021 of them, and one without
 /// takes none (measured on an H100). Programs leave 61 places free while functions of theirs are pending (`kPlaces` of
 /// the client's QueueBound): if the driver blocked this thread in such a queue, the session would deadlock.
-constexpr size_t kMostMeasured = 24;
+constexpr size_t mostMeasured(Lane lane) { return lane == Lane::kCompute ? 20 : 5; }
+static_assert(2 * (mostMeasured(Lane::kCompute) + mostMeasured(Lane::kToDevice) + mostMeasured(Lane::kFromDevice)) <=
+              61);
 
 }  // namespace
 
 // Marks
 
-std::vector<CUevent>& ComputeGate::spares(uint16_t context, Timing timing) {
+std::vector<CUevent>& WorkGate::spares(uint16_t context, Timing timing) {
   Events& events = events_[context];
   return timing == Timing::kOn ? events.spare : events.spareMarks;
 }
 
-CUevent ComputeGate::take(uint16_t context, Timing timing) {
+CUevent WorkGate::take(uint16_t context, Timing timing) {
   auto& spare = spares(context, timing);
   if (!spare.empty()) {
     const CUevent event = spare.back();
@@ -33,7 +35,7 @@ CUevent ComputeGate::take(uint16_t context, Timing timing) {
   return driver_.cuEventCreate(&event, flags) == CUDA_SUCCESS ? event : nullptr;
 }
 
-CUevent ComputeGate::record(const Place& place, Timing timing) {
+CUevent WorkGate::record(const Place& place, Timing timing) {
   if (!useContext_(place.context)) return nullptr;
   const CUevent event = take(place.context, timing);
   if (!event || driver_.cuEventRecord(event, place.stream) == CUDA_SUCCESS) return event;
@@ -41,23 +43,30 @@ CUevent ComputeGate::record(const Place& place, Timing timing) {
   return nullptr;
 }
 
-bool ComputeGate::canMeasure() const { return measured_ < kMostMeasured; }
+bool WorkGate::canMeasure() const { return measured_ < mostMeasured(lane_); }
 
-void ComputeGate::end(Span& span) {
+void WorkGate::end(Span& span) {
   if (!span.end) span.end = record(span.place, span.begin ? Timing::kOn : Timing::kOff);
 }
 
-void ComputeGate::giveBack(const Span& span) {
+void WorkGate::giveBack(const Span& span) {
   if (span.begin) --measured_;
   if (span.begin) spares(span.place.context, Timing::kOn).push_back(span.begin);
   if (span.end) spares(span.place.context, span.begin ? Timing::kOn : Timing::kOff).push_back(span.end);
 }
 
-void ComputeGate::endSpans() {
+void WorkGate::endSpans() {
   for (Span& span : open_.spans) end(span);
 }
 
-void ComputeGate::before(const Place& place) {
+void WorkGate::endSpansBefore(const Place& place) {
+  for (Span& span : open_.spans) {
+    const bool isHere = span.place.stream == place.stream && span.place.context == place.context;
+    if (isHere || !place.stream || !span.place.stream) end(span);
+  }
+}
+
+void WorkGate::before(const Place& place) {
   Span* found = nullptr;
   for (Span& span : open_.spans) {
     if (span.end) continue;
@@ -75,7 +84,7 @@ void ComputeGate::before(const Place& place) {
   }
 }
 
-void ComputeGate::after(const Work& work, bool isMade, bool endsNow, int64_t now) {
+void WorkGate::after(const Work& work, bool isMade, bool endsNow, int64_t now) {
   if (endsNow) endSpans();
   if (!isMade) return;
   const auto expectedNs = history_.expected(work);
@@ -87,7 +96,7 @@ void ComputeGate::after(const Work& work, bool isMade, bool endsNow, int64_t now
   if (!expectedNs || session_->openNs() >= session_->batchNs()) close(now);
 }
 
-void ComputeGate::close(int64_t now) {
+void WorkGate::close(int64_t now) {
   if (!session_->hasOpen()) {
     // The driver accepted none of it.
     if (open_.spans.empty()) return;
@@ -102,7 +111,7 @@ void ComputeGate::close(int64_t now) {
   open_ = {};
 }
 
-bool ComputeGate::admit(const Work& work, int64_t now) {
+bool WorkGate::admit(const Work& work, int64_t now) {
   if (session_->admit(history_.expected(work), now)) return true;
   close(now);
   return false;
@@ -110,7 +119,7 @@ bool ComputeGate::admit(const Work& work, int64_t now) {
 
 // Completed work
 
-bool ComputeGate::hasLanded(const Batch& batch) {
+bool WorkGate::hasLanded(const Batch& batch) {
   for (auto span = batch.spans.rbegin(); span != batch.spans.rend(); ++span) {
     // A failed context reports its failure, and nothing runs there any more.
     if (span->end && useContext_(span->place.context) && driver_.cuEventQuery(span->end) == CUDA_ERROR_NOT_READY)
@@ -119,7 +128,7 @@ bool ComputeGate::hasLanded(const Batch& batch) {
   return true;
 }
 
-bool ComputeGate::progress(int64_t now, bool hasWork) {
+bool WorkGate::progress(int64_t now, bool hasWork) {
   bool some = false;
   for (auto batch = flights_.begin(); batch != flights_.end();) {
     if (!hasLanded(*batch)) {
@@ -134,7 +143,7 @@ bool ComputeGate::progress(int64_t now, bool hasWork) {
   return some;
 }
 
-void ComputeGate::land(Batch& batch, int64_t now) {
+void WorkGate::land(Batch& batch, int64_t now) {
   const auto measured = measure(batch);
   const int64_t used = session_->landed(batch.number, measured, now);
   // Otherwise `used` is the time between other work, in which the batch may have waited.
@@ -146,7 +155,7 @@ void ComputeGate::land(Batch& batch, int64_t now) {
   }
 }
 
-std::optional<double> ComputeGate::elapsed(CUevent from, CUevent to) const {
+std::optional<double> WorkGate::elapsed(CUevent from, CUevent to) const {
   float ms = 0;
   // The driver's handle has changed.
   CUresult rc = driver_.cuEventElapsedTime_v2(&ms, from, to);
@@ -155,7 +164,7 @@ std::optional<double> ComputeGate::elapsed(CUevent from, CUevent to) const {
   return ms;
 }
 
-std::optional<int64_t> ComputeGate::measure(const Batch& batch) {
+std::optional<int64_t> WorkGate::measure(const Batch& batch) {
   std::set<uint16_t> contexts;
   for (const Span& span : batch.spans) contexts.insert(span.place.context);
   // A GPU works for one context at a time.
@@ -169,7 +178,7 @@ std::optional<int64_t> ComputeGate::measure(const Batch& batch) {
   return static_cast<int64_t>(ms * 1e6);
 }
 
-std::optional<double> ComputeGate::measure(const Batch& batch, uint16_t context) {
+std::optional<double> WorkGate::measure(const Batch& batch, uint16_t context) {
   CUevent origin = nullptr;
   std::vector<Interval> intervals;
   for (const Span& span : batch.spans) {
@@ -197,7 +206,7 @@ std::optional<double> ComputeGate::measure(const Batch& batch, uint16_t context)
   return sum;
 }
 
-void ComputeGate::abandon(int64_t now) {
+void WorkGate::abandon(int64_t now) {
   if (awaits()) close(now);
   for (const Batch& batch : flights_) {
     const bool hasBegun = std::any_of(batch.spans.begin(), batch.spans.end(), [&](const Span& span) {
@@ -208,7 +217,7 @@ void ComputeGate::abandon(int64_t now) {
   }
 }
 
-void ComputeGate::forget(uint16_t context) {
+void WorkGate::forget(uint16_t context) {
   const auto isThere = [&](const Span& span) {
     if (span.place.context != context) return false;
     if (span.begin) --measured_;
