@@ -16,11 +16,11 @@ export const structs: Readonly<Record<string, Readonly<Record<string, MemberMean
   CUDA_MEMCPY3D: {
     srcHost: "address",
     srcDevice: "address",
-    srcArray: "unset",
+    srcArray: "handle",
     reserved0: "unset",
     dstHost: "address",
     dstDevice: "address",
-    dstArray: "unset",
+    dstArray: "handle",
     reserved1: "unset",
   },
   CUDA_MEMSET_NODE_PARAMS: { dst: "address" },

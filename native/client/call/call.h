@@ -15,6 +15,7 @@
 #include "client/session/callback_thread.h"
 #include "client/session/remote.h"
 #include "client/state/answer_cache.h"
+#include "client/state/capture_state.h"
 #include "client/state/handle_table.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/client/session_client.h"
@@ -115,7 +116,9 @@ class Call {
       if (const CUresult r = enqueueRecord(fixed.hEvent, streamOf(fixed)); r != CUDA_SUCCESS) return r;
     const MirrorTurn turn = this->turn(fixed);
     const bool blocks = cmd::isWork(C::kOp) && (remote_->blocking || blocks_);
-    if (blocks || remote_->synchronous || waits_) [[unlikely]] {
+    // A captured stream must not wait for work outside of its capture.
+    const bool asks = C::kOp == cmd::Op::kStreamWaitEvent && CaptureState::anyOpen();
+    if (blocks || remote_->synchronous || waits_ || asks) [[unlikely]] {
       if (endsWhileParked()) return sent(true);
       Session::Answer answer;
       const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -32,8 +33,32 @@ struct HandedOut {
   std::vector<void*> pointers;
 };
 
+/// What decides whether an executable graph takes other parameters of a kernel.
+struct KernelUpdate {
+  uint64_t function = 0;
+  uint32_t grid[3] = {};
+  uint32_t block[3] = {};
+  uint32_t sharedBytes = 0;
+  bool operator==(const KernelUpdate&) const = default;
+};
+
 class GraphStore {
  public:
+  /// A copy between memory of this process, which a graph's launches perform as a function of the program. It stays until the
+  /// end: any graph may have a clone of its node.
+  CUDA_MEMCPY3D& hostCopy(const CUDA_MEMCPY3D& copy) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& each : hostCopies_)
+      if (std::memcmp(each.get(), &copy, sizeof(copy)) == 0) return *each;
+    return *hostCopies_.emplace_back(std::make_unique<CUDA_MEMCPY3D>(copy));
+  }
+  /// The one at that address; null if none is there.
+  const CUDA_MEMCPY3D* findHostCopy(uint64_t address) const {
+    const std::shared_lock lock(mutex_);
+    for (const auto& each : hostCopies_)
+      if (reinterpret_cast<uint64_t>(each.get()) == address) return each.get();
+    return nullptr;
+  }
   void setExec(uint64_t exec, ExecInfo info) {
     const std::lock_guard lock(mutex_);
     execs_[exec] = std::make_unique<const ExecInfo>(std::move(info));  // make_shared needs type information
@@ -46,7 +71,20 @@ class GraphStore {
   }
   bool dropExec(uint64_t exec) {
     const std::lock_guard lock(mutex_);
+    accepted_.erase(exec);
     return execs_.erase(exec) != 0;
+  }
+  /// The driver has accepted these parameters of a kernel's node: more like them need no answer.
+  void accept(uint64_t exec, uint64_t node, const KernelUpdate& update) {
+    const std::lock_guard lock(mutex_);
+    accepted_[exec][node] = update;
+  }
+  bool isAccepted(uint64_t exec, uint64_t node, const KernelUpdate& update) const {
+    const std::shared_lock lock(mutex_);
+    const auto nodes = accepted_.find(exec);
+    if (nodes == accepted_.end()) return false;
+    const auto known = nodes->second.find(node);
+    return known != nodes->second.end() && known->second == update;
   }
 
   HandedOut& keep(uint64_t node, std::unique_ptr<HandedOut> handedOut) {
@@ -110,6 +148,8 @@ class GraphStore {
   mutable std::shared_mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<const ExecInfo>> execs_;
   std::unordered_map<uint64_t, std::unique_ptr<HandedOut>> handedOut_;
+  std::unordered_map<uint64_t, std::unordered_map<uint64_t, KernelUpdate>> accepted_;  ///< by executable graph and node
+  std::vector<std::unique_ptr<CUDA_MEMCPY3D>> hostCopies_;
   Zones landings_;
   Zones readings_;
   std::vector<graph::Source> late_;

@@ -17,8 +17,8 @@ struct CrossingMembers;
 template <>
 struct CrossingMembers<CUDA_MEMCPY3D> {
   static constexpr std::array<size_t, 4> kAddresses{offsetof(CUDA_MEMCPY3D, srcHost), offsetof(CUDA_MEMCPY3D, srcDevice), offsetof(CUDA_MEMCPY3D, dstHost), offsetof(CUDA_MEMCPY3D, dstDevice)};
-  static constexpr std::array<size_t, 0> kHandles{};
-  static constexpr std::array<size_t, 4> kUnset{offsetof(CUDA_MEMCPY3D, srcArray), offsetof(CUDA_MEMCPY3D, reserved0), offsetof(CUDA_MEMCPY3D, dstArray), offsetof(CUDA_MEMCPY3D, reserved1)};
+  static constexpr std::array<size_t, 2> kHandles{offsetof(CUDA_MEMCPY3D, srcArray), offsetof(CUDA_MEMCPY3D, dstArray)};
+  static constexpr std::array<size_t, 2> kUnset{offsetof(CUDA_MEMCPY3D, reserved0), offsetof(CUDA_MEMCPY3D, reserved1)};
 };
 template <>
 struct CrossingMembers<CUDA_MEMSET_NODE_PARAMS> {

@@ -145,6 +145,8 @@ uint64_t beginLanding(Call& call, const ExecInfo& info) {
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) noexcept {
   Call call("cuGraphInstantiateWithFlags", Needs::kCurrent);
+  // An upload needs a stream, which only cuGraphInstantiateWithParams has.
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) return CUDA_ERROR_INVALID_VALUE;
   Instantiated out;
   return instantiate(call, phGraphExec, hGraph, flags, nullptr, out);
 }

@@ -71,11 +71,18 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
     Session::Answer answer;
     return call.waitFor(wire, answer, std::span<const std::byte>(bytes));
   }
-  // Only copies, functions and graphs change the data that launches must send.
-  const bool changes = params->type == CU_GRAPH_NODE_TYPE_MEMCPY || params->type == CU_GRAPH_NODE_TYPE_HOST ||
-                       params->type == CU_GRAPH_NODE_TYPE_GRAPH;
-  if (!changes)
-    return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
+  // Programs that update kernels for each launch need no answer for arguments: the driver has accepted all else before.
+  KernelUpdate update;
+  const bool isKernel = params->type == CU_GRAPH_NODE_TYPE_KERNEL;
+  if (isKernel) {
+    const auto& kernel = packed.record.kernel;
+    update = {kernel.function,
+              {kernel.grid[0], kernel.grid[1], kernel.grid[2]},
+              {kernel.block[0], kernel.block[1], kernel.block[2]},
+              kernel.sharedBytes};
+    if (call.remote().graphs.isAccepted(wire.exec, wire.node, update))
+      return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
+  }
   Reply<cmd::GraphSetNodeReply> reply;
   if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
   ExecInfo fresh{info->flags, reply.fixed().hostFunctions, info->keepsMemory, {}};
@@ -83,6 +90,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
       r != CUDA_SUCCESS)
     return r;
   call.remote().graphs.setExec(wire.exec, std::move(fresh));
+  if (isKernel) call.remote().graphs.accept(wire.exec, wire.node, update);
   return CUDA_SUCCESS;
 }
 
@@ -109,6 +117,10 @@ CUresult get(Call& call, CUgraphNode node, CUgraphNodeType wanted, const void* o
   std::memcpy(&got.record, bytes.data(), sizeof(got.record));
   got.root = reply.fixed().root;
   got.rest.assign(bytes.begin() + sizeof(got.record), bytes.end());
+  if (const CUDA_MEMCPY3D* copy = hostCopyOf(call, got.record)) {
+    got.record.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    got.record.copy = *copy;
+  }
   return got.record.type == static_cast<uint32_t>(wanted) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -210,9 +222,14 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) noexcept {
   cmd::GraphNodeType wire{};
   wire.node = numberOf(hNode);
   cmd::GraphNodeTypeReply reply{};
-  const CUresult result = call.wait(wire, reply);
-  if (result == CUDA_SUCCESS) *type = static_cast<CUgraphNodeType>(reply.type);
-  return result;
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  *type = static_cast<CUgraphNodeType>(reply.type);
+  if (*type != CU_GRAPH_NODE_TYPE_HOST) return CUDA_SUCCESS;
+  // It may be a copy that a function performs.
+  Got got;
+  const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_HOST, type, got);
+  if (got.record.type == CU_GRAPH_NODE_TYPE_MEMCPY) *type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  return r == CUDA_ERROR_INVALID_VALUE && *type == CU_GRAPH_NODE_TYPE_MEMCPY ? CUDA_SUCCESS : r;
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) noexcept {

@@ -28,11 +28,12 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, PackedNod
   return packParameters(info, params.kernelParams, params.extra, out.rest);
 }
 
-/// The location of an end that may be anywhere, or of which the worker has its own copy.
+/// The location of an end that may be anywhere, or of which the worker has its own copy. Device memory that the program calls
+/// its own is device memory, as on a card.
 void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint64_t& host) {
   const CUdeviceptr place = type == CU_MEMORYTYPE_HOST ? host : device;
   const auto run = call.remote().memory.find(place);
-  if (run && (type == CU_MEMORYTYPE_UNIFIED ? run->isOfWorker() : run->kind == MemoryKind::kMirrored)) {
+  if (run && run->isOfWorker()) {
     type = CU_MEMORYTYPE_DEVICE;
     device = place;
     return;
@@ -42,11 +43,61 @@ void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint
   host = device;
 }
 
+/// Copies the rows of a CUDA_MEMCPY3D between memory of this process.
+void copyRows(void* data) {
+  const auto& copy = *static_cast<const CUDA_MEMCPY3D*>(data);
+  const size_t toPitch = copy.dstPitch ? copy.dstPitch : copy.dstXInBytes + copy.WidthInBytes;
+  const size_t fromPitch = copy.srcPitch ? copy.srcPitch : copy.srcXInBytes + copy.WidthInBytes;
+  const size_t toRows = copy.dstHeight ? copy.dstHeight : copy.dstY + copy.Height;
+  const size_t fromRows = copy.srcHeight ? copy.srcHeight : copy.srcY + copy.Height;
+  for (size_t z = 0; z < copy.Depth; ++z)
+    for (size_t y = 0; y < copy.Height; ++y) {
+      auto* to = static_cast<std::byte*>(copy.dstHost) + ((copy.dstZ + z) * toRows + copy.dstY + y) * toPitch +
+                 copy.dstXInBytes;
+      const auto* from = static_cast<const std::byte*>(copy.srcHost) +
+                         ((copy.srcZ + z) * fromRows + copy.srcY + y) * fromPitch + copy.srcXInBytes;
+      std::memmove(to, from, copy.WidthInBytes);
+    }
+}
+
+/// The same rules as for copies outside of graphs.
+bool areRowsValid(size_t x, size_t y, size_t pitch, size_t rows, const CUDA_MEMCPY3D& copy) {
+  const size_t row = x + copy.WidthInBytes;
+  if (row < x || (pitch != 0 && pitch < row && copy.Height * copy.Depth > 1)) return false;
+  return rows == 0 || copy.Depth == 1 || rows >= y + copy.Height;
+}
+
+/// The GPU's host cannot reach either end: a function does it, in the stream's order.
+CUresult packHostCopy(Call& call, const CUDA_MEMCPY3D& copy, PackedNode& out) {
+  if (copy.srcLOD || copy.dstLOD || !copy.WidthInBytes || !copy.Height || !copy.Depth ||
+      !areRowsValid(copy.srcXInBytes, copy.srcY, copy.srcPitch, copy.srcHeight, copy) ||
+      !areRowsValid(copy.dstXInBytes, copy.dstY, copy.dstPitch, copy.dstHeight, copy))
+    return CUDA_ERROR_INVALID_VALUE;
+  out.record.type = CU_GRAPH_NODE_TYPE_HOST;
+  out.record.host = {reinterpret_cast<uint64_t>(&copyRows),
+                     reinterpret_cast<uint64_t>(&call.remote().graphs.hostCopy(copy))};
+  call.remote().functions.give(GivenFunctions::Shape::kOfData, out.record.host.function, out.record.host.data,
+                               GivenFunctions::Uses::kAny);
+  return CUDA_SUCCESS;
+}
+
+/// An end of a copy that is an array: the worker's number for it.
+CUresult resolveArray(Call& call, CUmemorytype type, CUarray& array) {
+  if (type != CU_MEMORYTYPE_ARRAY) {
+    array = nullptr;
+    return CUDA_SUCCESS;
+  }
+  uint64_t number = 0;
+  if (const CUresult r = call.handle(HandleKind::kArray, array, number); r != CUDA_SUCCESS) return r;
+  array = reinterpret_cast<CUarray>(number);
+  return CUDA_SUCCESS;
+}
+
 CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, PackedNode& out) {
   if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
   CUDA_MEMCPY3D copy = params;
-  if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return notRemoted("a copy node with an array");
+  if (const CUresult r = resolveArray(call, copy.srcMemoryType, copy.srcArray); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = resolveArray(call, copy.dstMemoryType, copy.dstArray); r != CUDA_SUCCESS) return r;
   auto from = reinterpret_cast<uint64_t>(copy.srcHost);
   auto to = reinterpret_cast<uint64_t>(copy.dstHost);
   resolveMemoryType(call, copy.srcMemoryType, copy.srcDevice, from);
@@ -56,12 +107,25 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
   const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
   const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
-  if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
+  if (fromHost && toHost) return packHostCopy(call, copy, out);
   // From the first row of the first slice to the last of the last; only the worker has the rows.
   const auto rows = [&](size_t pitch, size_t height) {
     return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch +
            copy.WidthInBytes;
   };
+  // The driver would measure by its own allocations, of which the program's are parts.
+  const auto isCovered = [&](CUmemorytype type, CUdeviceptr base, size_t x, size_t y, size_t z, size_t pitch,
+                             size_t height) {
+    const size_t step = pitch ? pitch : x + copy.WidthInBytes;
+    const size_t slice = height ? height : y + copy.Height;
+    return type != CU_MEMORYTYPE_DEVICE ||
+           call.remote().memory.mayUse(base + (z * slice + y) * step + x, rows(step, slice));
+  };
+  if (!isCovered(copy.srcMemoryType, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch,
+                 copy.srcHeight) ||
+      !isCovered(copy.dstMemoryType, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch,
+                 copy.dstHeight))
+    return CUDA_ERROR_INVALID_VALUE;
   if (toHost) {
     const uint64_t first = copy.dstZ * copy.dstPitch * copy.dstHeight + copy.dstY * copy.dstPitch + copy.dstXInBytes;
     call.remote().graphs.allowLanding(to + first, rows(copy.dstPitch, copy.dstHeight));
@@ -76,6 +140,9 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
 
 CUresult packFill(Call& call, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, PackedNode& out) {
   if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
+  const size_t above = params.height > 1 ? (params.height - 1) * params.pitch : 0;
+  if (!call.remote().memory.mayUse(params.dst, above + params.width * params.elementSize))
+    return CUDA_ERROR_INVALID_VALUE;
   out.record.fill = params;
   return CUDA_SUCCESS;
 }
@@ -85,6 +152,12 @@ CUresult packEvent(Call& call, CUevent event, PackedNode& out) {
 }
 
 }  // namespace
+
+const CUDA_MEMCPY3D* hostCopyOf(Call& call, const graph::NodeRecord& record) {
+  const bool isCopy =
+      record.type == CU_GRAPH_NODE_TYPE_HOST && record.host.function == reinterpret_cast<uint64_t>(&copyRows);
+  return isCopy ? call.remote().graphs.findHostCopy(record.host.data) : nullptr;
+}
 
 CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
   if (call.entry() != CUDA_SUCCESS) return call.entry();

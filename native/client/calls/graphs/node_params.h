@@ -99,6 +99,9 @@ struct PackedNode {
   }
 };
 
+/// The copy that a node's function performs between memory of this process; null for a function of the program.
+const CUDA_MEMCPY3D* hostCopyOf(Call& call, const graph::NodeRecord& record);
+
 /// Performs the client's checks, and makes the call act in the node's context.
 CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out);
 

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "client/call/preconditions.h"
+#include "client/calls/graphs/captured_copy.h"
 #include "client/calls/memory/copies.h"
+#include "client/calls/memory/copy_sides.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/session/client.h"
@@ -23,12 +25,6 @@ constexpr size_t kLongestPackedRow = size_t{64} << 10;
 constexpr size_t kFewestPackedRows = 4;
 /// The worker has room for this many landing rows.
 constexpr size_t kMostLandingRows = 8192;
-
-struct Extent {
-  size_t width = 0;  ///< bytes
-  size_t height = 1;
-  size_t depth = 1;
-};
 
 /// One end: an array from a position on, or memory from its first byte on.
 struct End {
@@ -52,25 +48,6 @@ struct End {
     return part;
   }
 };
-
-/// The driver's structures have the same members for both ends, and for the ordinary and the peer call.
-struct Side {
-  CUmemorytype type;
-  const void* host;
-  CUdeviceptr device;
-  CUarray array;
-  size_t x, y, z, pitch, rows, lod;
-};
-template <typename T>
-Side sourceOf(const T& c) {
-  return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray,  c.srcXInBytes,
-          c.srcY,          c.srcZ,    c.srcPitch,  c.srcHeight, c.srcLOD};
-}
-template <typename T>
-Side destinationOf(const T& c) {
-  return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray,  c.dstXInBytes,
-          c.dstY,          c.dstZ,    c.dstPitch,  c.dstHeight, c.dstLOD};
-}
 
 CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
   if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -269,6 +246,11 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   End to, from;
   if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
   if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
+  if (to.isOwn || from.isOwn) {
+    bool isCaptured = false;
+    if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS) return r;
+    if (isCaptured) return captureCopy(call, stream, boxOf(dst, src, extent));
+  }
   // As one piece.
   const bool endsHere =
       wait == Wait::kYes && from.isOwn && endsWithCall(call, from.address, extent.width * extent.height * extent.depth);

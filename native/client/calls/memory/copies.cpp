@@ -8,6 +8,7 @@
 #include "client/addresses/address_guard.h"
 #include "client/addresses/own_address.h"
 #include "client/call/preconditions.h"
+#include "client/calls/graphs/captured_copy.h"
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/state/capture_state.h"
@@ -59,7 +60,8 @@ CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t s
   return touchesHost ? awaitStream(call, stream) : CUDA_SUCCESS;
 }
 
-bool isMirrored(const std::optional<MemoryRun>& run) { return run && run->kind == MemoryKind::kMirrored; }
+/// Also device memory that the program calls its own: with one space of addresses, the address decides, as on a card.
+bool isOfWorker(const std::optional<MemoryRun>& run) { return run && run->isOfWorker(); }
 
 CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
                 Wait wait) {
@@ -199,7 +201,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const auto host = reinterpret_cast<uint64_t>(from);
   const auto source = call.remote().memory.find(host, bytes);
   if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
-  if (isMirrored(source)) return within(call, to, host, bytes, stream, wait);
+  if (isOfWorker(source)) return within(call, to, host, bytes, stream, wait);
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
@@ -213,14 +215,16 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (!isDone) return throughMirror(call, to, *source, host, bytes, stream, wait);
   }
   const bool hasLandings = call.remote().landings.any();
-  if (wait == Wait::kNo || !endsWithCall(call, host, bytes))
+  // The legacy stream waits for streams that may be captured, which the worker's driver refuses.
+  const bool mayBeRefused = CaptureState::anyOpen();
+  if (wait == Wait::kNo || (!mayBeRefused && !endsWithCall(call, host, bytes)))
     return hasLandings ? fromLandings(call, to, host, bytes, stream, wait)
                        : fromHere(call, to, from, bytes, stream, wait);
   // The bytes have been sent when these return.
   bool isDone = false;
-  if (const CUresult r =
-          hasLandings ? fromLandings(call, to, host, bytes, stream, Wait::kNo)
-                      : fromHere(call, to, from, bytes, stream, Wait::kNo, isSeenByHost(call, to) ? nullptr : &isDone);
+  bool* const mayEnd = mayBeRefused || isSeenByHost(call, to) ? nullptr : &isDone;
+  if (const CUresult r = hasLandings ? fromLandings(call, to, host, bytes, stream, Wait::kNo)
+                                     : fromHere(call, to, from, bytes, stream, Wait::kNo, mayEnd);
       r != CUDA_SUCCESS || isDone)
     return r;
   return awaitStream(call, stream);
@@ -265,7 +269,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   const auto host = reinterpret_cast<uint64_t>(to);
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
-  if (isMirrored(pinned)) return within(call, host, from, bytes, stream, wait);
+  if (isOfWorker(pinned)) return within(call, host, from, bytes, stream, wait);
   // Partly: the copy exceeds the allocation.
   if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
@@ -317,6 +321,17 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
   if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
   // Between two places of this process, in stream order.
+  bool isCaptured = false;
+  if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS) return r;
+  if (isCaptured) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = reinterpret_cast<const void*>(from);
+    copy.dstHost = reinterpret_cast<void*>(to);
+    copy.srcPitch = copy.dstPitch = copy.WidthInBytes = bytes;
+    copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1;
+    return api::captureCopy(call, stream, copy);
+  }
   if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;

@@ -143,10 +143,10 @@ CUresult GraphNodeCommands::onGraphNodeType(const cmd::Decoded<cmd::GraphNodeTyp
   return CUDA_SUCCESS;
 }
 
-uint64_t GraphNodeCommands::wireEvent(CUevent event) {
+uint64_t GraphNodeCommands::wireOf(HandleKind kind, const void* object) {
   uint64_t found = 0;
-  handles_.each(HandleKind::kEvent, [&](const HandleMap::Entry& entry) {
-    if (entry.object == event) found = entry.wire;
+  handles_.each(kind, [&](const HandleMap::Entry& entry) {
+    if (entry.object == object) found = entry.wire;
   });
   return found;
 }
@@ -198,6 +198,8 @@ CUresult GraphNodeCommands::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>
         // The client does not know buffers of this worker.
         if (copy.srcMemoryType == CU_MEMORYTYPE_HOST && !isPinned(copy.srcHost)) copy.srcHost = nullptr;
         if (copy.dstMemoryType == CU_MEMORYTYPE_HOST && !isPinned(copy.dstHost)) copy.dstHost = nullptr;
+        copy.srcArray = reinterpret_cast<CUarray>(wireOf(HandleKind::kArray, copy.srcArray));
+        copy.dstArray = reinterpret_cast<CUarray>(wireOf(HandleKind::kArray, copy.dstArray));
         record.copy = copy;
       }
       break;
@@ -226,7 +228,7 @@ CUresult GraphNodeCommands::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>
       CUevent event = nullptr;
       rc = type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ? driver_.cuGraphEventWaitNodeGetEvent(node->handle, &event)
                                                  : driver_.cuGraphEventRecordNodeGetEvent(node->handle, &event);
-      record.event = wireEvent(event);
+      record.event = wireOf(HandleKind::kEvent, event);
       break;
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
@@ -298,6 +300,8 @@ CUresult GraphNodeCommands::onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNo
   CUlaunchAttributeValue value{};
   static_assert(sizeof(value) == sizeof(in.value));
   CUresult rc;
+  if (in.what <= 1 && in.attribute > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+    return CUDA_ERROR_INVALID_VALUE;
   // Values that hold the driver's own handles are not transferred in either direction.
   const LaunchAttributeKind kind = kindOf(attribute);
   if (in.what <= 1 && kind != LaunchAttributeKind::kPlain && kind != LaunchAttributeKind::kWindow)

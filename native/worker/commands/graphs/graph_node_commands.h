@@ -46,7 +46,8 @@ class GraphNodeCommands : private SessionPart {
 
  private:
   CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
-  uint64_t wireEvent(CUevent event);
+  /// The number of an object of the session; 0 for any other.
+  uint64_t wireOf(HandleKind kind, const void* object);
 
   Functions& functions_;
   MemoryOperations& operations_;

@@ -79,6 +79,11 @@ CUresult GraphNodeReader::readAllocation(const graph::NodeRecord& record, std::s
   return CUDA_SUCCESS;
 }
 
+CUresult GraphNodeReader::readArray(uint64_t wire, CUarray& out) {
+  if (!handle(HandleKind::kArray, wire, out)) return violation("unknown array");
+  return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& out) {
   if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   using C = CUDA_MEMCPY3D;
@@ -86,8 +91,16 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
   const auto isPlain = [](CUmemorytype type) {
     return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
   };
-  if (!isPlain(copy.srcMemoryType) || !isPlain(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool fromArray = copy.srcMemoryType == CU_MEMORYTYPE_ARRAY;
+  const bool toArray = copy.dstMemoryType == CU_MEMORYTYPE_ARRAY;
+  if ((!fromArray && !isPlain(copy.srcMemoryType)) || (!toArray && !isPlain(copy.dstMemoryType)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (fromArray)
+    if (CUresult rc = readArray(record.copy.handle<offsetof(C, srcArray)>(), copy.srcArray)) return rc;
+  if (toArray)
+    if (CUresult rc = readArray(record.copy.handle<offsetof(C, dstArray)>(), copy.dstArray)) return rc;
   const bool toDevice = isHost(copy.srcMemoryType);
+  // The client performs copies from its own memory to its own memory.
   if (toDevice && isHost(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
   const Box src{
       .address = toDevice ? record.copy.address<offsetof(C, srcHost)>() : record.copy.address<offsetof(C, srcDevice)>(),
@@ -109,12 +122,12 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
                 .width = copy.WidthInBytes,
                 .height = copy.Height,
                 .depth = copy.Depth};
-  if (!src.extent() || !dst.extent()) return CUDA_ERROR_INVALID_VALUE;
+  if ((!fromArray && !src.extent()) || (!toArray && !dst.extent())) return CUDA_ERROR_INVALID_VALUE;
   // Memory of type "host" belongs to the client unless both sides map it: the worker has a stage for it. All other
   // memory belongs to the session, or is invalid: the driver never has to classify an address.
   SessionRange from, to;
-  const CUresult fromRc = addresses_.reach(src, from, true);
-  const CUresult toRc = addresses_.reach(dst, to, true);
+  const CUresult fromRc = fromArray ? CUDA_SUCCESS : addresses_.reach(src, from, true);
+  const CUresult toRc = toArray ? CUDA_SUCCESS : addresses_.reach(dst, to, true);
   const bool fromStage = toDevice && (fromRc || !from.isHost());
   const bool toStage = isHost(copy.dstMemoryType) && (toRc || !to.isHost());
   if (fromRc && !fromStage) return fromRc;
@@ -124,7 +137,7 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
   if (fromStage) {
     copy.srcHost = out.stage->memory;
     copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
-  } else {
+  } else if (!fromArray) {
     // The driver's offsets have the same base as the client's.
     const uint64_t begin = from.device() - src.extent()->offset;
     copy.srcMemoryType = from.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -136,7 +149,7 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
   if (toStage) {
     copy.dstHost = out.stage->memory;
     copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
-  } else {
+  } else if (!toArray) {
     const uint64_t begin = to.device() - dst.extent()->offset;
     copy.dstMemoryType = to.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     if (to.isHost())

@@ -57,6 +57,7 @@ class GraphNodeReader : private SessionPart {
 
  private:
   CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
+  CUresult readArray(uint64_t wire, CUarray& out);
   CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
   CUresult readFill(const graph::NodeRecord& record, NodeParams& out);
   CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);

@@ -110,6 +110,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraph
   return cuGraphInstantiateWithFlags(phGraphExec, hGraph, 0);
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+  if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) return CUDA_ERROR_INVALID_VALUE;
   CUgraphInstantiateResult why;
   return instantiate(phGraphExec, hGraph, flags, &why);
 }
