@@ -39,6 +39,11 @@ struct KernelUpdate {
   uint32_t grid[3] = {};
   uint32_t block[3] = {};
   uint32_t sharedBytes = 0;
+
+  static KernelUpdate of(const graph::NodeRecord& node) {
+    const auto& [function, grid, block, shared, reserved] = node.kernel;
+    return {function, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared};
+  }
   bool operator==(const KernelUpdate&) const = default;
 };
 

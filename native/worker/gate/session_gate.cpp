@@ -158,6 +158,13 @@ bool SessionGate::admitBrief(std::optional<int64_t> expectedNs, int64_t now) {
   return true;
 }
 
+void SessionGate::chargeNow(int64_t expectedNs, int64_t now) {
+  if (!isOn_) return;
+  GateFile::Locked locked(*file_);
+  locked.turns.charge(seat_, expectedNs, now);
+  usedNs_ += expectedNs;
+}
+
 int64_t SessionGate::napNs(int64_t now) const {
   if (!hasTurn_) return std::max<int64_t>(askAgainAt_ - now, 0);
   return flightNs_ > 0 ? INT64_MAX : 0;

@@ -54,6 +54,8 @@ class SessionGate {
   /// Whether brief work may be issued without a turn, because its claim has that much credit left: it is charged the
   /// expected duration at once.
   bool admitBrief(std::optional<int64_t> expectedNs, int64_t now);
+  /// Charges work that must not wait for a turn, because what has the turn waits for it: beyond the share, as a debt.
+  void chargeNow(int64_t expectedNs, int64_t now);
   /// How long another call of `admit` cannot succeed unless work completes.
   int64_t napNs(int64_t now) const;
 

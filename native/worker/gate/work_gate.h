@@ -46,6 +46,11 @@ class WorkGate {
   bool admit(const Work& work, int64_t now);
   /// Whether a small copy may be issued without a turn: within the share, at its expected cost. It is not in flight.
   bool admitBrief(const Work& work, int64_t now) { return session_->admitBrief(history_.expected(work), now); }
+  /// Charges a copy that must not wait for a turn, at its expected cost.
+  void chargeNow(const Work& work, int64_t now) {
+    session_->chargeNow(
+        history_.expected(work).value_or(kShortestNs + static_cast<int64_t>(work.size / kSlowBytesPerNs)), now);
+  }
   /// Called just before and after the driver gets admitted work; `isMade`: the driver accepted it. `endsNow`: no mark
   /// may be recorded later.
   void before(const Place& place);
@@ -62,6 +67,10 @@ class WorkGate {
   void forget(uint16_t context);
 
  private:
+  /// Speed of a copy that was never measured: below that of any link between a card and its host.
+  static constexpr uint64_t kSlowBytesPerNs = 4;
+  static constexpr int64_t kShortestNs = 1000;
+
   /// Consecutive work in one stream.
   struct Span {
     Place place;

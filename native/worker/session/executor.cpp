@@ -232,7 +232,7 @@ bool Executor::take(const ServerLink::Frame& frame) {
 bool Executor::overtakes(const ServerLink::Frame& frame) {
   switch (static_cast<cmd::Op>(frame.header.op)) {
     case cmd::Op::kCallbackNext: break;
-    // The bytes of mirrored memory that the function has used, in a stream of the client. None takes GPU time.
+    // The bytes of mirrored memory that the function has used, in a stream of the client: charged, as they cannot wait.
     case cmd::Op::kCopyToDevice:
     case cmd::Op::kCopyFromDevice:
     case cmd::Op::kStreamSync:
@@ -248,7 +248,7 @@ bool Executor::overtakes(const ServerLink::Frame& frame) {
   if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
   const uint16_t before = contexts_.bound();
   const bool isDone = performPushes(streamOf(frame)) && !session_.hasEnded();
-  if (isDone) execute(frame);
+  if (isDone) executeCharged(frame);
   if (before && !session_.hasEnded()) contexts_.use(before);
   return isDone || session_.hasEnded();
 }
@@ -268,9 +268,14 @@ bool Executor::performPushes(std::optional<uint64_t> stream) {
     }
     const ServerLink::Frame push = *held;
     held = held_.erase(held);
-    execute(push);
+    executeCharged(push);
   }
   return true;
+}
+
+void Executor::executeCharged(const ServerLink::Frame& frame) {
+  if (gates_.areOn()) gates_.chargeNow(frame);
+  execute(frame);
 }
 
 bool Executor::progressHeld() {

@@ -146,6 +146,8 @@ class Executor : private SessionOwner, private SessionPart {
   /// Executes the held commands that bring bytes of mirrored memory, of which later ones of that stream are newer. Returns
   /// false if one of them has to wait.
   bool performPushes(std::optional<uint64_t> stream);
+  /// Executes a command that goes ahead of held ones: it is charged to the gate, and does not wait there.
+  void executeCharged(const ServerLink::Frame& frame);
   bool progress();
   bool registerTransfers();
   void releaseRing();

@@ -138,6 +138,17 @@ TEST("work that waits for its turn holds up no function of the program") {
     CHECK(f.post(function, 1));
     f.marker();
 
+    // Copies are charged as soon as the session has seen another claim in their lane.
+    const auto up = gates.open(0, gate::Lane::kToDevice);
+    const auto used = [&] { return gate::GateFile::Locked(*up).turns.table().seats[0].usedNs; };
+    const auto seat = up->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(seat));
+    const std::vector<std::byte> some(64);
+    waitUntil("copies are charged", [&] {
+      CHECK(f.upload(memory, some));
+      f.marker();
+      return used() > 0;
+    });
     gates.putIntoDebt(0);
     CHECK(f.fill(memory, 1, 4096));
     // As a thread does that runs the program's functions; there are two.
@@ -152,6 +163,7 @@ TEST("work that waits for its turn holds up no function of the program") {
                                 cmd::encodedSize<cmd::CallbackNext>(), fill, answer),
                0);
       // Its bytes of mirrored memory come first, and behind those that another thread of the program wrote there.
+      const auto usedBefore = used();
       const uint64_t older = 99;
       CHECK(f.upload(mirrored, std::as_bytes(std::span(&older, 1)), f.stream(2)));
       cmd::CopyToDevice push{};
@@ -170,6 +182,7 @@ TEST("work that waits for its turn holds up no function of the program") {
                    static_cast<uint16_t>(cmd::StreamSync::kOp), kCallbacks, cmd::encodedSize<cmd::StreamSync>(),
                    [&](std::byte* place) { cmd::encode(place, pushed); }, none),
                0);
+      CHECK(used() > usedBefore);
       cmd::CallbackDone done{};
       done.number = next.number;
       CHECK(f.session().post(static_cast<uint16_t>(cmd::CallbackDone::kOp), kCallbacks,
@@ -189,6 +202,7 @@ TEST("work that waits for its turn holds up no function of the program") {
     CHECK_EQ(f.syncStream(0), 0);
     CHECK_EQ(byteAt(memory), 2);
     CHECK_EQ(byteAt(mirrored), 2);
+    up->leave(*seat, monotonicNs());
     CHECK(f.failures().empty());
   }
 }

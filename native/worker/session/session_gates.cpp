@@ -149,6 +149,14 @@ CUresult SessionGates::issue(const GatedWork& work, const std::function<CUresult
   return result;
 }
 
+void SessionGates::chargeNow(const ServerLink::Frame& frame) {
+  if (frame.header.op >= cmd::kOpLimit || passageOf(static_cast<cmd::Op>(frame.header.op)) != Passage::kWork) return;
+  const uint16_t before = contexts_.bound();
+  const auto work = gatedWork(frame);
+  if (work && work->lane != gate::Lane::kCompute) work->gate->chargeNow(work->work, monotonicNs());
+  if (before) contexts_.use(before);
+}
+
 bool SessionGates::take(const ServerLink::Frame& frame, const std::function<CUresult()>& execute) {
   const uint16_t before = contexts_.bound();
   const int64_t now = monotonicNs();

@@ -37,6 +37,8 @@ class SessionGates : private SessionPart {
   bool areOn() const { return areOn_; }
   /// Executes the command, unless it must wait at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame, const std::function<CUresult()>& execute);
+  /// Charges a copy that goes ahead of held commands, because a function of the program that the GPU waits for needs it.
+  void chargeNow(const ServerLink::Frame& frame);
   /// Executes a piece of a copy to the client, unless it must wait at the gate: then it returns nothing, and is to be
   /// called again after `progress`.
   std::optional<CUresult> download(const Stream& stream, uint64_t bytes, const std::function<CUresult()>& execute);

@@ -72,17 +72,10 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
     return call.waitFor(wire, answer, std::span<const std::byte>(bytes));
   }
   // Programs that update kernels for each launch need no answer for arguments: the driver has accepted all else before.
-  KernelUpdate update;
   const bool isKernel = params->type == CU_GRAPH_NODE_TYPE_KERNEL;
-  if (isKernel) {
-    const auto& kernel = packed.record.kernel;
-    update = {kernel.function,
-              {kernel.grid[0], kernel.grid[1], kernel.grid[2]},
-              {kernel.block[0], kernel.block[1], kernel.block[2]},
-              kernel.sharedBytes};
-    if (call.remote().graphs.isAccepted(wire.exec, wire.node, update))
-      return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
-  }
+  const KernelUpdate update = isKernel ? KernelUpdate::of(packed.record) : KernelUpdate{};
+  if (isKernel && call.remote().graphs.isAccepted(wire.exec, wire.node, update))
+    return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
   Reply<cmd::GraphSetNodeReply> reply;
   if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
   ExecInfo fresh{info->flags, reply.fixed().hostFunctions, info->keepsMemory, {}};
