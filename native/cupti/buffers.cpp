@@ -31,24 +31,27 @@ Result Buffers::use(Requested requested, Completed completed) {
 
 uint8_t* Buffers::take(size_t bytes) {
   if (buffer_ && (bytes_ - used_ < bytes || (mostRecords_ != 0 && records_ >= mostRecords_))) complete();
-  if (!buffer_) {
-    Requested requested = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      requested = requested_;
-    }
-    bytes_ = used_ = records_ = mostRecords_ = 0;
-    // It may call this library.
-    if (requested) requested(&buffer_, &bytes_, &mostRecords_);
-    if (!buffer_ || bytes_ < bytes) {
-      drop(1);
-      return nullptr;
-    }
+  prepare();
+  if (!buffer_ || bytes_ < bytes) {
+    drop(1);
+    return nullptr;
   }
   uint8_t* const place = buffer_ + used_;
   used_ += bytes;
   ++records_;
   return place;
+}
+
+void Buffers::prepare() {
+  if (buffer_) return;
+  Requested requested = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    requested = requested_;
+  }
+  bytes_ = used_ = records_ = mostRecords_ = 0;
+  // It may call this library.
+  if (requested) requested(&buffer_, &bytes_, &mostRecords_);
 }
 
 void Buffers::complete() {

@@ -29,6 +29,8 @@ class Buffers {
   }
   /// Hands over the records.
   void complete();
+  /// Asks for a buffer now: Kineto does not flush while it has given none.
+  void prepare();
 
   /// Records that were dropped since the last question.
   size_t takeDropped() { return dropped_.exchange(0); }

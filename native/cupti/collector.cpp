@@ -70,6 +70,10 @@ Result Collector::enable(uint32_t kind) {
   kinds_.store(before | bit(kind));
   if (before == 0) source->observe(&Collector::called);
   if (kind == kRuntime) switchRuntime(true);
+  if (before == 0) {
+    const std::lock_guard flushing(flushing_);
+    buffers_.prepare();
+  }
   return kSuccess;
 }
 
@@ -290,6 +294,7 @@ Result Collector::flush() {
   for (const auto& [correlation, left] : workOf)
     for (const Work* work : left) write(*work, correlation, lead, stamps);
   buffers_.complete();
+  if (kinds_.load() != 0) buffers_.prepare();
   return resultOf(answer);
 }
 

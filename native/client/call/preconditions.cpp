@@ -61,7 +61,10 @@ CUresult uncaptured(Call& call, uint64_t stream) {
 
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
   const MemoryMap& memory = call.remote().memory;
-  return memory.mayUse(to, bytes) && memory.mayUse(from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!memory.mayUse(to, bytes) || !memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  // The worker decides about other memory, and this call must return what it says.
+  if (!memory.covers(to, bytes) || !memory.covers(from, bytes)) call.waitForResult();
+  return CUDA_SUCCESS;
 }
 
 void wordAt(Call& call, CUdeviceptr at, size_t bytes) {
@@ -75,7 +78,9 @@ void awaitIfSeen(Call& call, CUdeviceptr to) {
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  return call.remote().memory.mayUse(to, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!call.remote().memory.covers(to, bytes)) call.waitForResult();
+  return CUDA_SUCCESS;
 }
 
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit) {

@@ -87,6 +87,15 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   buffers.given.erase(found);
 }
 
+/// As Kineto does: only when it has given a buffer.
+void flush(uint32_t flag) {
+  {
+    const std::lock_guard lock(buffers.mutex);
+    must(!buffers.given.empty(), "no buffer was asked for");
+  }
+  check(cuptiActivityFlushAll(flag), "flush");
+}
+
 void printAll() {
   std::vector<std::pair<std::vector<uint64_t>, size_t>> ready;
   {
@@ -113,7 +122,7 @@ void enable() {
   check(cuptiActivityEnableRuntimeApi(16, 0), "without cudaGetDevice");
   check(cuptiActivityEnableDriverApi(304, 0), "without cuCtxGetCurrent");
   // What the warm-up left.
-  check(cuptiActivityFlushAll(0), "flush");
+  flush(0);
 }
 
 void disable() {
@@ -201,12 +210,11 @@ void profile(const Device& device, const char* name, uint64_t firstId) {
   uint64_t begin = 0, end = 0;
   check(cuptiGetTimestamp(&begin), "time");
   step(device, firstId);
-  check(cuptiActivityFlushAll(0), "flush");
   check(cuptiGetTimestamp(&end), "time");
   disable();
   // Not of the session.
   step(device, firstId + 500);
-  check(cuptiActivityFlushAll(1), "flush");
+  flush(1);
   std::printf("window %llu %llu\n", static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end));
   printAll();
 }

@@ -93,7 +93,8 @@ TEST("the failure of an earlier call is told from the call's own") {
         CUstream stream = nullptr;
         OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
         // Nothing that the client knows: the driver refuses it, and the next call tells.
-        OK(CU(cuMemsetD8Async)(0x1000, 0, 16, stream));
+        const uint64_t word = 7;
+        OK(CU(cuMemcpyHtoDAsync_v2)(0x1000, &word, sizeof word, stream));
         FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamSynchronize)(stream));
         OK(CU(cuStreamSynchronize)(stream));
       },

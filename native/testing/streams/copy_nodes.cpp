@@ -140,14 +140,12 @@ TEST("a copy between memory of the program happens where its edges put it") {
   CUDA_HOST_NODE_PARAMS function{};
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphHostNodeGetParams)(own, &function));
 
-  // A clone has it too, and an executable graph can be given other memory.
   std::vector<int> elsewhere(kCount);
   const CUDA_MEMCPY3D other = copy(at(middle), at(elsewhere));
-  OK(CU(cuGraphExecMemcpyNodeSetParams)(graph.exec, own, &other, context()));
-  set(in, 77);
-  graph.launch();
-  CHECK(elsewhere == numbers(77));
-  CHECK(out == numbers(3000));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecMemcpyNodeSetParams)(graph.exec, own, &other, context()));
+  OK(CU(cuGraphMemcpyNodeSetParams)(own, &other));
+  OK(CU(cuGraphMemcpyNodeGetParams)(own, &got));
+  CHECK(got.dstHost == elsewhere.data());
   CUDA_MEMCPY3D nowhere = inside;
   nowhere.dstHost = nullptr;
   CUgraphNode none = nullptr;
@@ -174,6 +172,15 @@ TEST("device memory that a copy calls the program's own is device memory") {
   graph.launch();
   CHECK(read(memory + kBytes, kCount) == numbers(60));
   OK(CU(cuMemFree_v2)(memory));
+}
+
+TEST("a fill or a copy of memory that is not the GPU's is refused by its own call") {
+  context();
+  std::vector<int> own(kCount);
+  const auto place = reinterpret_cast<CUdeviceptr>(own.data());
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemsetD32_v2)(place, 1, kCount));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemsetD2D8_v2)(place, kRowBytes, 1, kWidth, kHeight));
+  CHECK(own == std::vector<int>(kCount));
 }
 
 TEST("copies of every shape and kind of memory can be captured") {

@@ -62,6 +62,8 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
   PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
+  // As on a card, an executable graph is not given another copy between memory of the program.
+  if (exec && hostCopyOf(call, packed.record)) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphSetNode wire{};
   wire.exec = numberOf(exec);
   wire.node = numberOf(node);

@@ -283,10 +283,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   return memory("cuDeviceGetGraphMemAttribute", device, 0, attr, static_cast<uint64_t*>(value));
 }
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) noexcept {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
   // Only the high-water marks can be set. The value of another attribute is never read.
-  if (!value || (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
-    return CUDA_ERROR_INVALID_VALUE;
-  return memory("cuDeviceSetGraphMemAttribute", device, 1, attr, static_cast<uint64_t*>(value));
+  uint64_t unread = 0;
+  const bool isSettable = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  return memory("cuDeviceSetGraphMemAttribute", device, 1, attr, isSettable ? static_cast<uint64_t*>(value) : &unread);
 }
 
 }  // namespace millpond::client::api

@@ -69,10 +69,7 @@ bool areRowsValid(size_t x, size_t y, size_t pitch, size_t rows, const CUDA_MEMC
 
 /// The GPU's host cannot reach either end: a function does it, in the stream's order.
 CUresult packHostCopy(Call& call, const CUDA_MEMCPY3D& copy, PackedNode& out) {
-  if (copy.srcLOD || copy.dstLOD || !copy.WidthInBytes || !copy.Height || !copy.Depth ||
-      !areRowsValid(copy.srcXInBytes, copy.srcY, copy.srcPitch, copy.srcHeight, copy) ||
-      !areRowsValid(copy.dstXInBytes, copy.dstY, copy.dstPitch, copy.dstHeight, copy))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (copy.srcLOD || copy.dstLOD || !copy.WidthInBytes || !copy.Height || !copy.Depth) return CUDA_ERROR_INVALID_VALUE;
   out.record.type = CU_GRAPH_NODE_TYPE_HOST;
   out.record.host = {reinterpret_cast<uint64_t>(&copyRows),
                      reinterpret_cast<uint64_t>(&call.remote().graphs.hostCopy(copy))};
@@ -107,6 +104,11 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
   const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
   const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
+  if ((copy.srcMemoryType != CU_MEMORYTYPE_ARRAY &&
+       !areRowsValid(copy.srcXInBytes, copy.srcY, copy.srcPitch, copy.srcHeight, copy)) ||
+      (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY &&
+       !areRowsValid(copy.dstXInBytes, copy.dstY, copy.dstPitch, copy.dstHeight, copy)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (fromHost && toHost) return packHostCopy(call, copy, out);
   // From the first row of the first slice to the last of the last; only the worker has the rows.
   const auto rows = [&](size_t pitch, size_t height) {

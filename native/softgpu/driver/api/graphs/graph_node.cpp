@@ -229,6 +229,9 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* node
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
                                         CUcontext ctx) {
   if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
+  // Refused by a card, whichever memory it is.
+  if (copyParams->srcMemoryType == CU_MEMORYTYPE_HOST && copyParams->dstMemoryType == CU_MEMORYTYPE_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
   params.memcpy.copyCtx = ctx;
