@@ -99,9 +99,10 @@ void copyThereAndBack(const Layout& layout) {
 TEST("rows that lie apart are copied, and nothing between them") {
   everywhere([] {
     begin();
-    // A few rows; rows with rows between the slices; more than fits into device memory at once; rows too long to pack.
+    // A few rows; rows with rows between the slices; more than fits into device memory at once, as rows or as slices; rows
+    // too long to pack.
     for (const Layout& layout : {Layout{5, 3, 1, 8, 3}, Layout{60, 9, 4, 64, 11}, Layout{1000, 5000, 1, 1024, 5000},
-                                 Layout{70'000, 6, 1, 70'016, 6}})
+                                 Layout{1000, 30, 301, 1024, 31}, Layout{70'000, 6, 1, 70'016, 6}})
       copyThereAndBack(layout);
   });
 }
@@ -137,19 +138,21 @@ TEST("rows are copied where there is no memory to pack them in") {
   });
 }
 
-TEST("thousands of rows do not take a round trip each") {
+TEST("thousands of rows do not take a round trip each, nor do hundreds of slices") {
   const int status = runProgram(Way::kTcp, [] {
     begin();
-    constexpr Layout kLayout{60, 4096, 1, 64, 4096};
-    CUdeviceptr device = 0;
-    OK(CU(cuMemAlloc_v2)(&device, kLayout.bytes()));
-    std::vector<uint8_t> host(kLayout.bytes());
-    CUDA_MEMCPY3D copy = between(kLayout, host.data(), device, false);
-    OK(CU(cuMemcpy3D_v2)(&copy));
-    const uint64_t before = sentSegments();
-    CHECK(before != 0);
-    OK(CU(cuMemcpy3D_v2)(&copy));
-    CHECK(sentSegments() - before < kLayout.height / 4);
+    for (const Layout& layout : {Layout{60, 4096, 1, 64, 4096}, Layout{60, 8, 512, 64, 9}}) {
+      CUdeviceptr device = 0;
+      OK(CU(cuMemAlloc_v2)(&device, layout.bytes()));
+      std::vector<uint8_t> host(layout.bytes());
+      CUDA_MEMCPY3D copy = between(layout, host.data(), device, false);
+      OK(CU(cuMemcpy3D_v2)(&copy));
+      const uint64_t before = sentSegments();
+      CHECK(before != 0);
+      OK(CU(cuMemcpy3D_v2)(&copy));
+      CHECK(sentSegments() - before < layout.height * layout.depth / 16);
+      OK(CU(cuMemFree_v2)(device));
+    }
   });
   CHECK_EQ(status, 0);
 }

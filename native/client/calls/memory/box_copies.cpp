@@ -115,32 +115,38 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
         r != CUDA_SUCCESS)
       return r;
   const size_t rowsAtOnce = std::clamp<size_t>(kTemporaryBytes / extent.width, 1, extent.height);
+  const size_t sliceBytes = rowsAtOnce * extent.width;
+  // Only whole slices go together.
+  const size_t slicesAtOnce =
+      rowsAtOnce == extent.height ? std::clamp<size_t>(kTemporaryBytes / sliceBytes, 1, extent.depth) : 1;
   CUdeviceptr temporary = 0;
-  if (const CUresult r = takeTemporary(call, rowsAtOnce * extent.width, stream, temporary); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = takeTemporary(call, slicesAtOnce * sliceBytes, stream, temporary); r != CUDA_SUCCESS) return r;
   isTaken = true;
-  std::vector<std::byte> packed(rowsAtOnce * extent.width);
+  std::vector<std::byte> packed(slicesAtOnce * sliceBytes);
   CUresult result = CUDA_SUCCESS;
-  for (size_t z = 0; z < extent.depth && result == CUDA_SUCCESS; ++z)
+  for (size_t z = 0; z < extent.depth && result == CUDA_SUCCESS; z += slicesAtOnce)
     for (size_t y = 0; y < extent.height && result == CUDA_SUCCESS; y += rowsAtOnce) {
-      const size_t rows = std::min(rowsAtOnce, extent.height - y);
+      const Extent part{extent.width, std::min(rowsAtOnce, extent.height - y),
+                        std::min(slicesAtOnce, extent.depth - z)};
+      const size_t bytes = part.width * part.height * part.depth;
       End middle;
       middle.address = temporary;
       middle.pitch = extent.width;
-      middle.rows = rows;
+      middle.rows = part.height;
       const End far = (from.isOwn ? to : from).from(y, z);
-      const Extent part{extent.width, rows, 1};
       const auto eachRow = [&](auto copyRow) {
-        for (size_t i = 0; i < rows; ++i)
-          copyRow(packed.data() + i * extent.width, reinterpret_cast<std::byte*>(own.row(y + i, z)));
+        for (size_t k = 0; k < part.depth; ++k)
+          for (size_t i = 0; i < part.height; ++i)
+            copyRow(packed.data() + (k * part.height + i) * extent.width,
+                    reinterpret_cast<std::byte*>(own.row(y + i, z + k)));
       };
       if (from.isOwn) {
         eachRow([&](std::byte* here, const std::byte* there) { std::memcpy(here, there, extent.width); });
-        result = toDevice(call, temporary, packed.data(), rows * extent.width, stream, Wait::kNo);
+        result = toDevice(call, temporary, packed.data(), bytes, stream, Wait::kNo);
         if (result == CUDA_SUCCESS) result = postBox(call, far, middle, part, stream);
       } else {
         result = postBox(call, middle, far, part, stream);
-        if (result == CUDA_SUCCESS)
-          result = fromDevice(call, packed.data(), temporary, rows * extent.width, stream, Wait::kYes);
+        if (result == CUDA_SUCCESS) result = fromDevice(call, packed.data(), temporary, bytes, stream, Wait::kYes);
         if (result == CUDA_SUCCESS)
           eachRow([&](const std::byte* here, std::byte* there) { std::memcpy(there, here, extent.width); });
       }
