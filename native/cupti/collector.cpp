@@ -222,7 +222,8 @@ void Collector::remember(const std::vector<Call>& calls) {
       sent_.clear();
       sentCount_ = 0;
     }
-    sent_[call.thread][call.streamBegin] = {call.streamEnd, call.correlation, call.kinds, call.hasStream, call.stream};
+    sent_[call.thread][call.streamBegin] = {call.streamEnd, call.start,     call.correlation,
+                                            call.kinds,     call.hasStream, call.stream};
     ++sentCount_;
   }
 }
@@ -265,6 +266,9 @@ Result Collector::flush() {
   std::vector<std::pair<uint32_t, const Work*>> earlier;
   uint32_t firstOfNow = UINT32_MAX;
   for (const Call& call : calls) firstOfNow = std::min(firstOfNow, call.correlation);
+  // Work begins after its call, which bounds the error of the comparison of the clocks.
+  for (const Work& work : all)
+    if (const Sent* sent = sentBy(work)) lead = std::min(lead, work.start - sent->start);
   for (const Work& work : all) {
     if (const Sent* sent = sentBy(work)) {
       if (sent->hasStream) places_[sent->stream] = {work.context, work.stream};

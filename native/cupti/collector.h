@@ -64,6 +64,7 @@ class Collector {
   /// The part of a call that later work of the devices is tied to.
   struct Sent {
     uint64_t streamEnd = 0;
+    int64_t start = 0;  ///< of the call
     uint32_t correlation = 0;
     uint64_t kinds = 0;
     bool hasStream = false;
