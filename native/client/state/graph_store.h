@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
@@ -51,17 +52,15 @@ class GraphStore {
  public:
   /// A copy between memory of this process, which a graph's launches perform as a function of the program. It stays until the
   /// end: any graph may have a clone of its node.
-  CUDA_MEMCPY3D& hostCopy(const CUDA_MEMCPY3D& copy) {
+  const CUDA_MEMCPY3D& hostCopy(const CUDA_MEMCPY3D& copy) {
     const std::lock_guard lock(mutex_);
-    for (const auto& each : hostCopies_)
-      if (std::memcmp(each.get(), &copy, sizeof(copy)) == 0) return *each;
-    return *hostCopies_.emplace_back(std::make_unique<CUDA_MEMCPY3D>(copy));
+    return *hostCopies_.insert(copy).first;
   }
   /// The one at that address; null if none is there.
   const CUDA_MEMCPY3D* findHostCopy(uint64_t address) const {
     const std::shared_lock lock(mutex_);
-    for (const auto& each : hostCopies_)
-      if (reinterpret_cast<uint64_t>(each.get()) == address) return each.get();
+    for (const CUDA_MEMCPY3D& each : hostCopies_)
+      if (reinterpret_cast<uint64_t>(&each) == address) return &each;
     return nullptr;
   }
   void setExec(uint64_t exec, ExecInfo info) {
@@ -150,11 +149,15 @@ class GraphStore {
   }
 
  private:
+  struct ByBytes {
+    bool operator()(const CUDA_MEMCPY3D& a, const CUDA_MEMCPY3D& b) const { return std::memcmp(&a, &b, sizeof a) < 0; }
+  };
+
   mutable std::shared_mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<const ExecInfo>> execs_;
   std::unordered_map<uint64_t, std::unique_ptr<HandedOut>> handedOut_;
   std::unordered_map<uint64_t, std::unordered_map<uint64_t, KernelUpdate>> accepted_;  ///< by executable graph and node
-  std::vector<std::unique_ptr<CUDA_MEMCPY3D>> hostCopies_;
+  std::set<CUDA_MEMCPY3D, ByBytes> hostCopies_;
   Zones landings_;
   Zones readings_;
   std::vector<graph::Source> late_;

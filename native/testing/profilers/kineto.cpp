@@ -121,7 +121,7 @@ void enable() {
   for (const uint32_t kind : kKinds) check(cuptiActivityEnable(kind), "enable");
   check(cuptiActivityEnableRuntimeApi(16, 0), "without cudaGetDevice");
   check(cuptiActivityEnableDriverApi(304, 0), "without cuCtxGetCurrent");
-  // What the warm-up left.
+  // The records of the warm-up.
   flush(0);
 }
 

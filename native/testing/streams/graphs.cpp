@@ -26,7 +26,7 @@ CUgraphExec instantiate(CUgraph of) {
   return exec;
 }
 
-/// What the driver writes about a graph.
+/// The description of a graph that the driver writes.
 std::string picture(CUgraph of, unsigned flags) {
   char path[] = "/tmp/graph-XXXXXX";
   const int file = ::mkstemp(path);

@@ -224,7 +224,7 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) noexcept {
   Got got;
   const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_HOST, type, got);
   if (got.record.type == CU_GRAPH_NODE_TYPE_MEMCPY) *type = CU_GRAPH_NODE_TYPE_MEMCPY;
-  return r == CUDA_ERROR_INVALID_VALUE && *type == CU_GRAPH_NODE_TYPE_MEMCPY ? CUDA_SUCCESS : r;
+  return *type == CU_GRAPH_NODE_TYPE_MEMCPY ? CUDA_SUCCESS : r;
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) noexcept {

@@ -13,7 +13,7 @@
 namespace millpond::worker {
 namespace {
 
-/// What the picture of a graph may disclose: no handles and functions, which are addresses of this process.
+/// The flags that a picture of a graph may have: none for handles and functions, which are addresses of this process.
 constexpr unsigned kShownDotFlags =
     CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS |
     CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS |

@@ -118,7 +118,7 @@ const char* nameOf(CUgraphNodeType type) {
   }
 }
 
-/// What the flags add to a node's label. A handle is an address of this process.
+/// Writes the part of a node's label that the flags ask for. A handle is an address of this process.
 void describe(std::ostream& out, const GraphNode& node, unsigned flags) {
   const auto has = [&](unsigned flag) { return (flags & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | flag)) != 0; };
   if (has(CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES)) out << "\\nhandle " << static_cast<const void*>(&node);
