@@ -14,5 +14,7 @@ export default defineConfig({
     testTimeout: 240_000,
     hookTimeout: 240_000,
     expect: { poll: { timeout: 120_000 } },
+    // CI shows a failure once, so its message has to be complete.
+    chaiConfig: { truncateThreshold: 0 },
   },
 });

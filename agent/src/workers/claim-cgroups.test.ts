@@ -77,6 +77,7 @@ test.skipIf(!isOffered)(
     expect([code, signal]).toEqual([null, "SIGKILL"]);
     for (const each of [one, two]) each[Symbol.dispose]();
     await Promise.all([one.exit, two.exit]);
+    expect(cgroups.place(one.pid, "claim-a", limits), "it has ended").toBe(false);
     cgroups.keepOnly(new Set());
     using later = startEater();
     await later.ready;

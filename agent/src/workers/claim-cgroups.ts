@@ -136,11 +136,12 @@ export class ClaimCgroups {
   }
 
   /**
-   * Puts a worker into the group of its allocation, which is made where it is missing and gets these limits.
+   * Puts a worker into the group of its allocation, which is made where it is missing and gets these limits. False: there is
+   * no such process any more.
    *
    * @throws Error when the kernel refuses
    */
-  place(pid: number, allocation: string, limits: ClaimLimits): void {
+  place(pid: number, allocation: string, limits: ClaimLimits): boolean {
     for (const { base, files } of this.#hierarchies) {
       const group = join(base, allocation);
       mkdirSync(group, { recursive: true });
@@ -149,8 +150,9 @@ export class ClaimCgroups {
         if (optionalFiles.has(name) && !existsSync(path)) continue;
         writeFileSync(path, value);
       }
-      writeFileSync(join(group, "cgroup.procs"), String(pid));
+      if (!moveProcess(join(group, "cgroup.procs"), pid)) return false;
     }
+    return true;
   }
 
   /** Removes the groups of all other allocations that have no process left. */
@@ -205,6 +207,17 @@ function makeV2(base: string): Controller[] {
     for (const each of offered) writeFileSync(join(folder, "cgroup.subtree_control"), `+${each}`);
   }
   return [...offered];
+}
+
+/** False: there is no such process. @throws Error when the kernel refuses */
+function moveProcess(file: string, pid: number): boolean {
+  try {
+    writeFileSync(file, String(pid));
+    return true;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ESRCH") return false;
+    throw error;
+  }
 }
 
 function attempt<T>(make: () => T, reasons: string[]): T | undefined {

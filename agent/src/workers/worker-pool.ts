@@ -231,10 +231,13 @@ export class WorkerPool {
     }
   }
 
-  /** @throws Error when the kernel refuses */
+  /** @throws WorkerLostError when the worker has ended, Error when the kernel refuses */
   #placeInGroup(worker: Worker, { claim, epoch, devices }: SessionRecord): void {
+    const { pid } = worker.process;
     const limits = limitsOf(this.#options.claimHostBytes, devices.length);
-    this.#options.cgroups.place(worker.process.pid, this.#options.run.allocationName(claim, epoch), limits);
+    const isPlaced = this.#options.cgroups.place(pid, this.#options.run.allocationName(claim, epoch), limits);
+    // The kernel knows of the end of a process before this agent does.
+    if (!isPlaced) throw new WorkerLostError(`worker ${worker.directory.id} has ended`);
   }
 
   #idle(device: PooledDevice): Worker[] {
