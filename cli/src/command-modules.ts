@@ -25,6 +25,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   usage: () => import("./commands/views/usage.ts"),
   login: () => import("./commands/contexts/login.ts"),
   logout: () => import("./commands/contexts/logout.ts"),
+  whoami: () => import("./commands/contexts/whoami.ts"),
   context: () => import("./commands/contexts/context.ts"),
   resize: () => import("./commands/claims/resize.ts"),
   prioritize: () => import("./commands/claims/prioritize.ts"),

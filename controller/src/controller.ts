@@ -117,7 +117,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     keys,
     {
       find: (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
-      hasRule: (login) => oidcTokens.hasRule(login),
+      hasRule: (id) => oidcTokens.hasRule(id),
     },
     () => unixSeconds(clock),
   );

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { connection, jsonOutput } from "./options.ts";
 import type { CommandSpec, OptionSpec } from "./spec.ts";
 
 /** Options by which the user establishes trust in a controller at first contact. */
@@ -87,6 +88,17 @@ valid for twelve hours.`,
     examples: [{ command: "millpond logout", what: "the current one" }],
     arguments: [{ name: "name", description: "Name of the context", isOptional: true, names: "contexts" }],
     options: {},
+    group: "Pools of yours",
+  },
+  whoami: {
+    summary: "Show the identity, role, tenant and expiry of your token",
+    description: "Asks the controller, and shows which controller that is and where its address comes from.",
+    examples: [
+      { command: "millpond whoami", what: "with the current context" },
+      { command: "millpond whoami --context prod -o json", what: "for scripts" },
+    ],
+    arguments: [],
+    options: { ...jsonOutput, ...connection },
     group: "Pools of yours",
   },
   context: {

@@ -70,7 +70,7 @@ export function healthWord(health: DeviceHealth): string {
   return health === DeviceHealth.UNHEALTHY ? "unhealthy" : "unknown";
 }
 
-function time(seconds: bigint): string | null {
+export function time(seconds: bigint): string | null {
   return seconds === 0n ? null : formatTime(seconds);
 }
 

@@ -58,6 +58,7 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "AccessService/ListKeys": ["admin"],
   "AccessService/RotateKey": ["admin"],
   "AccessService/CreateLoginCode": users,
+  "AccessService/GetCaller": [...programs, "agent"],
   "PoolService/BackUp": ["admin"],
   "AgentService/Sync": ["agent"],
 };

@@ -87,6 +87,7 @@ const accessRules: Rules<typeof AccessService> = {
   listAudit: { role: "tenant-admin", follower: "answers", reads: "lists" },
   // It changes nothing in the pool, and the code logs in its creator.
   createLoginCode: { role: "user", follower: "answers" },
+  getCaller: { role: "any", follower: "answers" },
 };
 
 const agentRules: Rules<typeof AgentService> = {

@@ -4,7 +4,7 @@
 // in clear, over the connection by which it uses them.
 
 import { timingSafeEqual } from "node:crypto";
-import { type Caller, oidcPrefix, type OidcLogin } from "../domain/caller.ts";
+import { type Caller, oidcPrefix } from "../domain/caller.ts";
 import type { KeyRing } from "./key-ring.ts";
 import { loginSeconds } from "./login-sessions.ts";
 import type { OidcRule } from "./oidc-config.ts";
@@ -65,16 +65,16 @@ export class OidcTokens {
     if (!isOurs || rule === undefined) {
       return undefined;
     }
-    if (Number.parseInt(end, 36) <= this.#now()) {
+    const expiresAt = Number.parseInt(end, 36);
+    if (expiresAt <= this.#now()) {
       return "expired";
     }
     const name = oidcPrefix + Buffer.from(user, "base64url").toString("utf8");
-    const login = { rule: id, endsAt: Number.parseInt(end, 36) };
-    return { name, role: rule.role, tenant: rule.tenant, madeAt: 0, login };
+    return { name, role: rule.role, tenant: rule.tenant, madeAt: 0, expiresAt, rule: id };
   }
 
-  /** Whether the rule of a login exists as it was then. */
-  hasRule({ rule }: OidcLogin): boolean {
-    return this.#rules.has(rule);
+  /** Whether a rule of that id exists: ids change with their rules. */
+  hasRule(id: string): boolean {
+    return this.#rules.has(id);
   }
 }

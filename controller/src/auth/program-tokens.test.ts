@@ -36,7 +36,7 @@ class Fixture {
   get programs(): ProgramTokens {
     return new ProgramTokens(
       this.#keys,
-      { find: (name) => this.stored.get(name), hasRule: (login) => this.logins.hasRule(login) },
+      { find: (name) => this.stored.get(name), hasRule: (id) => this.logins.hasRule(id) },
       () => this.now,
     );
   }
@@ -69,14 +69,14 @@ describe("of a login by an OpenID provider", () => {
     const ann = pool.login("Ann@example.org");
     pool.now += 3600;
     const { secret, expiresAt } = pool.programs.make(ann, "vision");
-    expect(expiresAt).toBe(ann.login?.endsAt);
+    expect(expiresAt).toBe(ann.expiresAt);
     expect(pool.programs.verify(secret)).toMatchObject({
       name: "program:oidc:Ann@example.org",
       role: "program",
       tenant: "vision",
       creator: "oidc:Ann@example.org",
     });
-    pool.now = (ann.login?.endsAt ?? 0) - 1;
+    pool.now = (ann.expiresAt ?? 0) - 1;
     expect(pool.programs.verify(secret)).toMatchObject({ role: "program" });
     pool.now += 1;
     expect(pool.programs.verify(secret)).toBe("expired");

@@ -2,7 +2,7 @@
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
-import { type Caller, oidcPrefix, type OidcLogin } from "../domain/caller.ts";
+import { type Caller, oidcPrefix } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 import { sealOf } from "./tokens.ts";
@@ -17,8 +17,8 @@ const afterRetirementSeconds = 7 * 86_400;
 export interface Creators {
   /** A token by its name; undefined: there is none. */
   readonly find: (name: string) => CreatorToken | undefined;
-  /** Whether the rule of a login by an OpenID provider exists as it was then. */
-  readonly hasRule: (login: OidcLogin) => boolean;
+  /** Whether the rule of a login by an OpenID provider exists as it was then, by its id. */
+  readonly hasRule: (id: string) => boolean;
 }
 
 /** What made a program token, as the token says it and as it is now. */
@@ -49,7 +49,7 @@ export class ProgramTokens {
    * @throws MILLPOND_E_UNAUTHENTICATED
    */
   make(
-    caller: Pick<Caller, "name" | "login">,
+    caller: Pick<Caller, "name" | "rule" | "expiresAt">,
     tenant: string,
   ): { readonly secret: string; readonly expiresAt: number | null } {
     const reference = referenceOf(caller);
@@ -95,6 +95,7 @@ export class ProgramTokens {
       madeAt: 0,
       program,
       creator: creator.name,
+      ...(creator.expiresAt !== null && { expiresAt: creator.expiresAt }),
     };
   }
 
@@ -106,22 +107,21 @@ export class ProgramTokens {
         ? undefined
         : { name: reference, hash: token.hash, expiresAt: token.expiresAt };
     }
-    const login = { rule, endsAt: Number.parseInt(end, 36) };
-    if (!this.#creators.hasRule(login)) return undefined;
+    if (!this.#creators.hasRule(rule)) return undefined;
     // The reference itself is under the seal.
     return {
       name: oidcPrefix + Buffer.from(user, "base64url").toString("utf8"),
       hash: "",
-      expiresAt: login.endsAt,
+      expiresAt: Number.parseInt(end, 36),
     };
   }
 }
 
 /** A stored token by its name; a login by its user, rule and end. */
-function referenceOf({ name, login }: Pick<Caller, "name" | "login">): string {
-  if (login === undefined) return name;
+function referenceOf({ name, rule, expiresAt = 0 }: Pick<Caller, "name" | "rule" | "expiresAt">): string {
+  if (rule === undefined) return name;
   const user = Buffer.from(name.slice(oidcPrefix.length), "utf8").toString("base64url");
-  return `${oidcPrefix}${user}.${login.rule}.${login.endsAt.toString(36)}`;
+  return `${oidcPrefix}${user}.${rule}.${expiresAt.toString(36)}`;
 }
 
 function seal(said: string, { hash }: CreatorToken, key: DerivedSecret): string {

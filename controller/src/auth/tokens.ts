@@ -113,7 +113,14 @@ export class TokenVerifier {
     if (expiresAt !== null && expiresAt <= this.#now()) {
       return "expired";
     }
-    return { name, role, tenant, madeAt, ...(role === "agent" && { node }) };
+    return {
+      name,
+      role,
+      tenant,
+      madeAt,
+      ...(expiresAt !== null && { expiresAt }),
+      ...(role === "agent" && { node }),
+    };
   }
 }
 

@@ -32,16 +32,10 @@ export interface Caller {
   readonly program?: string;
   /** With `program`: the name of the token that its token was created with. */
   readonly creator?: string;
-  /** Set for a login by an OpenID provider. */
-  readonly login?: OidcLogin;
-}
-
-/** What a login by an OpenID provider rests on: it ends with its rule, or at its time. */
-export interface OidcLogin {
-  /** Id of the rule that gives the rights. */
-  readonly rule: string;
-  /** Unix seconds. */
-  readonly endsAt: number;
+  /** When the token expires, Unix seconds; absent: never. */
+  readonly expiresAt?: number;
+  /** For a login by an OpenID provider: id of the rule that gives its rights, and with which it ends. */
+  readonly rule?: string;
 }
 
 /** The prefix of the names of users that an OpenID provider has named: no token that is created has such a name. */

@@ -61,6 +61,11 @@ export function makeAccessService(
       return { code, expiresAt: BigInt(expiresAt) };
     },
 
+    async getCaller(_request, context) {
+      const { name, role, tenant, expiresAt = 0, claim, node = "" } = callerOf(context);
+      return { name, role, tenant, expiresAt: BigInt(expiresAt), claim: claim?.name ?? "", node };
+    },
+
     async listAudit({ after, limit, fromOldest }, context) {
       if (after > BigInt(Number.MAX_SAFE_INTEGER)) {
         throw millpondError("MILLPOND_E_INVALID", `after is ${after}, not the id of a record`);

@@ -98,6 +98,10 @@ test("a browser's login is the command's, which then uses the pool as that user"
   );
   expect(result.stdout + result.stderr).not.toMatch(/mp-oidc-/);
   expect(await home.millpond(["get", "claims"])).toMatchObject({ code: 0, stderr: "no claims\n" });
+  const who = await home.millpond(["whoami"]);
+  expect(who.stdout).toMatch(
+    /^name +oidc:ann\nrole +user\ntenant +default\nexpires +\S+Z \(in 11h59m\)\ncontroller +http:\S+\nfrom +context lab in /,
+  );
   const denied = await home.millpond(["queue", "create", "a"]);
   expect(denied.stderr).toMatch(/role admin[^]*\[MILLPOND_E_FORBIDDEN\]/);
   // Programs of the user get GPUs as long as the login lasts.

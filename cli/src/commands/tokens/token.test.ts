@@ -43,3 +43,30 @@ test("a token is made, used, listed and revoked, and the audit says who did it a
   ]);
   expect((await home.millpond(["token", "revoke"])).stderr).toContain("needs the name of a token");
 });
+
+test("whoami shows whose token it is, its rights and its end, also to a program and an agent", async () => {
+  const { home } = pool;
+  const secretOf = async (...args: readonly string[]): Promise<string> =>
+    (await home.millpond(["token", "create", ...args])).stdout.trim();
+  const whoami = async (token: string): Promise<unknown> =>
+    JSON.parse((await home.millpond(["whoami", "-o", "json", "--token", token])).stdout);
+  const bob = await secretOf("bob", "--role", "tenant-admin", "--expires", "90d");
+  expect(await whoami(bob)).toMatchObject({
+    kind: "Caller",
+    name: "bob",
+    role: "tenant-admin",
+    tenant: "default",
+    expiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    controller: expect.stringMatching(/^http:/),
+  });
+  const node = await secretOf("node-7", "--role", "agent", "--node", "node-7");
+  expect(await whoami(node)).toMatchObject({ role: "agent", tenant: "", node: "node-7", expiresAt: null });
+  const env = await home.millpond(["env", "-m", "1Mi", "--token", bob]);
+  const program = /MILLPOND_TOKEN='?(mp-program-[^'\s]+)/.exec(env.stdout)?.[1] ?? "";
+  const { expiresAt } = (await whoami(bob)) as { readonly expiresAt: string };
+  expect(await whoami(program)).toMatchObject({ name: "program:bob", role: "program", expiresAt });
+  const admin = await home.millpond(["whoami"]);
+  expect(admin.stdout).toMatch(/^name +file:user\nrole +admin\ntenant +all\nexpires +never\n/);
+  const unknown = await home.millpond(["whoami", "--token", "no-such-token-0000000"]);
+  expect(unknown).toMatchObject({ code: 120, stdout: "" });
+});

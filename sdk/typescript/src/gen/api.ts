@@ -125,6 +125,23 @@ export type CreateLoginCodeResponse = {
   readonly expiresAt?: Int64;
 };
 
+export type GetCallerRequest = Readonly<Record<string, never>>;
+
+export type GetCallerResponse = {
+  /** Name of the token; of a login by an OpenID provider, `oidc:` and the user. */
+  readonly name?: string;
+  /** That of the token; `claim` or `program` for tokens of programs. */
+  readonly role?: string;
+  /** The only tenant whose claims the caller may access; empty: all tenants. */
+  readonly tenant?: string;
+  /** 0: never. */
+  readonly expiresAt?: Int64;
+  /** The only claim that the caller may access; empty: all of the tenant. */
+  readonly claim?: string;
+  /** For an agent: the only node that it may report; empty until a node has joined with its token. */
+  readonly node?: string;
+};
+
 export type CreateClaimRequest = {
   readonly claim?: Claim;
   /** Refuse with MILLPOND_E_NO_CAPACITY instead of waiting. */
@@ -953,7 +970,7 @@ export type Usage = {
 
 /** The methods of each service. */
 export interface Services {
-  /** AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin; CreateLoginCode: user. */
+  /** AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin; CreateLoginCode: user; GetCaller: any. */
   readonly AccessService: {
     /** CreateToken creates a token. Its secret is only in the answer: the controller keeps a hash of it. */
     readonly CreateToken: { readonly request: CreateTokenRequest; readonly answer: CreateTokenResponse };
@@ -969,6 +986,8 @@ export interface Services {
     readonly RotateKey: { readonly request: RotateKeyRequest; readonly answer: RotateKeyResponse };
     /** CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good once, for ten minutes, at the controller that created it. */
     readonly CreateLoginCode: { readonly request: CreateLoginCodeRequest; readonly answer: CreateLoginCodeResponse };
+    /** GetCaller returns the identity and the rights of the token that the call carries. Role: any. */
+    readonly GetCaller: { readonly request: GetCallerRequest; readonly answer: GetCallerResponse };
   };
   /** ClaimService is called by the client library, the CLI and users. Role: user. */
   readonly ClaimService: {

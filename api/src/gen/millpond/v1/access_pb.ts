@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/access.proto.
  */
 export const file_millpond_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCJ2CgpTaWduaW5nS2V5EgoKAmlkGAEgASgJEhIKCmNyZWF0ZWRfYXQYAiABKAMSEgoKcmV0aXJlc19hdBgDIAEoAxIPCgdyZXZva2VkGAQgASgIEg8KB2Rlcml2ZXMYBSABKAgSEgoKcHVibGljX2tleRgGIAEoCSIRCg9MaXN0S2V5c1JlcXVlc3QiOQoQTGlzdEtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcubWlsbHBvbmQudjEuU2lnbmluZ0tleSIiChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBnJldm9rZRgBIAEoCCI5ChFSb3RhdGVLZXlSZXNwb25zZRIkCgNrZXkYASABKAsyFy5taWxscG9uZC52MS5TaWduaW5nS2V5IhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDMsEECg1BY2Nlc3NTZXJ2aWNlElAKC0NyZWF0ZVRva2VuEh8ubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXNwb25zZRJNCgpMaXN0VG9rZW5zEh4ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVzcG9uc2USUAoLUmV2b2tlVG9rZW4SHy5taWxscG9uZC52MS5SZXZva2VUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5SZXZva2VUb2tlblJlc3BvbnNlEkoKCUxpc3RBdWRpdBIdLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlcXVlc3QaHi5taWxscG9uZC52MS5MaXN0QXVkaXRSZXNwb25zZRJHCghMaXN0S2V5cxIcLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVxdWVzdBodLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVzcG9uc2USSgoJUm90YXRlS2V5Eh0ubWlsbHBvbmQudjEuUm90YXRlS2V5UmVxdWVzdBoeLm1pbGxwb25kLnYxLlJvdGF0ZUtleVJlc3BvbnNlElwKD0NyZWF0ZUxvZ2luQ29kZRIjLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QaJC5taWxscG9uZC52MS5DcmVhdGVMb2dpbkNvZGVSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCJ2CgpTaWduaW5nS2V5EgoKAmlkGAEgASgJEhIKCmNyZWF0ZWRfYXQYAiABKAMSEgoKcmV0aXJlc19hdBgDIAEoAxIPCgdyZXZva2VkGAQgASgIEg8KB2Rlcml2ZXMYBSABKAgSEgoKcHVibGljX2tleRgGIAEoCSIRCg9MaXN0S2V5c1JlcXVlc3QiOQoQTGlzdEtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcubWlsbHBvbmQudjEuU2lnbmluZ0tleSIiChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBnJldm9rZRgBIAEoCCI5ChFSb3RhdGVLZXlSZXNwb25zZRIkCgNrZXkYASABKAsyFy5taWxscG9uZC52MS5TaWduaW5nS2V5IhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDIhIKEEdldENhbGxlclJlcXVlc3QicAoRR2V0Q2FsbGVyUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRISCgpleHBpcmVzX2F0GAQgASgDEg0KBWNsYWltGAUgASgJEgwKBG5vZGUYBiABKAkyjQUKDUFjY2Vzc1NlcnZpY2USUAoLQ3JlYXRlVG9rZW4SHy5taWxscG9uZC52MS5DcmVhdGVUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5DcmVhdGVUb2tlblJlc3BvbnNlEk0KCkxpc3RUb2tlbnMSHi5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RUb2tlbnNSZXNwb25zZRJQCgtSZXZva2VUb2tlbhIfLm1pbGxwb25kLnYxLlJldm9rZVRva2VuUmVxdWVzdBogLm1pbGxwb25kLnYxLlJldm9rZVRva2VuUmVzcG9uc2USSgoJTGlzdEF1ZGl0Eh0ubWlsbHBvbmQudjEuTGlzdEF1ZGl0UmVxdWVzdBoeLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlc3BvbnNlEkcKCExpc3RLZXlzEhwubWlsbHBvbmQudjEuTGlzdEtleXNSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuTGlzdEtleXNSZXNwb25zZRJKCglSb3RhdGVLZXkSHS5taWxscG9uZC52MS5Sb3RhdGVLZXlSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuUm90YXRlS2V5UmVzcG9uc2USXAoPQ3JlYXRlTG9naW5Db2RlEiMubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVxdWVzdBokLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEkoKCUdldENhbGxlchIdLm1pbGxwb25kLnYxLkdldENhbGxlclJlcXVlc3QaHi5taWxscG9uZC52MS5HZXRDYWxsZXJSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message millpond.v1.Token
@@ -502,8 +502,75 @@ export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> 
   messageDesc(file_millpond_v1_access, 16);
 
 /**
+ * @generated from message millpond.v1.GetCallerRequest
+ */
+export type GetCallerRequest = Message<"millpond.v1.GetCallerRequest"> & {
+};
+
+/**
+ * Describes the message millpond.v1.GetCallerRequest.
+ * Use `create(GetCallerRequestSchema)` to create a new message.
+ */
+export const GetCallerRequestSchema: GenMessage<GetCallerRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 17);
+
+/**
+ * @generated from message millpond.v1.GetCallerResponse
+ */
+export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
+  /**
+   * Name of the token; of a login by an OpenID provider, `oidc:` and the user.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * That of the token; `claim` or `program` for tokens of programs.
+   *
+   * @generated from field: string role = 2;
+   */
+  role: string;
+
+  /**
+   * The only tenant whose claims the caller may access; empty: all tenants.
+   *
+   * @generated from field: string tenant = 3;
+   */
+  tenant: string;
+
+  /**
+   * 0: never.
+   *
+   * @generated from field: int64 expires_at = 4;
+   */
+  expiresAt: bigint;
+
+  /**
+   * The only claim that the caller may access; empty: all of the tenant.
+   *
+   * @generated from field: string claim = 5;
+   */
+  claim: string;
+
+  /**
+   * For an agent: the only node that it may report; empty until a node has joined with its token.
+   *
+   * @generated from field: string node = 6;
+   */
+  node: string;
+};
+
+/**
+ * Describes the message millpond.v1.GetCallerResponse.
+ * Use `create(GetCallerResponseSchema)` to create a new message.
+ */
+export const GetCallerResponseSchema: GenMessage<GetCallerResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 18);
+
+/**
  * AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin;
- * CreateLoginCode: user.
+ * CreateLoginCode: user; GetCaller: any.
  *
  * @generated from service millpond.v1.AccessService
  */
@@ -580,6 +647,16 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof CreateLoginCodeRequestSchema;
     output: typeof CreateLoginCodeResponseSchema;
+  },
+  /**
+   * GetCaller returns the identity and the rights of the token that the call carries. Role: any.
+   *
+   * @generated from rpc millpond.v1.AccessService.GetCaller
+   */
+  getCaller: {
+    methodKind: "unary";
+    input: typeof GetCallerRequestSchema;
+    output: typeof GetCallerResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_millpond_v1_access, 0);
