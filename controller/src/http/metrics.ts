@@ -116,7 +116,7 @@ async function queueSamples(pool: Pool, sees: (tenant: string) => boolean): Prom
         ...gpusOf("millpond_queue_limit_gpus", { queue }, limit.gpuMilli),
       );
     }
-    const tenants = new Map(transaction.allTenants().map(({ name, limit }) => [name, limit.gpuMilli]));
+    const tenants = new Map(transaction.tenants.all().map(({ name, limit }) => [name, limit.gpuMilli]));
     const names = new Set([...tenants.keys(), ...[...claims.values()].flat().map(({ tenant }) => tenant)]);
     for (const tenant of [...names].filter(sees)) {
       const { gpuMilli } = tree.usedByTenant(tenant);

@@ -82,8 +82,8 @@ export async function sync(
     ) {
       const strangers = report.sessions.length - adoption.adoptable;
       const takeItOver = (transaction: Transaction) => {
-        refuseRemoved(transaction.removedNode(node), caller.madeAt);
-        if (transaction.node(node) !== undefined || strangers === 0) {
+        refuseRemoved(transaction.removedNodes.get(node), caller.madeAt);
+        if (transaction.nodes.get(node) !== undefined || strangers === 0) {
           pinToken(transaction, caller, node);
           takeOver(transaction, node, { description, hasComeBack, caller });
           adoption.carryOut(pool, transaction);
@@ -121,7 +121,7 @@ export async function sync(
 async function leave(pool: Pool, name: string): Promise<void> {
   pool.liveness.leave(name);
   await pool.mutate((transaction) => {
-    if (transaction.node(name) !== undefined) {
+    if (transaction.nodes.get(name) !== undefined) {
       transaction.addEvent("NodeLost", `node/${name}`, reason("agent-stopped"));
     }
   });
@@ -181,7 +181,7 @@ function takeOver(
     readonly caller: AgentCaller;
   },
 ): void {
-  const before = transaction.node(name);
+  const before = transaction.nodes.get(name);
   const allocations = transaction.allocations.onNode(name);
   const node = toNodeRecord(name, description, { before, allocations, birth: transaction });
   const subject = `node/${node.name}`;
@@ -197,7 +197,7 @@ function takeOver(
   if (node === before) {
     return;
   }
-  transaction.putNode(node);
+  transaction.nodes.put(node);
   recordPlace(transaction, caller, before, node);
   for (const device of node.devices) {
     const known = before?.devices.find(({ uuid }) => uuid === device.uuid);

@@ -60,14 +60,14 @@ export function pinToken(transaction: Transaction, { name, node: own }: AgentCal
   if (own === undefined) {
     return;
   }
-  const token = transaction.token(name);
+  const token = transaction.tokens.get(name);
   if (token === undefined) {
     throw millpondError("MILLPOND_E_UNAUTHENTICATED", `the token ${name} was revoked meanwhile`);
   }
   refuseOtherNode(token, node);
   if (token.node === "") {
-    const removedRevision = transaction.removedNode(node)?.revision;
-    refuseStranger(transaction.allTokens(), token, { name: node, removedRevision });
+    const removedRevision = transaction.removedNodes.get(node)?.revision;
+    refuseStranger(transaction.tokens.all(), token, { name: node, removedRevision });
     transaction.tokens.set(name, { ...token, node });
   }
 }

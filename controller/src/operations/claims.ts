@@ -341,19 +341,19 @@ function refuseDouble(transaction: Transaction, name: string, tenant: string): v
 }
 
 function refuseUnknownQueue(transaction: Transaction, { queue, tenant }: ClaimSpec): void {
-  if (transaction.queue(queue) === undefined && queue !== defaultQueueName) {
+  if (transaction.queues.get(queue) === undefined && queue !== defaultQueueName) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `there is no queue ${quote(queue)}`, {
       remedy: "List them with `millpond get queues`.",
     });
   }
-  const child = transaction.allQueues().find(({ parent }) => parent === queue);
+  const child = transaction.queues.all().find(({ parent }) => parent === queue);
   if (child !== undefined) {
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the queue ${queue} is a group of queues: claims wait in those without children, such as ${child.name}`,
     );
   }
-  if (transaction.tenant(tenant) === undefined && tenant !== defaultTenantName) {
+  if (transaction.tenants.get(tenant) === undefined && tenant !== defaultTenantName) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `there is no tenant ${quote(tenant)}`, {
       remedy: "List them with `millpond get tenants`.",
     });

@@ -98,7 +98,7 @@ export async function removeNode(
   { isLost }: { readonly isLost: boolean },
 ): Promise<string[]> {
   return await pool.mutate((transaction) => {
-    if (transaction.node(name) === undefined && transaction.removedNode(name) !== undefined) {
+    if (transaction.nodes.get(name) === undefined && transaction.removedNodes.get(name) !== undefined) {
       return [];
     }
     const node = requireNode(transaction, name);
@@ -199,7 +199,7 @@ export async function labelNode(
     const labels = checkLabels({ ...Object.fromEntries(kept), ...checkLabels(change.set) });
     const changed = { ...node, labels };
     if (formatLabels(labels) !== formatLabels(node.labels)) {
-      transaction.putNode(changed);
+      transaction.nodes.put(changed);
       transaction.addEvent(
         "NodeLabelled",
         `node/${name}`,
@@ -233,7 +233,7 @@ function cordonWhole(
   if (node.isCordoned === isCordoned && node.cordonReason === cordonReason) {
     return;
   }
-  transaction.putNode({ ...node, isCordoned, cordonReason });
+  transaction.nodes.put({ ...node, isCordoned, cordonReason });
   transaction.addEvent(
     isCordoned ? "NodeCordoned" : "NodeUncordoned",
     `node/${node.name}`,
@@ -261,7 +261,7 @@ function cordonDevice(
   const devices = node.devices.map((each) =>
     each === device ? { ...each, isCordoned, cordonReason } : each,
   );
-  transaction.putNode({ ...node, devices });
+  transaction.nodes.put({ ...node, devices });
   transaction.addEvent(
     isCordoned ? "DeviceCordoned" : "DeviceUncordoned",
     `device/${node.name}/${device.index}`,
@@ -272,7 +272,7 @@ function cordonDevice(
 }
 
 function requireNode(transaction: Transaction, name: string): NodeRecord {
-  const node = transaction.node(name);
+  const node = transaction.nodes.get(name);
   if (node === undefined) {
     throw nodeNotFound(name);
   }

@@ -25,9 +25,9 @@ export interface PutOptions {
 /** @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID, MILLPOND_E_IN_USE */
 export async function putQueue(pool: Pool, queue: QueueSpec, options: PutOptions): Promise<void> {
   await pool.mutate((transaction) => {
-    const before = transaction.queue(queue.name);
+    const before = transaction.queues.get(queue.name);
     refuse("queue", queue.name, before !== undefined, options);
-    if (before === undefined && transaction.allQueues().length >= maxQueues) {
+    if (before === undefined && transaction.queues.all().length >= maxQueues) {
       throw millpondError("MILLPOND_E_INVALID", `there are ${maxQueues} queues already`);
     }
     const excess = excessOf(
@@ -53,17 +53,17 @@ export async function putQueue(pool: Pool, queue: QueueSpec, options: PutOptions
 /** @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_IN_USE */
 export async function deleteQueue(pool: Pool, name: string): Promise<void> {
   await pool.mutate((transaction) => {
-    if (transaction.queue(name) === undefined) {
+    if (transaction.queues.get(name) === undefined) {
       throw name === defaultQueueName ? isDefault("queue") : notFound("queue", name);
     }
-    const child = transaction.allQueues().find(({ parent }) => parent === name);
+    const child = transaction.queues.all().find(({ parent }) => parent === name);
     if (child !== undefined) {
       throw millpondError("MILLPOND_E_IN_USE", `the queue ${name} has children, such as ${child.name}`);
     }
     if (name !== defaultQueueName) {
       refuseClaims(transaction, `the queue ${name}`, ({ queue }) => queue === name);
     }
-    transaction.queues.set(name, null);
+    transaction.queues.delete(name);
     transaction.addEvent("QueueDeleted", `queue/${name}`, reason("deleted"));
   });
 }
@@ -80,11 +80,11 @@ export async function putTenant(
   options: PutOptions,
 ): Promise<void> {
   await pool.mutate((transaction) => {
-    const before = transaction.tenant(name);
+    const before = transaction.tenants.get(name);
     const { userLimit = {}, userLimits = new Map() } = users ?? before ?? {};
     const tenant = makeTenantSpec({ name, limit, userLimit, userLimits });
     refuse("tenant", tenant.name, before !== undefined, options);
-    if (before === undefined && transaction.allTenants().length >= maxTenants) {
+    if (before === undefined && transaction.tenants.all().length >= maxTenants) {
       throw millpondError("MILLPOND_E_INVALID", `there are ${maxTenants} tenants already`);
     }
     if (isDeepStrictEqual(before, tenant)) {
@@ -107,18 +107,18 @@ export async function putTenant(
 /** @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_IN_USE */
 export async function deleteTenant(pool: Pool, name: string): Promise<void> {
   await pool.mutate((transaction) => {
-    if (transaction.tenant(name) === undefined) {
+    if (transaction.tenants.get(name) === undefined) {
       throw name === defaultTenantName ? isDefault("tenant") : notFound("tenant", name);
     }
     if (name !== defaultTenantName) {
       refuseClaims(transaction, `the tenant ${name}`, ({ tenant }) => tenant === name);
       // Else they would be good for another tenant that gets its name.
-      const token = transaction.allTokens().find(({ tenant }) => tenant === name);
+      const token = transaction.tokens.all().find(({ tenant }) => tenant === name);
       if (token !== undefined) {
         throw millpondError("MILLPOND_E_IN_USE", `the tenant ${name} has tokens, such as ${token.name}`);
       }
     }
-    transaction.tenants.set(name, null);
+    transaction.tenants.delete(name);
     transaction.addEvent("TenantDeleted", `tenant/${name}`, reason("deleted"));
   });
 }
@@ -144,11 +144,11 @@ function refuseParent(transaction: Transaction, { name, parent }: QueueSpec): vo
   if (parent === "") {
     return;
   }
-  if (parent !== defaultQueueName && transaction.queue(parent) === undefined) {
+  if (parent !== defaultQueueName && transaction.queues.get(parent) === undefined) {
     throw notFound("queue", parent);
   }
   let depth = 1;
-  for (let above = parent; above !== ""; above = transaction.queue(above)?.parent ?? "") {
+  for (let above = parent; above !== ""; above = transaction.queues.get(above)?.parent ?? "") {
     depth += 1;
     if (above === name || depth > maxDepth) {
       const why =

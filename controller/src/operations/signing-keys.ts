@@ -37,7 +37,7 @@ export async function rotateKey(
   return await pool.mutate((transaction) => {
     const { now, revision } = transaction;
     const created = makeSigningKey(poolKey, { now, revision });
-    const earlier = transaction.allSigningKeys().map((key) => retire(transaction, key, isRevoking));
+    const earlier = transaction.signingKeys.all().map((key) => retire(transaction, key, isRevoking));
     const usable = earlier.filter(({ sealed }) => sealed !== "").length;
     if (usable >= maxUsableKeys) {
       throw millpondError(

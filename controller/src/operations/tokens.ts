@@ -60,18 +60,18 @@ export async function createToken(
   const tenant = isOfTenant ? scopeTenant(caller, request.tenant) || defaultTenantName : "";
   const secret = makeSecret(role);
   const token = await pool.mutate((transaction) => {
-    if (tenant !== "" && tenant !== defaultTenantName && transaction.tenant(tenant) === undefined) {
+    if (tenant !== "" && tenant !== defaultTenantName && transaction.tenants.get(tenant) === undefined) {
       throw millpondError("MILLPOND_E_NOT_FOUND", `there is no tenant ${quote(tenant)}`, {
         remedy: "List them with `millpond get tenants`.",
       });
     }
-    if (transaction.token(request.name) !== undefined) {
+    if (transaction.tokens.get(request.name) !== undefined) {
       throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the token name ${request.name} is in use`, {
         remedy: "Choose another name.",
       });
     }
-    refuseToOutlive(transaction.token(caller.name)?.expiresAt ?? null, transaction.now, lifetimeSeconds);
-    refuseTooManyTokens(transaction.allTokens(), caller, tenant);
+    refuseToOutlive(transaction.tokens.get(caller.name)?.expiresAt ?? null, transaction.now, lifetimeSeconds);
+    refuseTooManyTokens(transaction.tokens.all(), caller, tenant);
     const record: TokenRecord = {
       name: request.name,
       hash: hashOf(secret),
@@ -111,13 +111,13 @@ export function refuseTooManyTokens(
 /** @throws MILLPOND_E_NOT_FOUND also for a token that the caller does not see */
 export async function revokeToken(pool: Pool, caller: Caller, name: string): Promise<void> {
   await pool.mutate((transaction) => {
-    const token = transaction.token(name);
+    const token = transaction.tokens.get(name);
     if (token === undefined || !seesToken(caller, token)) {
       throw millpondError("MILLPOND_E_NOT_FOUND", `there is no token ${quote(name)}`, {
         remedy: "List them with `millpond token list`.",
       });
     }
-    transaction.tokens.set(name, null);
+    transaction.tokens.delete(name);
   });
 }
 

@@ -133,7 +133,7 @@ function refusalOf(
     return `claim ${ticket.claim} has been granted anew since the state was restored`;
   }
   const missing = sizes.find(
-    ({ uuid }) => !transaction.node(node)?.devices.some((device) => device.uuid === uuid),
+    ({ uuid }) => !transaction.nodes.get(node)?.devices.some((device) => device.uuid === uuid),
   );
   if (missing !== undefined) {
     return `its device ${missing.uuid} is not there`;
@@ -207,7 +207,7 @@ function adoptClaim(
     devices,
   };
   transaction.putAllocation(allocation);
-  const names = namesOf(transaction.node(node), devices);
+  const names = namesOf(transaction.nodes.get(node), devices);
   transaction.addEvent("ClaimAdopted", `claim/${name}`, reason("adopted", { devices: names }));
   return { claim, allocation };
 }
@@ -220,10 +220,10 @@ export const adoptedArrivals = 1_000_000_000;
 
 /** If it was created after the backup, its tenant and its queue may have been, too. */
 function addMissing(transaction: Transaction, { tenant, queue }: ClaimSpec): void {
-  if (tenant !== defaultTenantName && transaction.tenant(tenant) === undefined) {
+  if (tenant !== defaultTenantName && transaction.tenants.get(tenant) === undefined) {
     transaction.tenants.set(tenant, { name: tenant, limit: {} });
   }
-  if (queue !== defaultQueueName && transaction.queue(queue) === undefined) {
+  if (queue !== defaultQueueName && transaction.queues.get(queue) === undefined) {
     transaction.queues.set(queue, makeDefaultQueue(queue));
   }
 }
@@ -249,7 +249,7 @@ function makeRoom(
   },
 ): boolean {
   const others = () => transaction.allocations.onNode(node).filter(({ epoch }) => epoch !== own?.epoch);
-  const record = transaction.node(node);
+  const record = transaction.nodes.get(node);
   for (const idle of others().toSorted((a, b) => a.epoch - b.epoch)) {
     if (fits(record, others(), sizes)) {
       return true;
@@ -265,7 +265,7 @@ function makeRoom(
 /** Releases an allocation of the backup, which was released after the backup was made. */
 function leave(transaction: Transaction, observed: ObservedState, allocation: AllocationRecord): void {
   const claim = transaction.claim(allocation.claim);
-  const [device] = namesOf(transaction.node(allocation.node), allocation.devices);
+  const [device] = namesOf(transaction.nodes.get(allocation.node), allocation.devices);
   if (claim !== undefined && transaction.allocation(allocation.claim)?.epoch === allocation.epoch) {
     requeueClaim(transaction, observed, claim, reason("granted-to-others", { device: device ?? "" }));
   }

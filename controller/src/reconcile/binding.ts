@@ -24,7 +24,7 @@ export function bind(transaction: Transaction, statement: Statement): void {
     resizing: null,
     devices: devices.map(({ uuid, memoryBytes, computePercent }) => ({ uuid, memoryBytes, computePercent })),
   });
-  recordWait(transaction, claim, amountOn(transaction.node(node), statement).gpuMilli);
+  recordWait(transaction, claim, amountOn(transaction.nodes.get(node), statement).gpuMilli);
   const { now } = transaction;
   transaction.putClaim({ ...claim, state: "bound", reason: undefined, boundAt: now, waitingSince: null });
   const names = devices.map(({ index }) => `${node}/${index}`);

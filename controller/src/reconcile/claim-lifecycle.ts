@@ -168,7 +168,7 @@ export function recordHeld(
   claim: ClaimRecord,
   allocation: AllocationRecord,
 ): void {
-  const node = transaction.node(allocation.node);
+  const node = transaction.nodes.get(allocation.node);
   if (allocation.grantedAt < transaction.now) {
     const seconds = activeSeconds(observed, allocation.epoch);
     transaction.usage.push(...heldUsage(claim, { allocation, node, now: transaction.now, seconds }));

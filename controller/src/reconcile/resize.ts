@@ -255,7 +255,7 @@ function resizeElsewhere(
 ): void {
   const { name } = claim;
   const resized = { ...claim, ...sizes };
-  const held = toStatement(allocation, transaction.node(allocation.node));
+  const held = toStatement(allocation, transaction.nodes.get(allocation.node));
   const asking = asAskedNow(transaction, resized);
   const placed = placeAnew(
     context.scheduler.queueSnapshot(transaction, context.observed),
@@ -342,7 +342,7 @@ function newSizes(
   context: ReconcileContext,
   { claim, allocation, sizes }: InPlace,
 ): VirtualGpuRecord[] {
-  const held = toStatement(allocation, transaction.node(allocation.node));
+  const held = toStatement(allocation, transaction.nodes.get(allocation.node));
   const snapshot = context.scheduler.queueSnapshot(transaction, context.observed);
   const state = snapshot.pool.nodes.find(({ name }) => name === allocation.node);
   const asking = asAskedNow(transaction, { ...claim, ...sizes });

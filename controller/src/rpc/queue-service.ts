@@ -222,7 +222,7 @@ async function readQueues(pool: Pool) {
 async function readTenants(pool: Pool) {
   return await pool.ledger.read((transaction) => {
     const { tree, claims } = observe(pool, transaction);
-    const tenants = transaction.allTenants();
+    const tenants = transaction.tenants.all();
     const all = tenants.some(({ name }) => name === defaultTenantName)
       ? tenants
       : [...tenants, { name: defaultTenantName, limit: {} }];

@@ -28,7 +28,7 @@ export class HoldingsCache {
   of(transaction: Transaction, isReady: (node: string) => boolean): (node: string) => Holdings {
     const changed = transaction.nodesOfChanges();
     return (node) => {
-      const { devices } = transaction.node(node) ?? {};
+      const { devices } = transaction.nodes.get(node) ?? {};
       const version = transaction.allocations.versionOf(node);
       const known = changed.has(node) ? undefined : this.#known.get(node);
       if (known?.version === version && known.devices === devices && isStill(known, transaction, isReady)) {
@@ -81,7 +81,7 @@ export function makeHoldings(
     if (allocation.releasedRevision === null && claim !== undefined) {
       running.push(toRunning(claim, allocation, transaction));
     } else {
-      leftovers.push(toLeftover(allocation, transaction.node(allocation.node), leftUntil));
+      leftovers.push(toLeftover(allocation, transaction.nodes.get(allocation.node), leftUntil));
     }
   }
   return { running, leftovers };
@@ -95,7 +95,7 @@ function toRunning(claim: ClaimRecord, allocation: AllocationRecord, transaction
   ];
   return {
     ...standingOf(claim),
-    statement: toStatement(allocation, transaction.node(allocation.node)),
+    statement: toStatement(allocation, transaction.nodes.get(allocation.node)),
     boundAt,
     endsAt: ends.length === 0 ? null : Math.max(transaction.now, Math.min(...ends)),
     isEnding: claim.preemptAt !== null,

@@ -36,7 +36,7 @@ export class SchedulerView {
       now: transaction.now,
       pool: this.#snapshots.snapshot(transaction, isReady),
       queues: allQueues(transaction),
-      tenants: transaction.allTenants(),
+      tenants: transaction.tenants.all(),
       waiting: transaction.pendingClaims().map(toWaiting),
       totals: transaction.totals(),
       holdings: this.#holdings.of(transaction, isReady),
@@ -62,8 +62,8 @@ function holdingsOfAll(transaction: Transaction, isReady: (node: string) => bool
 }
 
 /** The queues, including the default one, which always exists. */
-export function allQueues(transaction: Pick<Transaction, "allQueues">): QueueSnapshot["queues"] {
-  const queues = transaction.allQueues();
+export function allQueues(transaction: Pick<Transaction, "queues">): QueueSnapshot["queues"] {
+  const queues = transaction.queues.all();
   return queues.some(({ name }) => name === defaultQueueName)
     ? queues
     : [...queues, makeDefaultQueue(defaultQueueName)];

@@ -53,7 +53,7 @@ export class SnapshotCache {
     };
     const all: KnownNode[] = [];
     const states: NodeState[] = [];
-    for (const node of transaction.allNodes()) {
+    for (const node of transaction.nodes.all()) {
       const there = this.#known[all.length];
       const known = there?.node.name === node.name ? there : find(node.name);
       const version = changed.has(node.name) ? -1 : transaction.allocations.versionOf(node.name);

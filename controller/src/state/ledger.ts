@@ -191,20 +191,20 @@ export class Ledger<C, S> implements Base {
     const changes: StoreChanges = {
       revision,
       epoch,
-      nodes: present(nodes),
-      removedNodes: present(removedNodes),
+      nodes: present(nodes.changes),
+      removedNodes: present(removedNodes.changes),
       claims: present(claims),
       forgottenClaims: absent(claims),
       allocations: present(allocations.changes),
       removedAllocations: absent(allocations.changes),
-      queues: present(queues),
-      removedQueues: absent(queues),
-      tenants: present(tenants),
-      removedTenants: absent(tenants),
-      tokens: present(tokens),
+      queues: present(queues.changes),
+      removedQueues: absent(queues.changes),
+      tenants: present(tenants.changes),
+      removedTenants: absent(tenants.changes),
+      tokens: present(tokens.changes),
       // A changed token is removed and added again: stores only know new ones.
-      removedTokens: [...tokens.keys()].filter((name) => this.#tokens.has(name)),
-      signingKeys: present(signingKeys),
+      removedTokens: [...tokens.changes.keys()].filter((name) => this.#tokens.has(name)),
+      signingKeys: present(signingKeys.changes),
       audit: [...transaction.audit, ...firsts.map((call) => call.toEntry(transaction.now, "ok"))],
       usage,
       events,
@@ -250,26 +250,26 @@ export class Ledger<C, S> implements Base {
       this.allocations.touchClaim(name);
     }
     this.#mergeNodes(transaction);
-    merge(this.#removedNodes, transaction.removedNodes);
-    merge(this.#queues, queues);
-    merge(this.#tenants, tenants);
-    for (const name of absent(tokens)) {
+    merge(this.#removedNodes, transaction.removedNodes.changes);
+    merge(this.#queues, queues.changes);
+    merge(this.#tenants, tenants.changes);
+    for (const name of absent(tokens.changes)) {
       this.#tokensByHash.delete(this.#tokens.get(name)?.hash ?? "");
     }
-    merge(this.#tokens, tokens);
-    for (const token of present(tokens)) {
+    merge(this.#tokens, tokens.changes);
+    for (const token of present(tokens.changes)) {
       this.#tokensByHash.set(token.hash, token);
     }
-    merge(this.#signingKeys, transaction.signingKeys);
+    merge(this.#signingKeys, transaction.signingKeys.changes);
     this.#revision = revision;
     this.#epoch = epoch;
     this.#lastEvent = events.at(-1)?.id ?? this.#lastEvent;
   }
 
-  #mergeNodes(transaction: Transaction): void {
-    if (transaction.nodes.size > 0) {
-      this.#sortedNodes = transaction.allNodes();
-      merge(this.#nodes, transaction.nodes);
+  #mergeNodes({ nodes }: Transaction): void {
+    if (nodes.changes.size > 0) {
+      this.#sortedNodes = nodes.all();
+      merge(this.#nodes, nodes.changes);
     }
   }
 }

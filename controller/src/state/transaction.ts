@@ -4,6 +4,7 @@ import type { Reason } from "@millpond/api";
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { type AllocationIndex, AllocationView } from "./allocation-index.ts";
 import { byEnd, type ClaimIndex } from "./claim-index.ts";
+import { NodeView, RecordView } from "./record-view.ts";
 import { WriteSet, present, read, readAll } from "./write-set.ts";
 import { partOf, Totals } from "./totals.ts";
 import type { StoreChanges } from "./store.ts";
@@ -64,12 +65,13 @@ export class Transaction {
   readonly now: number;
   readonly claims = new WriteSet<string, ClaimRecord>();
   readonly allocations: AllocationView;
-  readonly nodes = new WriteSet<string, NodeRecord>();
-  readonly removedNodes = new WriteSet<string, RemovedNodeRecord>();
-  readonly queues = new WriteSet<string, QueueSpec>();
-  readonly tenants = new WriteSet<string, TenantSpec>();
-  readonly tokens = new WriteSet<string, TokenRecord>();
-  readonly signingKeys = new WriteSet<string, SigningKeyRecord>();
+  readonly nodes: NodeView;
+  /** Including those that have joined again. */
+  readonly removedNodes: RecordView<string, RemovedNodeRecord>;
+  readonly queues: RecordView<string, QueueSpec>;
+  readonly tenants: RecordView<string, TenantSpec>;
+  readonly tokens: RecordView<string, TokenRecord>;
+  readonly signingKeys: RecordView<string, SigningKeyRecord>;
   /** Audit records of calls that change nothing else. */
   readonly audit: AuditEntry[] = [];
   readonly events: EventRecord[] = [];
@@ -82,6 +84,12 @@ export class Transaction {
     this.#base = base;
     this.now = now;
     this.allocations = new AllocationView(base.allocations);
+    this.nodes = new NodeView(base.nodes, base.sortedNodes);
+    this.removedNodes = new RecordView(base.removedNodes);
+    this.queues = new RecordView(base.queues);
+    this.tenants = new RecordView(base.tenants);
+    this.tokens = new RecordView(base.tokens);
+    this.signingKeys = new RecordView(base.signingKeys);
     this.#revision = base.revision;
     this.#epoch = base.epoch;
   }
@@ -93,12 +101,12 @@ export class Transaction {
     transaction.#epoch = changes.epoch;
     const { removedNodes } = changes;
     putAll(
-      transaction.nodes,
+      transaction.nodes.changes,
       changes.nodes,
       ({ name }) => name,
       removedNodes.map(({ name }) => name),
     );
-    putAll(transaction.removedNodes, removedNodes, ({ name }) => name, []);
+    putAll(transaction.removedNodes.changes, removedNodes, ({ name }) => name, []);
     putAll(transaction.claims, changes.claims, ({ name }) => name, changes.forgottenClaims);
     putAll(
       transaction.allocations.changes,
@@ -106,10 +114,10 @@ export class Transaction {
       ({ epoch }) => epoch,
       changes.removedAllocations,
     );
-    putAll(transaction.queues, changes.queues, ({ name }) => name, changes.removedQueues);
-    putAll(transaction.tenants, changes.tenants, ({ name }) => name, changes.removedTenants);
-    putAll(transaction.tokens, changes.tokens, ({ name }) => name, changes.removedTokens);
-    putAll(transaction.signingKeys, changes.signingKeys, ({ id }) => id, []);
+    putAll(transaction.queues.changes, changes.queues, ({ name }) => name, changes.removedQueues);
+    putAll(transaction.tenants.changes, changes.tenants, ({ name }) => name, changes.removedTenants);
+    putAll(transaction.tokens.changes, changes.tokens, ({ name }) => name, changes.removedTokens);
+    putAll(transaction.signingKeys.changes, changes.signingKeys, ({ id }) => id, []);
     transaction.events.push(...changes.events);
     return transaction;
   }
@@ -156,7 +164,7 @@ export class Transaction {
     return {
       claims: new Set(this.claims.keys()),
       allocations: new Set(this.allocations.changes.keys()),
-      nodes: new Set(this.nodes.keys()),
+      nodes: new Set(this.nodes.changes.keys()),
       events: this.events,
     };
   }
@@ -257,7 +265,7 @@ export class Transaction {
       const [before, after] = [base.allocations.byEpoch.get(epoch), this.allocations.get(epoch)];
       const removed =
         before && partOf(before, base.claimIndex.byName.get(before.claim), base.nodes.get(before.node));
-      const added = after && partOf(after, this.claim(after.claim), this.node(after.node));
+      const added = after && partOf(after, this.claim(after.claim), this.nodes.get(after.node));
       if (removed !== undefined) {
         totals.remove(removed);
       }
@@ -279,67 +287,10 @@ export class Transaction {
     return nodes;
   }
 
-  node(name: string): NodeRecord | undefined {
-    return read(this.nodes, this.#base.nodes, name);
-  }
-
-  /** In order of their names. */
-  allNodes(): readonly NodeRecord[] {
-    const { nodes, sortedNodes } = this.#base;
-    if (this.nodes.size === 0) {
-      return sortedNodes;
-    }
-    if ([...this.nodes].every(([name, node]) => node !== null && nodes.has(name))) {
-      const all = [...sortedNodes];
-      for (const node of present(this.nodes)) {
-        all[positionOf(sortedNodes, node.name)] = node;
-      }
-      return all;
-    }
-    return readAll(this.nodes, nodes).sort((a, b) => (a.name < b.name ? -1 : 1));
-  }
-
-  putNode(node: NodeRecord): void {
-    this.nodes.set(node.name, node);
-  }
-
   /** Deletes a node that holds nothing, and records its removal. */
   removeNode({ name }: NodeRecord): void {
-    this.nodes.set(name, null);
+    this.nodes.changes.set(name, null);
     this.removedNodes.set(name, { name, removedAt: this.now, revision: this.revision });
-  }
-
-  /** Also for a node that has joined again. */
-  removedNode(name: string): RemovedNodeRecord | undefined {
-    return read(this.removedNodes, this.#base.removedNodes, name);
-  }
-
-  queue(name: string): QueueSpec | undefined {
-    return read(this.queues, this.#base.queues, name);
-  }
-
-  allQueues(): QueueSpec[] {
-    return readAll(this.queues, this.#base.queues);
-  }
-
-  tenant(name: string): TenantSpec | undefined {
-    return read(this.tenants, this.#base.tenants, name);
-  }
-
-  allTenants(): TenantSpec[] {
-    return readAll(this.tenants, this.#base.tenants);
-  }
-
-  token(name: string): TokenRecord | undefined {
-    return read(this.tokens, this.#base.tokens, name);
-  }
-
-  allTokens(): TokenRecord[] {
-    return readAll(this.tokens, this.#base.tokens);
-  }
-
-  allSigningKeys(): SigningKeyRecord[] {
-    return readAll(this.signingKeys, this.#base.signingKeys);
   }
 
   addEvent(kind: string, subject: string, detail: Reason): void {
@@ -348,9 +299,9 @@ export class Transaction {
   }
 
   #stampNode(name: string): void {
-    const node = this.node(name);
+    const node = this.nodes.get(name);
     if (node !== undefined) {
-      this.putNode({ ...node, revision: this.revision });
+      this.nodes.put({ ...node, revision: this.revision });
     }
   }
 
@@ -369,7 +320,7 @@ export class Transaction {
   /** Epochs that were changed, or are on a node with changed devices, which determine the shares. */
   #epochsWithOtherParts(): ReadonlySet<number> {
     const epochs = new Set(this.allocations.changes.keys());
-    for (const [name, node] of this.nodes) {
+    for (const [name, node] of this.nodes.changes) {
       if (node?.devices !== this.#base.nodes.get(name)?.devices) {
         for (const { epoch } of this.#base.allocations.onNode(name)) {
           epochs.add(epoch);
@@ -380,8 +331,9 @@ export class Transaction {
   }
 
   #writeSets(): readonly Pick<WriteSet<never, never>, "mark" | "rollback">[] {
-    const { claims, allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys } = this;
-    return [claims, allocations.changes, nodes, removedNodes, queues, tenants, tokens, signingKeys];
+    const { allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys } = this;
+    const views = [allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys];
+    return [this.claims, ...views.map(({ changes }) => changes)];
   }
 
   #logs(): readonly { length: number }[] {
@@ -391,20 +343,6 @@ export class Transaction {
   #marks(): number[] {
     return [...this.#writeSets().map(({ mark }) => mark), ...this.#logs().map(({ length }) => length)];
   }
-}
-
-/** Position of a node that is in the list. */
-function positionOf(sorted: readonly NodeRecord[], name: string): number {
-  let [low, high] = [0, sorted.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle]?.name ?? "") < name) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
 }
 
 function putAll<K, V>(

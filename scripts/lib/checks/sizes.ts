@@ -16,7 +16,5 @@ export const sizeRules: SizeRules = {
 
 export const memberRules: MemberRules = {
   maxPublic: 40,
-  largeClasses: {
-    "controller/src/state/transaction.ts: Transaction": 49,
-  },
+  largeClasses: {},
 };
