@@ -138,7 +138,7 @@ export {
   RevokeTokenRequestSchema,
   TokenSchema,
 } from "./gen/millpond/v1/access_pb.ts";
-export type { AuditRecord, SigningKey, Token } from "./gen/millpond/v1/access_pb.ts";
+export type { AuditRecord, Login, SigningKey, Token } from "./gen/millpond/v1/access_pb.ts";
 
 // Agents as clients of the controller
 export {

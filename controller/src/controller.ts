@@ -46,7 +46,9 @@ import { certificateSource } from "./http/tls.ts";
 import { KeyRing } from "./auth/key-ring.ts";
 import { OidcTokens } from "./auth/oidc-tokens.ts";
 import { OidcPages } from "./http/oidc-pages.ts";
+import { ActiveLogins } from "./auth/active-logins.ts";
 import { LoginSessions } from "./auth/login-sessions.ts";
+import { LoginDesk } from "./logins/login-desk.ts";
 import { type CreatorToken, ProgramTokens } from "./auth/program-tokens.ts";
 import { ClaimTokens, type FixedToken, hashOf, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
 
@@ -112,12 +114,14 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const shutdown = new AbortController();
   const claimTokens = new ClaimTokens(keys);
   const fixed = fixedTokens({ userToken, agentToken }, resolved);
-  const oidcTokens = new OidcTokens(keys, resolved.oidc?.rules ?? [], () => unixSeconds(clock));
+  const now = () => unixSeconds(clock);
+  const activeLogins = new ActiveLogins((id) => elector.pool.ledger.logins.get(id), now);
+  const oidcTokens = new OidcTokens(keys, resolved.oidc?.rules ?? [], activeLogins, now);
   const programTokens = new ProgramTokens(
     keys,
     {
       find: (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
-      hasRule: (id) => oidcTokens.hasRule(id),
+      holds: (login) => oidcTokens.holds(login),
     },
     () => unixSeconds(clock),
   );
@@ -127,13 +131,19 @@ export async function startController(options: ControllerOptions): Promise<Contr
     () => unixSeconds(clock),
     [claimTokens, programTokens, oidcTokens],
   );
-  const sessions = new LoginSessions(keys, () => unixSeconds(clock));
+  const sessions = new LoginSessions(keys, activeLogins, now);
   const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
   const connectionLimits = options.connectionLimits ?? defaultConnectionLimits();
   const limits = new CallLimits({
     changesPerSecond: resolved.changesPerSecond,
     inFlight: Math.max(1, Math.min(defaultCallsInFlight, Math.floor(connectionLimits.mostOfAddress / 4))),
     tell: (account, why) => log.warn({ account, why }, "calls are refused: the limit is reached"),
+  });
+  const loginDesk = new LoginDesk({
+    pool: () => elector.pool,
+    isLeading: () => elector.isLeading,
+    leader,
+    limits,
   });
   const handlersOf = (pool: Pool): Handlers => {
     const idleCalls = new IdleCalls({
@@ -186,6 +196,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
     console: new Console({
       files: readConsoleFiles(),
       sessions,
+      active: activeLogins,
+      desk: loginDesk,
       tokens,
       identity: state.identity,
       isSecure: tls !== undefined,
@@ -195,6 +207,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
           config: resolved.oidc,
           keys,
           tokens: oidcTokens,
+          desk: loginDesk,
           url: () => resolved.advertise ?? url,
           now: () => unixSeconds(clock),
           log,

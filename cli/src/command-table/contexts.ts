@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { connection, jsonOutput } from "./options.ts";
+import { changing, connection, jsonOutput } from "./options.ts";
 import type { CommandSpec, OptionSpec } from "./spec.ts";
 
 /** Options by which the user establishes trust in a controller at first contact. */
@@ -83,11 +83,23 @@ valid for twelve hours.`,
     group: "Pools of yours",
   },
   logout: {
-    summary: "Forget a pool and its token",
-    description: "The token stays valid: `millpond token revoke` ends it.",
-    examples: [{ command: "millpond logout", what: "the current one" }],
+    summary: "Forget a pool and its token, or end a login elsewhere",
+    description: `A login of \`login --oidc\` is ended at the controller, too. Other tokens stay valid: \`millpond token revoke\` ends them.
+
+With --id, ends a login of \`millpond get logins\`, of a browser or a command line, without forgetting a pool: your own or, as
+an administrator, another user's.`,
+    examples: [
+      { command: "millpond logout", what: "the current one" },
+      {
+        command: 'millpond logout --id 0f3a9c5d7e1b2468 --reason "laptop lost"',
+        what: "a login of another machine",
+      },
+    ],
     arguments: [{ name: "name", description: "Name of the context", isOptional: true, names: "contexts" }],
-    options: {},
+    options: {
+      id: { flags: "--id <id>", type: "text", description: "End this login instead" },
+      ...changing,
+    },
     group: "Pools of yours",
   },
   whoami: {

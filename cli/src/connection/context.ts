@@ -134,8 +134,9 @@ export function removeContext(file: ContextFile, name: string): ContextFile {
 }
 
 /** @throws MILLPOND_E_NOT_FOUND listing the known names */
-export function requireContext(file: ContextFile, name: string): void {
-  if (Object.hasOwn(file.contexts, name)) return;
+export function requireContext(file: ContextFile, name: string): Context {
+  const context = Object.hasOwn(file.contexts, name) ? file.contexts[name] : undefined;
+  if (context !== undefined) return context;
   const known = Object.keys(file.contexts).join(", ");
   throw millpondError(
     "MILLPOND_E_NOT_FOUND",

@@ -11,6 +11,7 @@ import {
   formatAge,
   formatBytes,
   formatGpuMilli,
+  type Login,
   type Node,
   NodeState,
   type Queue,
@@ -278,19 +279,35 @@ export function eventColumns(nowSeconds: number): readonly Column<Event>[] {
   ];
 }
 
-export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
-  const expiry = ({ expiresAt }: Token): string => {
+/** When a token or a login ends. */
+function expiryColumn(nowSeconds: number): Column<Pick<Token, "expiresAt">> {
+  const cell = ({ expiresAt }: Pick<Token, "expiresAt">): string => {
     if (expiresAt === 0n) return "never";
     const left = Number(expiresAt) - nowSeconds;
     return left <= 0 ? "expired" : `in ${formatAge(left)}`;
   };
+  return { title: "EXPIRES", cell };
+}
+
+export function loginColumns(nowSeconds: number): readonly Column<Login>[] {
+  return [
+    { title: "ID", cell: (login) => login.id },
+    { title: "WHO", cell: (login) => login.who },
+    { title: "TENANT", cell: (login) => login.tenant || none },
+    { title: "KIND", cell: (login) => login.kind },
+    ageColumn("AGE", (login) => login.createdAt, nowSeconds),
+    expiryColumn(nowSeconds),
+  ];
+}
+
+export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
   return [
     { title: "NAME", cell: (token) => token.name },
     { title: "ROLE", cell: (token) => token.role },
     { title: "TENANT", cell: (token) => token.tenant || none },
     { title: "NODE", cell: (token) => token.node || none },
     ageColumn("AGE", (token) => token.createdAt, nowSeconds),
-    { title: "EXPIRES", cell: expiry },
+    expiryColumn(nowSeconds),
     { title: "MADE-BY", cell: (token) => token.createdBy },
   ];
 }

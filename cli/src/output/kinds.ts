@@ -6,6 +6,7 @@ import {
   type Device,
   errorCodeOf,
   type Event,
+  type Login,
   type Node,
   type Queue,
   type Session,
@@ -22,6 +23,7 @@ import {
   queueColumns,
   sessionColumns,
   tenantColumns,
+  loginColumns,
   tokenColumns,
 } from "./columns.ts";
 import {
@@ -29,6 +31,7 @@ import {
   claimToJson,
   deviceToJson,
   eventToJson,
+  loginToJson,
   nodeToJson,
   queueToJson,
   sessionToJson,
@@ -148,6 +151,15 @@ export const tokenKind: Kind<Token> = {
   nameOf: (token) => token.name,
   toJson: tokenToJson,
   columns: ({ nowSeconds }) => tokenColumns(nowSeconds),
+};
+
+export const loginKind: Kind<Login> = {
+  title: "Login",
+  word: "login",
+  list: async ({ access }) => (await access.listLogins({})).logins,
+  nameOf: (login) => login.id,
+  toJson: loginToJson,
+  columns: ({ nowSeconds }) => loginColumns(nowSeconds),
 };
 
 export const auditKind: Kind<AuditRecord> = {

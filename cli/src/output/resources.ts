@@ -18,6 +18,7 @@ import {
   type Event,
   type ExplainClaimResponse,
   formatTime,
+  type Login,
   type Node,
   NodeState,
   type Queue,
@@ -295,6 +296,17 @@ export function explanationToJson(explanation: ExplainClaimResponse) {
       subject,
       ...reasonToJson(reason),
     })),
+  };
+}
+
+export function loginToJson(login: Login) {
+  return {
+    id: login.id,
+    who: login.who,
+    tenant: login.tenant,
+    kind: login.kind,
+    createdAt: time(login.createdAt),
+    expiresAt: time(login.expiresAt),
   };
 }
 

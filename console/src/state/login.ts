@@ -60,8 +60,13 @@ export async function logIn(by: { readonly token: string } | { readonly code: st
   loginTrouble.set("");
 }
 
+/** This browser is logged out in any case; the login page shows why the login has not ended for copies of the cookie. */
 export async function logOut(): Promise<void> {
-  await send("DELETE");
+  try {
+    await send("DELETE");
+  } catch (error) {
+    loginTrouble.set(error instanceof Error ? error.message : String(error));
+  }
   login.set("none");
 }
 

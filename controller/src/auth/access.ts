@@ -87,6 +87,9 @@ const accessRules: Rules<typeof AccessService> = {
   listAudit: { role: "tenant-admin", follower: "answers", reads: "lists" },
   // It changes nothing in the pool, and the code logs in its creator.
   createLoginCode: { role: "user", follower: "answers" },
+  createLogin: { role: "user", changes: ({ id }) => `login/${id}` },
+  listLogins: { role: "user", follower: "answers", reads: "lists" },
+  revokeLogin: { role: "user", changes: ({ id }) => `login/${id}` },
   getCaller: { role: "any", follower: "answers" },
 };
 

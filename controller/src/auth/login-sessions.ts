@@ -3,12 +3,10 @@
 // Logins of the web console. A browser keeps its token, sealed: the page may do what the token may.
 
 import { randomBytes } from "node:crypto";
+import { type ActiveLogins, loginSeconds, type LoginStamp } from "./active-logins.ts";
 import type { KeyRing } from "./key-ring.ts";
 import { SealedTexts } from "./sealed-texts.ts";
 import { hashOf, isToken } from "./tokens.ts";
-
-/** A login ends after a working day, whatever its token. */
-export const loginSeconds = 12 * 3600;
 
 /** Lifetime of an unused login code. */
 export const codeSeconds = 600;
@@ -16,15 +14,24 @@ export const codeSeconds = 600;
 /** Beyond it the oldest code goes. */
 const maxCodes = 1000;
 
+/** What a browser keeps. */
+export interface KeptLogin {
+  readonly token: string;
+  /** Absent: the token itself is of one login, by an OpenID provider. */
+  readonly login?: LoginStamp;
+}
+
 export class LoginSessions {
-  readonly #tokens: SealedTexts<string>;
+  readonly #kept: SealedTexts<KeptLogin>;
+  readonly #active: ActiveLogins;
   readonly #now: () => number;
   /** Tokens by the hash of the code that stands for them, oldest first. */
   readonly #codes = new Map<string, { readonly token: string; readonly expiresAt: number }>();
 
   /** @param now Unix seconds. */
-  constructor(keys: KeyRing, now: () => number) {
-    this.#tokens = new SealedTexts({
+  constructor(keys: KeyRing, active: ActiveLogins, now: () => number) {
+    this.#active = active;
+    this.#kept = new SealedTexts({
       keys,
       now,
       purpose: "console logins",
@@ -33,14 +40,15 @@ export class LoginSessions {
     this.#now = now;
   }
 
-  /** The token in the form that a browser may store. */
-  seal(token: string): string {
-    return this.#tokens.seal(token);
+  /** A login in the form that a browser may store. */
+  seal(login: KeptLogin): string {
+    return this.#kept.seal(login);
   }
 
-  /** The token of a login; undefined where it is over, or none of ours. */
-  unseal(text: string): string | undefined {
-    return this.#tokens.unseal(text);
+  /** Undefined where the login is over, or none of ours. */
+  unseal(text: string): KeptLogin | undefined {
+    const kept = this.#kept.unseal(text);
+    return kept?.login === undefined || this.#active.isActive(kept.login) ? kept : undefined;
   }
 
   /** A code that stands for a token, once: it may be in a link, as the token may not. */

@@ -4,8 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { maxOidcNameBytes } from "../domain/caller.ts";
+import type { LoginRecord } from "../domain/records.ts";
 import { PoolKey } from "../state/pool-key.ts";
 import { makeSigningKey } from "../state/signing-keys.ts";
+import { ActiveLogins } from "./active-logins.ts";
 import { KeyRing } from "./key-ring.ts";
 import type { OidcRule } from "./oidc-config.ts";
 import { OidcTokens } from "./oidc-tokens.ts";
@@ -22,6 +24,7 @@ const rule: OidcRule = { id: "abcdefghijk", group: "vision", role: "user", tenan
 class Fixture {
   now = 1_800_000_000;
   rules: OidcRule[] = [rule];
+  readonly records = new Map<string, LoginRecord>();
   readonly stored = new Map<string, CreatorToken>([["ann", { hash: "11".repeat(32), expiresAt: null }]]);
   readonly #keys = new KeyRing(
     poolKey,
@@ -30,13 +33,15 @@ class Fixture {
   );
 
   get logins(): OidcTokens {
-    return new OidcTokens(this.#keys, this.rules, () => this.now);
+    const find = (id: string) => this.records.get(id);
+    const now = () => this.now;
+    return new OidcTokens(this.#keys, this.rules, new ActiveLogins(find, now), now);
   }
 
   get programs(): ProgramTokens {
     return new ProgramTokens(
       this.#keys,
-      { find: (name) => this.stored.get(name), hasRule: (id) => this.logins.hasRule(id) },
+      { find: (name) => this.stored.get(name), holds: (login) => this.logins.holds(login) },
       () => this.now,
     );
   }
@@ -44,8 +49,20 @@ class Fixture {
   /** The caller that a login is. */
   login(name: string) {
     const caller = this.logins.verify(this.logins.make({ name, rule }));
-    if (caller === undefined || caller === "expired") throw new Error("the login is not valid");
-    return caller;
+    if (caller === undefined || caller === "expired" || caller.login === undefined) {
+      throw new Error("the login is not valid");
+    }
+    const { id } = caller.login;
+    this.records.set(id, {
+      id,
+      who: name,
+      tenant: "vision",
+      kind: "console",
+      createdAt: this.now,
+      expiresAt: caller.expiresAt ?? 0,
+      isRevoked: false,
+    });
+    return { ...caller, login: caller.login };
   }
 }
 
@@ -80,6 +97,16 @@ describe("of a login by an OpenID provider", () => {
     expect(pool.programs.verify(secret)).toMatchObject({ role: "program" });
     pool.now += 1;
     expect(pool.programs.verify(secret)).toBe("expired");
+  });
+
+  test("ends when the login is ended", () => {
+    const pool = new Fixture();
+    const ann = pool.login("ann");
+    const { secret } = pool.programs.make(ann, "vision");
+    pool.now += 3600;
+    expect(pool.programs.verify(secret)).toMatchObject({ role: "program" });
+    pool.records.delete(ann.login.id);
+    expect(pool.programs.verify(secret)).toBe(undefined);
   });
 
   test("ends with the rule that gave the rights", () => {

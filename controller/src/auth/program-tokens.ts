@@ -2,7 +2,7 @@
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
-import { type Caller, oidcPrefix } from "../domain/caller.ts";
+import { type Caller, oidcPrefix, type OidcLogin } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 import { sealOf } from "./tokens.ts";
@@ -17,8 +17,8 @@ const afterRetirementSeconds = 7 * 86_400;
 export interface Creators {
   /** A token by its name; undefined: there is none. */
   readonly find: (name: string) => CreatorToken | undefined;
-  /** Whether the rule of a login by an OpenID provider exists as it was then, by its id. */
-  readonly hasRule: (id: string) => boolean;
+  /** Whether a login by an OpenID provider has been ended neither itself nor with its rule. */
+  readonly holds: (login: OidcLogin & { readonly expiresAt: number }) => boolean;
 }
 
 /** What made a program token, as the token says it and as it is now. */
@@ -28,8 +28,8 @@ interface Creator extends CreatorToken {
 
 /**
  * Tokens of programs that create claims for themselves. They are sealed with a key that only controllers of this pool have, so
- * none is stored. None outlives what it was created with: the seal covers the hash of a stored token, or the rule and the end of
- * a login.
+ * none is stored. None outlives what it was created with: the seal covers the hash of a stored token, or a login with its rule and
+ * its end.
  */
 export class ProgramTokens {
   readonly #keys: KeyRing;
@@ -49,7 +49,7 @@ export class ProgramTokens {
    * @throws MILLPOND_E_UNAUTHENTICATED
    */
   make(
-    caller: Pick<Caller, "name" | "rule" | "expiresAt">,
+    caller: Pick<Caller, "name" | "login" | "expiresAt">,
     tenant: string,
   ): { readonly secret: string; readonly expiresAt: number | null } {
     const reference = referenceOf(caller);
@@ -65,7 +65,7 @@ export class ProgramTokens {
   /** Undefined if the token is not ours, or what it was created with no longer exists. */
   verify(text: string): Caller | "expired" | undefined {
     const match =
-      /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63}|oidc:[\w-]{2,86}\.[\w-]{11}\.[0-9a-z]{1,9})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
+      /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63}|oidc:[\w-]{2,86}\.[\w-]{11}\.[0-9a-z]{1,9}\.[0-9a-f]{16})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
         text,
       );
     if (match === null) {
@@ -100,28 +100,29 @@ export class ProgramTokens {
   }
 
   #creatorOf(reference: string): Creator | undefined {
-    const [, user, rule, end] = /^oidc:([\w-]+)\.([\w-]+)\.([0-9a-z]+)$/.exec(reference) ?? [];
-    if (user === undefined || rule === undefined || end === undefined) {
+    const [, user, rule, end, id] = /^oidc:([\w-]+)\.([\w-]+)\.([0-9a-z]+)\.(\w+)$/.exec(reference) ?? [];
+    if (user === undefined || rule === undefined || end === undefined || id === undefined) {
       const token = this.#creators.find(reference);
       return token === undefined
         ? undefined
         : { name: reference, hash: token.hash, expiresAt: token.expiresAt };
     }
-    if (!this.#creators.hasRule(rule)) return undefined;
+    const expiresAt = Number.parseInt(end, 36);
+    if (!this.#creators.holds({ id, rule, expiresAt })) return undefined;
     // The reference itself is under the seal.
     return {
       name: oidcPrefix + Buffer.from(user, "base64url").toString("utf8"),
       hash: "",
-      expiresAt: Number.parseInt(end, 36),
+      expiresAt,
     };
   }
 }
 
-/** A stored token by its name; a login by its user, rule and end. */
-function referenceOf({ name, rule, expiresAt = 0 }: Pick<Caller, "name" | "rule" | "expiresAt">): string {
-  if (rule === undefined) return name;
+/** A stored token by its name; a login by its user, rule, end and id. */
+function referenceOf({ name, login, expiresAt = 0 }: Pick<Caller, "name" | "login" | "expiresAt">): string {
+  if (login === undefined) return name;
   const user = Buffer.from(name.slice(oidcPrefix.length), "utf8").toString("base64url");
-  return `${oidcPrefix}${user}.${rule}.${expiresAt.toString(36)}`;
+  return `${oidcPrefix}${user}.${login.rule}.${expiresAt.toString(36)}.${login.id}`;
 }
 
 function seal(said: string, { hash }: CreatorToken, key: DerivedSecret): string {

@@ -34,8 +34,16 @@ export interface Caller {
   readonly creator?: string;
   /** When the token expires, Unix seconds; absent: never. */
   readonly expiresAt?: number;
-  /** For a login by an OpenID provider: id of the rule that gives its rights, and with which it ends. */
-  readonly rule?: string;
+  /** Set for a login by an OpenID provider. */
+  readonly login?: OidcLogin;
+}
+
+/** What a login by an OpenID provider rests on, besides its time. */
+export interface OidcLogin {
+  /** See `LoginRecord`. */
+  readonly id: string;
+  /** Id of the rule that gives the rights. */
+  readonly rule: string;
 }
 
 /** The prefix of the names of users that an OpenID provider has named: no token that is created has such a name. */

@@ -169,6 +169,24 @@ export interface TokenRecord {
   readonly revision: number;
 }
 
+/** Where a login is kept: in the cookie of a browser, or in the context of a command line. */
+export type LoginKind = "console" | "command-line";
+
+/** A login by a browser or a command line, which can be ended without its token. */
+export interface LoginRecord {
+  /** 16 hexadecimal digits, in the cookie or the token of the login. */
+  readonly id: string;
+  /** Name of the token, or of the user whom an OpenID provider has named. */
+  readonly who: string;
+  /** The tenant of the token; empty: all tenants. */
+  readonly tenant: string;
+  readonly kind: LoginKind;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  /** It was ended. Such records stay for a while: controllers accept a login for as long as its record may be under way. */
+  readonly isRevoked: boolean;
+}
+
 /** A key that signs tickets. */
 export interface SigningKeyRecord {
   /** See `ticketKeyId`. */

@@ -106,6 +106,33 @@ async function startAgent(controllers: readonly Controller[], token = agentToken
 }
 
 describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`, () => {
+  test("takes logins of browsers, which the leader records, and which end everywhere", async () => {
+    const { leader, follower, atLeader } = await startTwo();
+    const page = { "content-type": "application/json", "millpond-console": "1" };
+    const session = (url: string, init: RequestInit) => fetch(`${url}/console/session`, init);
+    const logIn = async () => {
+      const body = JSON.stringify({ token: userToken });
+      const response = await session(follower.url, { method: "POST", headers: page, body });
+      expect(response.status).toBe(200);
+      return (response.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+    };
+    const statusAt = async (url: string, cookie: string) =>
+      (await session(url, { headers: { ...page, cookie } })).status;
+    const first = await logIn();
+    // Before the follower has its record, too.
+    expect([await statusAt(follower.url, first), await statusAt(leader.url, first)]).toEqual([200, 200]);
+    const { logins } = await atLeader.access.listLogins({});
+    expect(logins).toMatchObject([{ who: "environment:user-1", kind: "console" }]);
+    await atLeader.access.revokeLogin({ id: logins[0]?.id ?? "" });
+    expect(await statusAt(leader.url, first)).toBe(401);
+    await until(async () => (await statusAt(follower.url, first)) === 401);
+    const second = await logIn();
+    const out = await session(follower.url, { method: "DELETE", headers: { ...page, cookie: second } });
+    expect(out.status).toBe(204);
+    expect(await statusAt(leader.url, second)).toBe(401);
+    expect((await atLeader.access.listLogins({})).logins).toEqual([]);
+  });
+
   test("knows which nodes were removed: their agents are refused by whoever leads next", async () => {
     const { leader, follower, atLeader, atFollower } = await startTwo();
     const agent = await startAgent([leader]);

@@ -7,7 +7,8 @@ import { type IncomingMessage, request, type RequestOptions } from "node:http";
 import { createClient } from "@connectrpc/connect";
 import { AccessService, QueueService } from "@millpond/api";
 import { expect, test } from "vitest";
-import { codeSeconds, loginSeconds } from "../auth/login-sessions.ts";
+import { loginSeconds } from "../auth/active-logins.ts";
+import { codeSeconds } from "../auth/login-sessions.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 

@@ -9,9 +9,11 @@ import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import { millpondError } from "@millpond/api";
 import { mayCall } from "../auth/access.ts";
 import { requireToken } from "../auth/call-guard.ts";
-import { loginSeconds, type LoginSessions } from "../auth/login-sessions.ts";
+import { type ActiveLogins, loginSeconds } from "../auth/active-logins.ts";
+import type { KeptLogin, LoginSessions } from "../auth/login-sessions.ts";
 import type { TokenVerifier } from "../auth/tokens.ts";
 import type { Caller } from "../domain/caller.ts";
+import type { LoginDesk } from "../logins/login-desk.ts";
 import type { ConsoleFile } from "./console-files.ts";
 import type { OidcAnswer, OidcPages } from "./oidc-pages.ts";
 import { outwait, readBody } from "./request-body.ts";
@@ -48,6 +50,8 @@ const securityHeaders: OutgoingHttpHeaders = {
 export interface ConsoleOptions {
   readonly files: ReadonlyMap<string, ConsoleFile>;
   readonly sessions: LoginSessions;
+  readonly active: ActiveLogins;
+  readonly desk: LoginDesk;
   readonly tokens: TokenVerifier;
   /** UUID of the pool: cookies of several pools on one host do not meet. */
   readonly identity: string;
@@ -78,13 +82,17 @@ export class Console {
     if (headers.cookie === undefined || headers.authorization !== undefined || !isOfOurPage(request)) {
       return;
     }
-    const sealed = readCookie(headers.cookie, this.#cookie);
-    const token = sealed === undefined ? undefined : this.#options.sessions.unseal(sealed);
-    if (token !== undefined) {
-      headers.authorization = `Bearer ${token}`;
+    const kept = this.#keptBy(headers.cookie);
+    if (kept !== undefined) {
+      headers.authorization = `Bearer ${kept.token}`;
       // Built from the received address, so that it cannot redirect elsewhere.
       request.headersDistinct["authorization"] = [headers.authorization];
     }
+  }
+
+  #keptBy(cookies: string | undefined): KeptLogin | undefined {
+    const sealed = readCookie(cookies ?? "", this.#cookie);
+    return sealed === undefined ? undefined : this.#options.sessions.unseal(sealed);
   }
 
   /** @returns Whether the path is the console's. */
@@ -186,7 +194,7 @@ export class Console {
     return [
       // Lax: the browser comes back from the provider's site.
       this.#makeCookie(kept, seconds, { name: this.#oidcCookie, sameSite: "Lax" }),
-      ...(token === undefined ? [] : [this.#makeCookie(sessions.seal(token), loginSeconds)]),
+      ...(token === undefined ? [] : [this.#makeCookie(sessions.seal({ token }), loginSeconds)]),
     ];
   }
 
@@ -224,10 +232,10 @@ export class Console {
           this.#answerWho(request, response);
           return;
         case "POST":
-          this.#logIn(response, body);
+          await this.#logIn(response, body);
           return;
         case "DELETE":
-          send(response, 204, { "set-cookie": this.#makeCookie("", 0) });
+          await this.#answerLogout(request, response);
           return;
         default:
           send(response, 405, { allow: "GET, POST, DELETE" });
@@ -238,8 +246,8 @@ export class Console {
   }
 
   /** @throws MILLPOND_E_INVALID, MILLPOND_E_UNAUTHENTICATED, MILLPOND_E_FORBIDDEN */
-  #logIn(response: ServerResponse, body: Uint8Array): void {
-    const { sessions, tokens } = this.#options;
+  async #logIn(response: ServerResponse, body: Uint8Array): Promise<void> {
+    const { sessions, tokens, active, desk } = this.#options;
     const { token: given, code } = parseLogin(body);
     const token = code === undefined ? given : sessions.takeCode(code);
     if (token === undefined) {
@@ -249,9 +257,36 @@ export class Console {
     }
     const caller = requireToken(`Bearer ${token}`, tokens);
     requirePerson(caller);
+    const login = active.begin();
+    await desk.open({ token, caller }, { id: login.id, kind: "console" });
     sendJson(response, 200, identityOf(caller), {
-      "set-cookie": this.#makeCookie(sessions.seal(token), loginSeconds),
+      "set-cookie": this.#makeCookie(sessions.seal({ token, login }), loginSeconds),
     });
+  }
+
+  /** The browser forgets the login even where it cannot be ended. */
+  async #answerLogout(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const forget = { "set-cookie": this.#makeCookie("", 0) };
+    try {
+      await this.#logOut(request);
+    } catch (error) {
+      await refuse(request, response, error, forget);
+      return;
+    }
+    send(response, 204, forget);
+  }
+
+  /** Ends the login of the cookie, where it has not ended: a copy of the cookie is worthless from then on. */
+  async #logOut({ headers }: IncomingMessage): Promise<void> {
+    const kept = this.#keptBy(headers.cookie);
+    const caller = kept === undefined ? "unknown" : this.#options.tokens.verify(kept.token);
+    if (kept === undefined || caller === "unknown" || caller === "expired") {
+      return;
+    }
+    const id = kept.login?.id ?? caller.login?.id;
+    if (id !== undefined) {
+      await this.#options.desk.end({ token: kept.token, caller }, id);
+    }
   }
 
   #makeCookie(
@@ -328,10 +363,15 @@ function parseTexts(body: Uint8Array): Readonly<Record<string, string | undefine
   );
 }
 
-async function refuse(request: IncomingMessage, response: ServerResponse, error: unknown): Promise<void> {
+async function refuse(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+  headers: OutgoingHttpHeaders = {},
+): Promise<void> {
   const failure = ConnectError.from(error);
   await outwait(request, maxLoginBytes);
-  sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage });
+  sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage }, headers);
 }
 
 function identityOf({ name, role, tenant }: Caller): Pick<Caller, "name" | "role" | "tenant"> {

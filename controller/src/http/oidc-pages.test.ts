@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { QueueService } from "@millpond/api";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { loginSeconds } from "../auth/login-sessions.ts";
+import { loginSeconds } from "../auth/active-logins.ts";
 import { hmacOf, makeJwt, OpenIdProvider } from "../testing/openid-provider.ts";
 import { GiB, makeTestDirectory, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";

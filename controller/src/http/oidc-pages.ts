@@ -8,11 +8,13 @@ import { ConnectError } from "@connectrpc/connect";
 import { millpondError } from "@millpond/api";
 import type { Logger } from "pino";
 import type { KeyRing } from "../auth/key-ring.ts";
-import { loginSeconds } from "../auth/login-sessions.ts";
+import { loginSeconds } from "../auth/active-logins.ts";
 import type { OidcConfig } from "../auth/oidc-config.ts";
 import { type OidcFlow, OidcProvider } from "../auth/oidc-provider.ts";
 import type { OidcTokens } from "../auth/oidc-tokens.ts";
+import type { LoginKind } from "../domain/records.ts";
 import { SealedTexts } from "../auth/sealed-texts.ts";
+import type { LoginDesk } from "../logins/login-desk.ts";
 import { SpentTexts } from "../auth/spent-texts.ts";
 import {
   addressOf,
@@ -45,6 +47,7 @@ export interface OidcPagesOptions {
   readonly config: OidcConfig;
   readonly keys: KeyRing;
   readonly tokens: OidcTokens;
+  readonly desk: LoginDesk;
   /** Base address of the console where the configuration has none. */
   readonly url: () => string;
   /** Unix seconds. */
@@ -154,6 +157,7 @@ export class OidcPages {
         "logged in by OpenID Connect",
       );
       const token = tokens.make(user);
+      await this.#record(token, terminal === undefined ? "console" : "command-line");
       if (terminal === undefined) {
         return { location: begun.to, kept: "", token };
       }
@@ -162,6 +166,15 @@ export class OidcPages {
     } catch (error) {
       return this.#fail(error, terminal);
     }
+  }
+
+  async #record(token: string, kind: LoginKind): Promise<void> {
+    const { tokens, desk } = this.#options;
+    const caller = tokens.verify(token);
+    if (caller === undefined || caller === "expired" || caller.login === undefined) {
+      throw stale("the rules of the pool have changed meanwhile");
+    }
+    await desk.open({ token, caller }, { id: caller.login.id, kind });
   }
 
   async #verify(query: URLSearchParams, flow: OidcFlow) {

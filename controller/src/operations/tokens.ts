@@ -118,6 +118,9 @@ export async function revokeToken(pool: Pool, caller: Caller, name: string): Pro
       });
     }
     transaction.tokens.delete(name);
+    for (const login of transaction.logins.all().filter(({ who }) => who === name)) {
+      transaction.logins.delete(login.id);
+    }
   });
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type AccessService, millpondError, parseName, parseNodeName } from "@millpond/api";
+import { type AccessService, millpondError, parseName, parseNodeName, quote } from "@millpond/api";
 import { parseBearer } from "../auth/tokens.ts";
 import { authorizationKey } from "../auth/call-headers.ts";
 import type { LoginSessions } from "../auth/login-sessions.ts";
 import type { ServiceMethods } from "./service-methods.ts";
-import type { AuditRecord, SigningKeyRecord, TokenRecord } from "../domain/records.ts";
+import type { AuditRecord, LoginRecord, SigningKeyRecord, TokenRecord } from "../domain/records.ts";
 import { listKeys, rotateKey } from "../operations/signing-keys.ts";
 import { createToken, listTokens, revokeToken } from "../operations/tokens.ts";
+import { createLogin, listLogins, revokeLogin } from "../logins/logins.ts";
 import { callerOf } from "../auth/visibility.ts";
 import type { Pool } from "../pool/pool.ts";
 import type { PoolKey } from "../state/pool-key.ts";
+import { unixSeconds } from "../timers/clock.ts";
 import type { Store } from "../state/store.ts";
 import { checkRange } from "../domain/validate-claim.ts";
 
@@ -61,9 +63,26 @@ export function makeAccessService(
       return { code, expiresAt: BigInt(expiresAt) };
     },
 
+    async createLogin({ id, kind }, context) {
+      if (kind !== "console" && kind !== "command-line") {
+        throw millpondError("MILLPOND_E_INVALID", `kind is ${quote(kind)}, not console or command-line`);
+      }
+      await createLogin(pool, callerOf(context), { id, kind });
+      return {};
+    },
+
+    async listLogins(_request, context) {
+      return { logins: listLogins(pool, callerOf(context), unixSeconds(pool.clock)).map(toLogin) };
+    },
+
+    async revokeLogin({ id }, context) {
+      return { login: toLogin(await revokeLogin(pool, callerOf(context), id)) };
+    },
+
     async getCaller(_request, context) {
-      const { name, role, tenant, expiresAt = 0, claim, node = "" } = callerOf(context);
-      return { name, role, tenant, expiresAt: BigInt(expiresAt), claim: claim?.name ?? "", node };
+      const { name, role, tenant, expiresAt = 0, claim, node = "", login } = callerOf(context);
+      const rights = { name, role, tenant, claim: claim?.name ?? "", node };
+      return { ...rights, expiresAt: BigInt(expiresAt), login: login?.id ?? "" };
     },
 
     async listAudit({ after, limit, fromOldest }, context) {
@@ -97,6 +116,10 @@ function toSigningKey({ id, createdAt, retiresAt, isRevoked, sealed, publicKey }
     derives: sealed !== "",
     publicKey,
   };
+}
+
+function toLogin({ createdAt, expiresAt, ...login }: LoginRecord) {
+  return { ...login, createdAt: BigInt(createdAt), expiresAt: BigInt(expiresAt) };
 }
 
 function toToken({ name, role, tenant, node, createdAt, expiresAt, createdBy }: TokenRecord) {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { DescMethodUnary, DescService, Message } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMethodUnary,
+  type DescService,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { errorCodeOf, leaderHeader, millpondError } from "@millpond/api";
@@ -46,6 +52,18 @@ export class LeaderProxy {
     return { ...own, ...Object.fromEntries(standIns) } as unknown as ServiceMethods<S>;
   }
 
+  /** Calls a method that changes something, on behalf of a user, with the user's token. */
+  async callAs<I extends DescMethodUnary>(
+    method: I,
+    request: MessageInitShape<I["input"]>,
+    token: string,
+  ): Promise<void> {
+    await this.#send(method, create(method.input, request), {
+      authorization: `Bearer ${token}`,
+      signal: AbortSignal.timeout(patienceMs),
+    });
+  }
+
   async #answer(
     method: DescMethodUnary,
     request: Message,
@@ -69,12 +87,20 @@ export class LeaderProxy {
 
   /** @throws the leader's error; MILLPOND_E_NOT_LEADER when there is no leader, or it does not respond */
   async #ask(method: DescMethodUnary, request: Message, { values, signal }: CallContext): Promise<Message> {
+    return await this.#send(method, request, { authorization: values.get(authorizationKey), signal });
+  }
+
+  async #send(
+    method: DescMethodUnary,
+    request: Message,
+    { authorization, signal }: { readonly authorization: string; readonly signal: AbortSignal },
+  ): Promise<Message> {
     const { elector } = this.#options;
     const url = elector.leaderUrl;
     if (url === "") {
       elector.requireLead(methodName(method));
     }
-    const header = { authorization: values.get(authorizationKey), [passedOnHeader]: "1" };
+    const header = { authorization, [passedOnHeader]: "1" };
     try {
       const { message } = await this.#transport(url).unary(method, signal, patienceMs, header, request);
       return message;

@@ -14,6 +14,7 @@ import { type Base, Transaction } from "./transaction.ts";
 import type { Restoration, Store, StoreChanges, StoredState } from "./store.ts";
 import type {
   ClaimRecord,
+  LoginRecord,
   NodeRecord,
   RemovedNodeRecord,
   SigningKeyRecord,
@@ -41,6 +42,7 @@ export class Ledger<C, S> implements Base {
   readonly #tokens: Map<string, TokenRecord>;
   readonly #tokensByHash: Map<string, TokenRecord>;
   readonly #signingKeys: Map<string, SigningKeyRecord>;
+  readonly #logins: Map<string, LoginRecord>;
   readonly #changes: ChangeQueue<C, S>;
   #revision: number;
   #epoch: number;
@@ -75,6 +77,7 @@ export class Ledger<C, S> implements Base {
     this.#tokens = new Map(state.tokens.map((token) => [token.name, token]));
     this.#tokensByHash = new Map(state.tokens.map((token) => [token.hash, token]));
     this.#signingKeys = new Map(state.signingKeys.map((key) => [key.id, key]));
+    this.#logins = new Map(state.logins.map((login) => [login.id, login]));
     for (const allocation of state.allocations) {
       const { claim, node } = allocation;
       const part = partOf(allocation, this.claims.get(claim), this.#nodes.get(node));
@@ -161,6 +164,10 @@ export class Ledger<C, S> implements Base {
     return this.#signingKeys;
   }
 
+  get logins(): ReadonlyMap<string, LoginRecord> {
+    return this.#logins;
+  }
+
   /** @param hash SHA-256, hexadecimal. */
   tokenByHash(hash: string): TokenRecord | undefined {
     return this.#tokensByHash.get(hash);
@@ -186,7 +193,7 @@ export class Ledger<C, S> implements Base {
 
   async #commit(transaction: Transaction, calls: readonly AuditedCall[]): Promise<void> {
     const { revision, epoch, claims, allocations, nodes, removedNodes } = transaction;
-    const { queues, tenants, tokens, signingKeys, events, usage } = transaction;
+    const { queues, tenants, tokens, signingKeys, logins, events, usage } = transaction;
     const firsts = calls.filter(({ isWritten }) => !isWritten);
     const changes: StoreChanges = {
       revision,
@@ -205,6 +212,8 @@ export class Ledger<C, S> implements Base {
       // A changed token is removed and added again: stores only know new ones.
       removedTokens: [...tokens.changes.keys()].filter((name) => this.#tokens.has(name)),
       signingKeys: present(signingKeys.changes),
+      logins: present(logins.changes),
+      removedLogins: absent(logins.changes),
       audit: [...transaction.audit, ...firsts.map((call) => call.toEntry(transaction.now, "ok"))],
       usage,
       events,
@@ -261,6 +270,7 @@ export class Ledger<C, S> implements Base {
       this.#tokensByHash.set(token.hash, token);
     }
     merge(this.#signingKeys, transaction.signingKeys.changes);
+    merge(this.#logins, transaction.logins.changes);
     this.#revision = revision;
     this.#epoch = epoch;
     this.#lastEvent = events.at(-1)?.id ?? this.#lastEvent;

@@ -9,6 +9,7 @@ import type {
   AuditRecord,
   ClaimRecord,
   EventRecord,
+  LoginRecord,
   NodeRecord,
   RemovedNodeRecord,
   SigningKeyRecord,
@@ -62,6 +63,8 @@ export interface StoredState {
   readonly tokens: readonly TokenRecord[];
   /** In order of their creation. */
   readonly signingKeys: readonly SigningKeyRecord[];
+  /** In order of their creation. */
+  readonly logins: readonly LoginRecord[];
 }
 
 /** An atomic change of the state. */
@@ -93,6 +96,9 @@ export interface StoreChanges {
   readonly removedTokens: readonly string[];
   /** New and changed ones; none is removed. */
   readonly signingKeys: readonly SigningKeyRecord[];
+  /** New and changed ones. */
+  readonly logins: readonly LoginRecord[];
+  readonly removedLogins: readonly string[];
   /** New ones. */
   readonly audit: readonly AuditEntry[];
   /** New ones. */

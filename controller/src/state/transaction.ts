@@ -13,6 +13,7 @@ import type {
   AuditEntry,
   ClaimRecord,
   EventRecord,
+  LoginRecord,
   NodeRecord,
   RemovedNodeRecord,
   SigningKeyRecord,
@@ -35,6 +36,8 @@ export interface Base {
   readonly tokens: ReadonlyMap<string, TokenRecord>;
   /** By id, in order of their creation. */
   readonly signingKeys: ReadonlyMap<string, SigningKeyRecord>;
+  /** By id, in order of their creation. */
+  readonly logins: ReadonlyMap<string, LoginRecord>;
   /** Revision of the last change. */
   readonly revision: number;
   /** The last epoch that was assigned. */
@@ -72,6 +75,7 @@ export class Transaction {
   readonly tenants: RecordView<string, TenantSpec>;
   readonly tokens: RecordView<string, TokenRecord>;
   readonly signingKeys: RecordView<string, SigningKeyRecord>;
+  readonly logins: RecordView<string, LoginRecord>;
   /** Audit records of calls that change nothing else. */
   readonly audit: AuditEntry[] = [];
   readonly events: EventRecord[] = [];
@@ -90,6 +94,7 @@ export class Transaction {
     this.tenants = new RecordView(base.tenants);
     this.tokens = new RecordView(base.tokens);
     this.signingKeys = new RecordView(base.signingKeys);
+    this.logins = new RecordView(base.logins);
     this.#revision = base.revision;
     this.#epoch = base.epoch;
   }
@@ -118,6 +123,7 @@ export class Transaction {
     putAll(transaction.tenants.changes, changes.tenants, ({ name }) => name, changes.removedTenants);
     putAll(transaction.tokens.changes, changes.tokens, ({ name }) => name, changes.removedTokens);
     putAll(transaction.signingKeys.changes, changes.signingKeys, ({ id }) => id, []);
+    putAll(transaction.logins.changes, changes.logins, ({ id }) => id, changes.removedLogins);
     transaction.events.push(...changes.events);
     return transaction;
   }
@@ -331,8 +337,8 @@ export class Transaction {
   }
 
   #writeSets(): readonly Pick<WriteSet<never, never>, "mark" | "rollback">[] {
-    const { allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys } = this;
-    const views = [allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys];
+    const { allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys, logins } = this;
+    const views = [allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys, logins];
     return [this.claims, ...views.map(({ changes }) => changes)];
   }
 

@@ -9,6 +9,7 @@ import {
   fromClaim,
   fromDevice,
   fromEvent,
+  fromLogin,
   fromNode,
   fromRemovedNode,
   fromSigningKey,
@@ -22,6 +23,7 @@ import {
   toClaims,
   toDevices,
   toEvent,
+  toLogin,
   toNode,
   toRemovedNode,
   toSigningKey,
@@ -44,6 +46,7 @@ interface WrittenRows<R> {
   readonly virtual_gpus: readonly R[];
   readonly tokens: readonly R[];
   readonly signing_keys: readonly R[];
+  readonly logins: readonly R[];
   readonly events: readonly R[];
   readonly audit: readonly R[];
   readonly usage: readonly R[];
@@ -57,6 +60,7 @@ export interface RemovedKeys {
   readonly queues: readonly string[];
   readonly tenants: readonly string[];
   readonly tokens: readonly string[];
+  readonly logins: readonly string[];
   readonly claims: readonly string[];
   readonly nodes: readonly string[];
 }
@@ -95,6 +99,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
       virtual_gpus: changes.allocations.flatMap(fromVirtualGpus),
       tokens: changes.tokens.map(fromToken),
       signing_keys: changes.signingKeys.map(fromSigningKey),
+      logins: changes.logins.map(fromLogin),
       events: changes.events.map(fromEvent),
       audit: changes.audit.map(fromAuditEntry),
       usage: changes.usage.map(fromUsage),
@@ -104,6 +109,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
       queues: changes.removedQueues,
       tenants: changes.removedTenants,
       tokens: changes.removedTokens,
+      logins: changes.removedLogins,
       claims: changes.forgottenClaims,
       nodes: changes.removedNodes.map(({ name }) => name),
     },
@@ -153,6 +159,8 @@ export function fromRows(rows: ChangeRows<Row>, known: KnownDevices): StoreChang
     tokens: written.tokens.map(toToken),
     removedTokens: removed.tokens,
     signingKeys: written.signing_keys.map(toSigningKey),
+    logins: written.logins.map(toLogin),
+    removedLogins: removed.logins,
     audit: [],
     usage: [],
     events: written.events.map(toEvent),

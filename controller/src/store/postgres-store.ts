@@ -158,6 +158,7 @@ export class PostgresStore implements Store {
         tenants: await table("tenants", `name COLLATE "C"`),
         tokens: await table("tokens", `name COLLATE "C"`),
         signingKeys: await table("signing_keys", "revision, created_at"),
+        logins: await table("logins", "created_at, id"),
       });
     });
     noteDevices(this.#knownDevices, state);

@@ -15,6 +15,7 @@ import type {
   ClaimRecordState,
   DeviceRecord,
   EventRecord,
+  LoginRecord,
   NodeRecord,
   RemovedNodeRecord,
   SigningKeyRecord,
@@ -49,6 +50,7 @@ export interface StateRows {
   readonly tenants: Iterable<Row>;
   readonly tokens: Iterable<Row>;
   readonly signingKeys: Iterable<Row>;
+  readonly logins: Iterable<Row>;
 }
 
 export function toState(rows: StateRows): StoredState {
@@ -68,6 +70,7 @@ export function toState(rows: StateRows): StoredState {
     tenants: Array.from(rows.tenants, toTenant),
     tokens: Array.from(rows.tokens, toToken),
     signingKeys: Array.from(rows.signingKeys, toSigningKey),
+    logins: Array.from(rows.logins, toLogin),
   };
 }
 
@@ -318,6 +321,30 @@ export function fromToken(token: TokenRecord): NewRow {
     expires_at: token.expiresAt,
     created_by: token.createdBy,
     revision: token.revision,
+  };
+}
+
+export function toLogin(row: Row): LoginRecord {
+  return {
+    id: text(row, "id"),
+    who: text(row, "who"),
+    tenant: text(row, "tenant"),
+    kind: text(row, "kind") === "console" ? "console" : "command-line",
+    createdAt: integer(row, "created_at"),
+    expiresAt: integer(row, "expires_at"),
+    isRevoked: integer(row, "revoked") === 1,
+  };
+}
+
+export function fromLogin({ id, who, tenant, kind, createdAt, expiresAt, isRevoked }: LoginRecord): NewRow {
+  return {
+    id,
+    who,
+    tenant,
+    kind,
+    created_at: createdAt,
+    expires_at: expiresAt,
+    revoked: isRevoked ? 1 : 0,
   };
 }
 

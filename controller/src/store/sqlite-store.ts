@@ -61,6 +61,7 @@ const keys: Partial<
   devices: { columns: ["node", "uuid"] },
   removed_nodes: { columns: ["name"] },
   signing_keys: { columns: ["id"] },
+  logins: { columns: ["id"] },
   claims: { columns: ["name"] },
   allocations: { columns: ["epoch"] },
   virtual_gpus: { columns: ["epoch", "ordinal"], isFixed: true },
@@ -167,6 +168,7 @@ export class SqliteStore implements Store {
         tenants: table("tenants", "name"),
         tokens: table("tokens", "name"),
         signingKeys: table("signing_keys", "revision, created_at"),
+        logins: table("logins", "created_at, id"),
       });
       noteDevices(this.#knownDevices, state);
       return state;
@@ -265,6 +267,7 @@ export class SqliteStore implements Store {
     this.#remove("queues", "name", removed.queues);
     this.#remove("tenants", "name", removed.tenants);
     this.#remove("tokens", "name", removed.tokens);
+    this.#remove("logins", "id", removed.logins);
     // Before any is written, so that each is written in view of the others.
     for (const row of written.virtual_gpus) {
       this.#removeResized(row);

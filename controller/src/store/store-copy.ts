@@ -30,6 +30,7 @@ const tables = [
   "tenants",
   "tokens",
   "signing_keys",
+  "logins",
   "events",
   "usage",
   "audit",

@@ -13,6 +13,7 @@ import {
   changes,
   claim,
   event,
+  login,
   node,
   queue,
   removedNode,
@@ -124,6 +125,7 @@ function conform(backend: Backend): void {
         queues: [queue],
         tenants: [tenant],
         tokens: [token],
+        logins: [login],
         audit: [auditEntry],
         usage: [usage],
       }),
@@ -145,11 +147,25 @@ function conform(backend: Backend): void {
       tenants: [tenant],
       tokens: [token],
       signingKeys: fresh.signingKeys,
+      logins: [login],
     });
     expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([
       { id: 1, ...auditEntry, previousHash: "", hash: auditHash("", auditEntry) },
     ]);
     expect(await again.listUsage({ from: 0, to: 150 })).toEqual([usage]);
+  });
+
+  test("a login is ended and forgotten, and a device is replaced whole", async () => {
+    const { store, commit } = await openNew();
+    await commit(changes(1, { logins: [login], nodes: [node] }));
+    const devices = node.devices.map((device) => ({ ...device, overheadBytes: 77n }));
+    const changed = { ...node, revision: 2, devices };
+    await commit(changes(2, { logins: [{ ...login, isRevoked: true }], nodes: [changed] }));
+    const state = await store.load();
+    expect(state.logins).toEqual([{ ...login, isRevoked: true }]);
+    expect(state.nodes).toEqual([changed]);
+    await commit(changes(3, { removedLogins: [login.id] }));
+    expect((await store.load()).logins).toEqual([]);
   });
 
   test("queues, tenants and usage are replaced, removed and found by their period", async () => {

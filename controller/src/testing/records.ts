@@ -10,6 +10,7 @@ import type {
   AllocationRecord,
   AuditEntry,
   ClaimRecord,
+  LoginRecord,
   NodeRecord,
   RemovedNodeRecord,
   TokenRecord,
@@ -113,6 +114,8 @@ export function changes(revision: number, change: Partial<StoreChanges> = {}): S
     tokens: [],
     removedTokens: [],
     signingKeys: [],
+    logins: [],
+    removedLogins: [],
     audit: [],
     usage: [],
     events: [],
@@ -169,6 +172,16 @@ export const token: TokenRecord = {
   expiresAt: null,
   createdBy: "file:user",
   revision: 5,
+};
+
+export const login: LoginRecord = {
+  id: "0123456789abcdef",
+  who: "oidc:ann",
+  tenant: "team-a",
+  kind: "command-line",
+  createdAt: 1_790_000_000,
+  expiresAt: 1_790_043_200,
+  isRevoked: false,
 };
 
 export const auditEntry: AuditEntry = {

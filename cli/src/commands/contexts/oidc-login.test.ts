@@ -2,7 +2,7 @@
 // `millpond login --oidc` against a provider: the browser is one that follows redirects and keeps cookies.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { testLog } from "@millpond/agent/testing/fixture";
 import { type Controller, startController } from "@millpond/controller";
@@ -100,7 +100,7 @@ test("a browser's login is the command's, which then uses the pool as that user"
   expect(await home.millpond(["get", "claims"])).toMatchObject({ code: 0, stderr: "no claims\n" });
   const who = await home.millpond(["whoami"]);
   expect(who.stdout).toMatch(
-    /^name +oidc:ann\nrole +user\ntenant +default\nexpires +\S+Z \(in 11h59m\)\ncontroller +http:\S+\nfrom +context lab in /,
+    /^name +oidc:ann\nrole +user\ntenant +default\nexpires +\S+Z \(in 1[12]h\S*\)\ncontroller +http:\S+\nfrom +context lab in /,
   );
   const denied = await home.millpond(["queue", "create", "a"]);
   expect(denied.stderr).toMatch(/role admin[^]*\[MILLPOND_E_FORBIDDEN\]/);
@@ -123,6 +123,52 @@ test("a browser's login is the command's, which then uses the pool as that user"
   expect(await home.millpond(["queue", "create", "a"])).toMatchObject({ code: 0 });
   const audit = await home.millpond(["get", "audit", "-o", "json"]);
   expect(audit.stdout).toContain('"oidc:bob"');
+});
+
+test("logins are listed and ended one by one, and a logout ends the login with its programs", async () => {
+  provider.claims = { sub: "carl", groups: ["vision"] };
+  const login = start();
+  await browse(await linkOf(login));
+  await login.finished;
+  const storedToken = (): string => JSON.parse(readFileSync(home.config, "utf8")).contexts.lab.token;
+  const carl = storedToken();
+  const listed = await home.millpond(["get", "logins"]);
+  expect(listed.stdout).toMatch(
+    /^ID +WHO +TENANT +KIND +AGE +EXPIRES\n[0-9a-f]{16} +oidc:carl +default +command-line +\d+s +in 1[12]h\S*\n$/,
+  );
+  const [id = ""] = /^[0-9a-f]{16}/m.exec(listed.stdout) ?? [];
+  const env = await home.millpond(["env", "-m", "1Gi"]);
+  const program = /MILLPOND_TOKEN='?(mp-program-[^'\s]+)/.exec(env.stdout)?.[1] ?? "";
+  const who = async (token: string) => (await home.millpond(["whoami", "--token", token])).code;
+  expect([await who(carl), await who(program)]).toEqual([0, 0]);
+  const admin = ["--token", controller.userToken];
+  expect((await home.millpond(["get", "logins", id, "-o", "json", ...admin])).stdout).toContain("oidc:carl");
+  const ended = await home.millpond(["logout", "--id", id, "--reason", "laptop lost", ...admin]);
+  expect(ended).toMatchObject({ code: 0, stdout: `login/${id} of oidc:carl ended\n` });
+  expect([await who(carl), await who(program)]).toEqual([120, 120]);
+  const audit = await home.millpond(["get", "audit", "-o", "json", ...admin]);
+  expect(JSON.parse(audit.stdout).items.at(-1)).toMatchObject({
+    what: "AccessService/RevokeLogin",
+    subject: `login/${id}`,
+    why: "laptop lost",
+  });
+  expect((await home.millpond(["logout", "--id", id, ...admin])).code).toBe(121);
+  expect((await home.millpond(["logout", "lab", "--id", id])).code).toBe(118);
+  // The login has ended; only its context is left.
+  expect(await home.millpond(["logout"])).toMatchObject({ code: 0, stderr: "" });
+
+  const second = start();
+  await browse(await linkOf(second));
+  await second.finished;
+  const token = storedToken();
+  expect(await who(token)).toBe(0);
+  expect(await home.millpond(["logout"])).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("logged out of lab"),
+    stderr: "",
+  });
+  const after = await home.millpond(["whoami", "--controller", controller.url, "--token", token]);
+  expect(after.code).toBe(120);
 });
 
 test("a refusal is the command's error, and nothing is stored", async () => {

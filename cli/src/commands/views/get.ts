@@ -13,6 +13,7 @@ import {
   deviceKind,
   eventKind,
   type Kind,
+  loginKind,
   nodeKind,
   queueKind,
   sessionKind,
@@ -40,6 +41,8 @@ export async function run(values: Values<"get">, [kind, name]: readonly string[]
       return list(sessionKind, name, values);
     case "tokens":
       return list(tokenKind, name, values);
+    case "logins":
+      return list(loginKind, name, values);
     case "audit":
       return list(auditKind, name, values);
     default:

@@ -125,6 +125,42 @@ export type CreateLoginCodeResponse = {
   readonly expiresAt?: Int64;
 };
 
+export type ListLoginsRequest = Readonly<Record<string, never>>;
+
+export type ListLoginsResponse = {
+  readonly logins?: readonly Login[];
+};
+
+/** A login of a browser, or of a command line by an OpenID provider. */
+export type Login = {
+  /** 16 hexadecimal digits. */
+  readonly id?: string;
+  /** Name of the token that it was made with; for a login by an OpenID provider, `oidc:` and the user. */
+  readonly who?: string;
+  /** The tenant of the token; empty: all tenants. */
+  readonly tenant?: string;
+  /** `console` or `command-line`. */
+  readonly kind?: string;
+  readonly createdAt?: Int64;
+  readonly expiresAt?: Int64;
+};
+
+export type RevokeLoginRequest = {
+  /** Empty: the login by an OpenID provider that the call is made with. */
+  readonly id?: string;
+};
+
+export type RevokeLoginResponse = {
+  readonly login?: Login;
+};
+
+export type CreateLoginRequest = {
+  readonly id?: string;
+  readonly kind?: string;
+};
+
+export type CreateLoginResponse = Readonly<Record<string, never>>;
+
 export type GetCallerRequest = Readonly<Record<string, never>>;
 
 export type GetCallerResponse = {
@@ -140,6 +176,8 @@ export type GetCallerResponse = {
   readonly claim?: string;
   /** For an agent: the only node that it may report; empty until a node has joined with its token. */
   readonly node?: string;
+  /** Id of the login by an OpenID provider that the token is of; empty: none. */
+  readonly login?: string;
 };
 
 export type CreateClaimRequest = {
@@ -970,7 +1008,7 @@ export type Usage = {
 
 /** The methods of each service. */
 export interface Services {
-  /** AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin; CreateLoginCode: user; GetCaller: any. */
+  /** AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin; CreateLoginCode, ListLogins, RevokeLogin: user; GetCaller: any. */
   readonly AccessService: {
     /** CreateToken creates a token. Its secret is only in the answer: the controller keeps a hash of it. */
     readonly CreateToken: { readonly request: CreateTokenRequest; readonly answer: CreateTokenResponse };
@@ -986,6 +1024,12 @@ export interface Services {
     readonly RotateKey: { readonly request: RotateKeyRequest; readonly answer: RotateKeyResponse };
     /** CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good once, for ten minutes, at the controller that created it. */
     readonly CreateLoginCode: { readonly request: CreateLoginCodeRequest; readonly answer: CreateLoginCodeResponse };
+    /** ListLogins returns the logins of browsers and command lines that have not ended, oldest first: all of them to an administrator, those of the tenant to its administrators, and to others their own. Role: user. */
+    readonly ListLogins: { readonly request: ListLoginsRequest; readonly answer: ListLoginsResponse };
+    /** RevokeLogin ends a login that the caller can list. Its token stays valid, unless it is of a login by an OpenID provider. Role: user. */
+    readonly RevokeLogin: { readonly request: RevokeLoginRequest; readonly answer: RevokeLoginResponse };
+    /** CreateLogin records the login of a browser or a command line at a controller that is not the leader: that controller calls it. Role: user. */
+    readonly CreateLogin: { readonly request: CreateLoginRequest; readonly answer: CreateLoginResponse };
     /** GetCaller returns the identity and the rights of the token that the call carries. Role: any. */
     readonly GetCaller: { readonly request: GetCallerRequest; readonly answer: GetCallerResponse };
   };

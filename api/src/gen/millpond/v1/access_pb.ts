@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/access.proto.
  */
 export const file_millpond_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCJ2CgpTaWduaW5nS2V5EgoKAmlkGAEgASgJEhIKCmNyZWF0ZWRfYXQYAiABKAMSEgoKcmV0aXJlc19hdBgDIAEoAxIPCgdyZXZva2VkGAQgASgIEg8KB2Rlcml2ZXMYBSABKAgSEgoKcHVibGljX2tleRgGIAEoCSIRCg9MaXN0S2V5c1JlcXVlc3QiOQoQTGlzdEtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcubWlsbHBvbmQudjEuU2lnbmluZ0tleSIiChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBnJldm9rZRgBIAEoCCI5ChFSb3RhdGVLZXlSZXNwb25zZRIkCgNrZXkYASABKAsyFy5taWxscG9uZC52MS5TaWduaW5nS2V5IhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDIhIKEEdldENhbGxlclJlcXVlc3QicAoRR2V0Q2FsbGVyUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRISCgpleHBpcmVzX2F0GAQgASgDEg0KBWNsYWltGAUgASgJEgwKBG5vZGUYBiABKAkyjQUKDUFjY2Vzc1NlcnZpY2USUAoLQ3JlYXRlVG9rZW4SHy5taWxscG9uZC52MS5DcmVhdGVUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5DcmVhdGVUb2tlblJlc3BvbnNlEk0KCkxpc3RUb2tlbnMSHi5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RUb2tlbnNSZXNwb25zZRJQCgtSZXZva2VUb2tlbhIfLm1pbGxwb25kLnYxLlJldm9rZVRva2VuUmVxdWVzdBogLm1pbGxwb25kLnYxLlJldm9rZVRva2VuUmVzcG9uc2USSgoJTGlzdEF1ZGl0Eh0ubWlsbHBvbmQudjEuTGlzdEF1ZGl0UmVxdWVzdBoeLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlc3BvbnNlEkcKCExpc3RLZXlzEhwubWlsbHBvbmQudjEuTGlzdEtleXNSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuTGlzdEtleXNSZXNwb25zZRJKCglSb3RhdGVLZXkSHS5taWxscG9uZC52MS5Sb3RhdGVLZXlSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuUm90YXRlS2V5UmVzcG9uc2USXAoPQ3JlYXRlTG9naW5Db2RlEiMubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVxdWVzdBokLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEkoKCUdldENhbGxlchIdLm1pbGxwb25kLnYxLkdldENhbGxlclJlcXVlc3QaHi5taWxscG9uZC52MS5HZXRDYWxsZXJSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCJ2CgpTaWduaW5nS2V5EgoKAmlkGAEgASgJEhIKCmNyZWF0ZWRfYXQYAiABKAMSEgoKcmV0aXJlc19hdBgDIAEoAxIPCgdyZXZva2VkGAQgASgIEg8KB2Rlcml2ZXMYBSABKAgSEgoKcHVibGljX2tleRgGIAEoCSIRCg9MaXN0S2V5c1JlcXVlc3QiOQoQTGlzdEtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcubWlsbHBvbmQudjEuU2lnbmluZ0tleSIiChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBnJldm9rZRgBIAEoCCI5ChFSb3RhdGVLZXlSZXNwb25zZRIkCgNrZXkYASABKAsyFy5taWxscG9uZC52MS5TaWduaW5nS2V5IhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDImYKBUxvZ2luEgoKAmlkGAEgASgJEgsKA3dobxgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSDAoEa2luZBgEIAEoCRISCgpjcmVhdGVkX2F0GAUgASgDEhIKCmV4cGlyZXNfYXQYBiABKAMiEwoRTGlzdExvZ2luc1JlcXVlc3QiOAoSTGlzdExvZ2luc1Jlc3BvbnNlEiIKBmxvZ2lucxgBIAMoCzISLm1pbGxwb25kLnYxLkxvZ2luIiAKElJldm9rZUxvZ2luUmVxdWVzdBIKCgJpZBgBIAEoCSI4ChNSZXZva2VMb2dpblJlc3BvbnNlEiEKBWxvZ2luGAEgASgLMhIubWlsbHBvbmQudjEuTG9naW4iLgoSQ3JlYXRlTG9naW5SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBGtpbmQYAiABKAkiFQoTQ3JlYXRlTG9naW5SZXNwb25zZSISChBHZXRDYWxsZXJSZXF1ZXN0In8KEUdldENhbGxlclJlc3BvbnNlEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKZXhwaXJlc19hdBgEIAEoAxINCgVjbGFpbRgFIAEoCRIMCgRub2RlGAYgASgJEg0KBWxvZ2luGAcgASgJMoAHCg1BY2Nlc3NTZXJ2aWNlElAKC0NyZWF0ZVRva2VuEh8ubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXNwb25zZRJNCgpMaXN0VG9rZW5zEh4ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVzcG9uc2USUAoLUmV2b2tlVG9rZW4SHy5taWxscG9uZC52MS5SZXZva2VUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5SZXZva2VUb2tlblJlc3BvbnNlEkoKCUxpc3RBdWRpdBIdLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlcXVlc3QaHi5taWxscG9uZC52MS5MaXN0QXVkaXRSZXNwb25zZRJHCghMaXN0S2V5cxIcLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVxdWVzdBodLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVzcG9uc2USSgoJUm90YXRlS2V5Eh0ubWlsbHBvbmQudjEuUm90YXRlS2V5UmVxdWVzdBoeLm1pbGxwb25kLnYxLlJvdGF0ZUtleVJlc3BvbnNlElwKD0NyZWF0ZUxvZ2luQ29kZRIjLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QaJC5taWxscG9uZC52MS5DcmVhdGVMb2dpbkNvZGVSZXNwb25zZRJNCgpMaXN0TG9naW5zEh4ubWlsbHBvbmQudjEuTGlzdExvZ2luc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0TG9naW5zUmVzcG9uc2USUAoLUmV2b2tlTG9naW4SHy5taWxscG9uZC52MS5SZXZva2VMb2dpblJlcXVlc3QaIC5taWxscG9uZC52MS5SZXZva2VMb2dpblJlc3BvbnNlElAKC0NyZWF0ZUxvZ2luEh8ubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5SZXNwb25zZRJKCglHZXRDYWxsZXISHS5taWxscG9uZC52MS5HZXRDYWxsZXJSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuR2V0Q2FsbGVyUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * @generated from message millpond.v1.Token
@@ -502,6 +502,159 @@ export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> 
   messageDesc(file_millpond_v1_access, 16);
 
 /**
+ * A login of a browser, or of a command line by an OpenID provider.
+ *
+ * @generated from message millpond.v1.Login
+ */
+export type Login = Message<"millpond.v1.Login"> & {
+  /**
+   * 16 hexadecimal digits.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Name of the token that it was made with; for a login by an OpenID provider, `oidc:` and the user.
+   *
+   * @generated from field: string who = 2;
+   */
+  who: string;
+
+  /**
+   * The tenant of the token; empty: all tenants.
+   *
+   * @generated from field: string tenant = 3;
+   */
+  tenant: string;
+
+  /**
+   * `console` or `command-line`.
+   *
+   * @generated from field: string kind = 4;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: int64 created_at = 5;
+   */
+  createdAt: bigint;
+
+  /**
+   * @generated from field: int64 expires_at = 6;
+   */
+  expiresAt: bigint;
+};
+
+/**
+ * Describes the message millpond.v1.Login.
+ * Use `create(LoginSchema)` to create a new message.
+ */
+export const LoginSchema: GenMessage<Login> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 17);
+
+/**
+ * @generated from message millpond.v1.ListLoginsRequest
+ */
+export type ListLoginsRequest = Message<"millpond.v1.ListLoginsRequest"> & {
+};
+
+/**
+ * Describes the message millpond.v1.ListLoginsRequest.
+ * Use `create(ListLoginsRequestSchema)` to create a new message.
+ */
+export const ListLoginsRequestSchema: GenMessage<ListLoginsRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 18);
+
+/**
+ * @generated from message millpond.v1.ListLoginsResponse
+ */
+export type ListLoginsResponse = Message<"millpond.v1.ListLoginsResponse"> & {
+  /**
+   * @generated from field: repeated millpond.v1.Login logins = 1;
+   */
+  logins: Login[];
+};
+
+/**
+ * Describes the message millpond.v1.ListLoginsResponse.
+ * Use `create(ListLoginsResponseSchema)` to create a new message.
+ */
+export const ListLoginsResponseSchema: GenMessage<ListLoginsResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 19);
+
+/**
+ * @generated from message millpond.v1.RevokeLoginRequest
+ */
+export type RevokeLoginRequest = Message<"millpond.v1.RevokeLoginRequest"> & {
+  /**
+   * Empty: the login by an OpenID provider that the call is made with.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message millpond.v1.RevokeLoginRequest.
+ * Use `create(RevokeLoginRequestSchema)` to create a new message.
+ */
+export const RevokeLoginRequestSchema: GenMessage<RevokeLoginRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 20);
+
+/**
+ * @generated from message millpond.v1.RevokeLoginResponse
+ */
+export type RevokeLoginResponse = Message<"millpond.v1.RevokeLoginResponse"> & {
+  /**
+   * @generated from field: millpond.v1.Login login = 1;
+   */
+  login?: Login | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.RevokeLoginResponse.
+ * Use `create(RevokeLoginResponseSchema)` to create a new message.
+ */
+export const RevokeLoginResponseSchema: GenMessage<RevokeLoginResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 21);
+
+/**
+ * @generated from message millpond.v1.CreateLoginRequest
+ */
+export type CreateLoginRequest = Message<"millpond.v1.CreateLoginRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+};
+
+/**
+ * Describes the message millpond.v1.CreateLoginRequest.
+ * Use `create(CreateLoginRequestSchema)` to create a new message.
+ */
+export const CreateLoginRequestSchema: GenMessage<CreateLoginRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 22);
+
+/**
+ * @generated from message millpond.v1.CreateLoginResponse
+ */
+export type CreateLoginResponse = Message<"millpond.v1.CreateLoginResponse"> & {
+};
+
+/**
+ * Describes the message millpond.v1.CreateLoginResponse.
+ * Use `create(CreateLoginResponseSchema)` to create a new message.
+ */
+export const CreateLoginResponseSchema: GenMessage<CreateLoginResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 23);
+
+/**
  * @generated from message millpond.v1.GetCallerRequest
  */
 export type GetCallerRequest = Message<"millpond.v1.GetCallerRequest"> & {
@@ -512,7 +665,7 @@ export type GetCallerRequest = Message<"millpond.v1.GetCallerRequest"> & {
  * Use `create(GetCallerRequestSchema)` to create a new message.
  */
 export const GetCallerRequestSchema: GenMessage<GetCallerRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_access, 17);
+  messageDesc(file_millpond_v1_access, 24);
 
 /**
  * @generated from message millpond.v1.GetCallerResponse
@@ -559,6 +712,13 @@ export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
    * @generated from field: string node = 6;
    */
   node: string;
+
+  /**
+   * Id of the login by an OpenID provider that the token is of; empty: none.
+   *
+   * @generated from field: string login = 7;
+   */
+  login: string;
 };
 
 /**
@@ -566,11 +726,11 @@ export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
  * Use `create(GetCallerResponseSchema)` to create a new message.
  */
 export const GetCallerResponseSchema: GenMessage<GetCallerResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_access, 18);
+  messageDesc(file_millpond_v1_access, 25);
 
 /**
  * AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin;
- * CreateLoginCode: user; GetCaller: any.
+ * CreateLoginCode, ListLogins, RevokeLogin: user; GetCaller: any.
  *
  * @generated from service millpond.v1.AccessService
  */
@@ -647,6 +807,39 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof CreateLoginCodeRequestSchema;
     output: typeof CreateLoginCodeResponseSchema;
+  },
+  /**
+   * ListLogins returns the logins of browsers and command lines that have not ended, oldest first: all of them to an
+   * administrator, those of the tenant to its administrators, and to others their own. Role: user.
+   *
+   * @generated from rpc millpond.v1.AccessService.ListLogins
+   */
+  listLogins: {
+    methodKind: "unary";
+    input: typeof ListLoginsRequestSchema;
+    output: typeof ListLoginsResponseSchema;
+  },
+  /**
+   * RevokeLogin ends a login that the caller can list. Its token stays valid, unless it is of a login by an OpenID provider.
+   * Role: user.
+   *
+   * @generated from rpc millpond.v1.AccessService.RevokeLogin
+   */
+  revokeLogin: {
+    methodKind: "unary";
+    input: typeof RevokeLoginRequestSchema;
+    output: typeof RevokeLoginResponseSchema;
+  },
+  /**
+   * CreateLogin records the login of a browser or a command line at a controller that is not the leader: that controller calls it.
+   * Role: user.
+   *
+   * @generated from rpc millpond.v1.AccessService.CreateLogin
+   */
+  createLogin: {
+    methodKind: "unary";
+    input: typeof CreateLoginRequestSchema;
+    output: typeof CreateLoginResponseSchema;
   },
   /**
    * GetCaller returns the identity and the rights of the token that the call carries. Role: any.
