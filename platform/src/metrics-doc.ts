@@ -55,7 +55,7 @@ scrape_configs:
 | file | content |
 |---|---|
 | \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or the authority of a given certificate; concatenated for several controllers |
-| \`user.token\` | a token for Prometheus: \`millpond token create prometheus --role admin\` to see the usage of all tenants, otherwise without the role |
+| \`user.token\` | a token for Prometheus: \`millpond token create prometheus --role admin\` to see the usage of all tenants and the temperature, power and clocks of all cards, otherwise without the role |
 | \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, concatenated: each agent has its own authority, which is valid for ten years |
 | \`agent.token\` | the token with which the agents were started. If each agent has its own token, each needs its own job |
 | \`agents.json\` | the list of agents, generated as below; Prometheus rereads it when it changes |

@@ -36,7 +36,15 @@ export function roomFor({ lines }: Size): number {
   return Math.max(lines - frameLines, 1);
 }
 
-export function draw(shown: Shown, size: Size): readonly Line[] {
+/** The rows without the extra columns for which a screen has no room. */
+export function fitted(rows: Rows, { columns: width }: Size): Rows {
+  const columns = [...rows.columns];
+  while (columns.at(-1)?.isExtra === true && leastWidth(columns) > width) columns.pop();
+  return { ...rows, columns };
+}
+
+export function draw(all: Shown, size: Size): readonly Line[] {
+  const shown = { ...all, rows: fitted(all.rows, size) };
   const { state } = shown;
   const body =
     state.page === "help"
@@ -133,9 +141,12 @@ function table({ rows, state }: Shown, size: Size): Line[] {
 
 /** Distributes the remaining width among the columns that grow. */
 function widthsFor(columns: readonly TopColumn<number>[], width: number): readonly number[] {
-  const least =
-    columns.reduce((sum, column) => sum + column.width, 0) + (columns.length - 1) * gap.length + marker;
+  const least = leastWidth(columns);
   const growing = columns.filter(({ grows }) => grows === true).length;
   const more = growing === 0 ? 0 : Math.floor(Math.max(width - least, 0) / growing);
   return columns.map((column) => column.width + (column.grows === true ? more : 0));
+}
+
+function leastWidth(columns: readonly TopColumn<number>[]): number {
+  return columns.reduce((sum, column) => sum + column.width, 0) + (columns.length - 1) * gap.length + marker;
 }

@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { DeviceHealth, NodeSchema, NodeState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { bar, clean, fit } from "./cells.ts";
-import { draw, roomFor } from "./picture.ts";
+import { draw, fitted, roomFor } from "./picture.ts";
 import { type Key, orderOf, press, startState, type TopState } from "./state.ts";
 import { deviceRows, type Rows } from "./views.ts";
 
@@ -12,7 +12,7 @@ const size = { columns: 80, lines: 24 };
 const room = roomFor(size);
 
 /** A pool of `nodes` nodes with eight devices each; the last device of each node is the busiest. */
-function poolOf(nodes: number, change: { name?: string; state?: NodeState } = {}): Rows {
+function poolOf(nodes: number, change: { name?: string; state?: NodeState; card?: object } = {}): Rows {
   return deviceRows(
     Array.from({ length: nodes }, (_, node) =>
       create(NodeSchema, {
@@ -28,6 +28,7 @@ function poolOf(nodes: number, change: { name?: string; state?: NodeState } = {}
           usedMemoryBytes: 2n ** 35n,
           allocatedComputePercent: 50,
           usedComputePercent: index,
+          ...(change.card === undefined ? {} : { card: change.card }),
         })),
       }),
     ),
@@ -65,6 +66,24 @@ describe("the picture", () => {
     expect(lines[3]).toMatch(/^> node-0\/7 /);
     expect(lines[4]).toMatch(/^ {2}node-1\/7 /);
     expect(lines[3]).toMatch(/#---\.\.\.\. +7% +50% +25% 32GiB +50% /);
+  });
+
+  test("has temperature, power and clock of cards where they are known and there is room", () => {
+    const card = { temperatureCelsius: 41, powerMilliwatts: 90_250, powerLimitMilliwatts: 700_000 };
+    const rows = poolOf(1, { card: { ...card, smClockMhz: 1980 } });
+    const state = startState("devices", "");
+    const at = (columns: number) =>
+      draw({ rows, state, details: undefined, trouble: undefined, where: "" }, { columns, lines: 24 }).map(
+        ({ text }) => text,
+      );
+    expect(at(101)[2]).toMatch(/STATE +TEMP +POWER +SM MHZ$/);
+    expect(at(101)[3]).toMatch(/ OK +41C +90\/700W +1980$/);
+    expect(at(94)[3]).toMatch(/ OK +41C +90\/700W$/);
+    expect(at(80)[2]).toMatch(/STATE$/);
+    expect(pictureOf(poolOf(1), state)[2]).not.toContain("TEMP");
+    // No key sorts by a column that is not shown.
+    const sorted = pressAll(state, fitted(rows, size), ...keys(...Array.from({ length: 30 }, () => "s")));
+    expect(sorted.sort.devices.column).toBeLessThan(9);
   });
 
   test("of a node that is silent says that nothing is known", () => {

@@ -16,7 +16,7 @@ import {
   type Session,
 } from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
-import { ageOf, askedMemory, sessionDevices } from "../output/columns.ts";
+import { ageOf, askedMemory, power, sessionDevices } from "../output/columns.ts";
 import { claimStateWord, sessionStateWord } from "../output/resources.ts";
 import { bar } from "./cells.ts";
 
@@ -31,6 +31,8 @@ export interface TopColumn<T> {
   readonly title: string;
   readonly width: number;
   readonly grows?: boolean;
+  /** Shown only where there is room beside all others. Such columns are the last. */
+  readonly isExtra?: boolean;
   readonly align?: "left" | "right";
   /** The part that is shown where there is no room for all. Default: the start. */
   readonly keep?: "start" | "end";
@@ -129,6 +131,34 @@ function measured({ node, device }: Placed): number | undefined {
 
 const deviceTones: Readonly<Record<string, Tone>> = { OK: "good", Unhealthy: "bad" };
 
+const cardColumns: readonly TopColumn<Placed>[] = [
+  {
+    title: "TEMP",
+    width: 4,
+    align: "right",
+    isExtra: true,
+    cell: ({ device: { card } }) =>
+      card?.temperatureCelsius === undefined ? "-" : `${card.temperatureCelsius}C`,
+    key: ({ device }) => device.card?.temperatureCelsius ?? -1,
+  },
+  {
+    title: "POWER",
+    width: 8,
+    align: "right",
+    isExtra: true,
+    cell: ({ device }) => power(device).replaceAll(" ", ""),
+    key: ({ device }) => device.card?.powerMilliwatts ?? -1,
+  },
+  {
+    title: "SM MHZ",
+    width: 6,
+    align: "right",
+    isExtra: true,
+    cell: ({ device }) => String(device.card?.smClockMhz ?? "-"),
+    key: ({ device }) => device.card?.smClockMhz ?? -1,
+  },
+];
+
 export function deviceRows(nodes: readonly Node[]): Rows {
   const items = nodes.flatMap((node) => node.devices.map((device) => ({ node, device })));
   const sum = (of: (placed: Placed) => bigint | number): number =>
@@ -201,6 +231,8 @@ export function deviceRows(nodes: readonly Node[]): Rows {
         key: ({ device }) => device.openSessions,
       },
       { title: "STATE", width: 5, cell: deviceState, key: deviceState },
+      // Sent to administrators, and to tenants for a card that one of their claims has whole.
+      ...(items.some(({ device }) => device.card !== undefined) ? cardColumns : []),
     ],
     {
       nameOf: ({ device }) => `${device.node}/${device.index}`,

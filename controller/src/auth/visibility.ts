@@ -23,7 +23,11 @@ export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt" | 
 
 export const seesAll: Sight = () => true;
 
-export function sightOf({ tenant, claim: own, program }: Caller): Sight {
+export function sightOf({
+  tenant,
+  claim: own,
+  program,
+}: Pick<Caller, "tenant" | "claim" | "program">): Sight {
   if (program !== undefined) {
     return (claim) => claim.tenant === tenant && claim.program === program;
   }

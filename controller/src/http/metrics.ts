@@ -27,7 +27,7 @@ export async function readMetrics(
   }
   const samples: MetricSample[] = [
     ...own,
-    ...nodeSamples(pool),
+    ...nodeSamples(pool, caller),
     ...(await queueSamples(pool, (tenant) => caller.role === "admin" || tenant === caller.tenant)),
     ...[...counters.events].map(
       ([kind, value]): MetricSample => ({ name: "millpond_events_total", labels: { kind }, value }),
@@ -36,7 +36,7 @@ export async function readMetrics(
   return renderMetrics(samples, [counters.waits, counters.changes]);
 }
 
-function nodeSamples(pool: Pool): MetricSample[] {
+function nodeSamples(pool: Pool, caller: Pick<Caller, "role" | "tenant">): MetricSample[] {
   const nodes = [...pool.ledger.nodes.values()];
   const ready = nodes.filter(({ name }) => pool.liveness.isReady(name)).length;
   const samples: MetricSample[] = [
@@ -49,7 +49,7 @@ function nodeSamples(pool: Pool): MetricSample[] {
       { name: "millpond_node_cordoned", labels: { node: node.name }, value: Number(node.isCordoned) },
       { name: "millpond_sessions", labels: { node: node.name }, value: sessions },
     );
-    for (const [position, device] of toDevices(pool, node).entries()) {
+    for (const [position, device] of toDevices(pool, node, caller).entries()) {
       const labels = { node: node.name, device: String(device.index), uuid: device.uuid, model: device.name };
       const isHealthy = node.devices[position]?.isHealthy ?? false;
       samples.push(

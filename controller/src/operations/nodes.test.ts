@@ -3,6 +3,7 @@
 import { ClaimState, DeviceHealth, NodeLoss, NodeState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
+import { startTenants } from "../testing/tenants.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { until } from "../testing/until.ts";
 
@@ -80,6 +81,37 @@ describe("nodes", () => {
     await pool.killAgent("node-a");
     await pool.passTime(10);
     expect(await cards()).toEqual([undefined, undefined]);
+  });
+
+  test("temperature, power and clocks of a card are for administrators, and for a tenant that has it whole", async () => {
+    const { pool, admin, ann, bob } = await startTenants();
+    const card = { temperatureCelsius: 41 };
+    pool.agent("node-a").figures = [0, 1].map((index) => ({ uuid: `GPU-${index}`, card }));
+    await pool.agent("node-a").sync();
+    await ann.claims.createClaim({ claim: { name: "whole", memoryBytes: GiB, onlyDevices: ["GPU-0"] } });
+    await bob.claims.createClaim({ claim: { name: "half", memoryBytes: GiB / 2n, onlyDevices: ["GPU-1"] } });
+    const known = async ({ pool: nodes }: typeof ann) => {
+      const { devices } = await nodes.listDevices({});
+      const { node } = await nodes.getNode({ name: "node-a" });
+      expect(node?.devices.map((device) => device.card?.temperatureCelsius)).toEqual(
+        devices.map((device) => device.card?.temperatureCelsius),
+      );
+      return devices.map((device) => device.card?.temperatureCelsius);
+    };
+    expect(await known(admin)).toEqual([41, 41]);
+    expect(await known(ann)).toEqual([41, undefined]);
+    expect(await known(bob)).toEqual([undefined, undefined]);
+    const { secret } = await admin.access.createToken({ name: "prometheus", role: "user", tenant: "team-b" });
+    for (const [token, hasFigures] of [
+      [pool.controller.userToken, true],
+      [pool.controller.agentToken, false],
+      [secret, false],
+    ] as const) {
+      const headers = { authorization: `Bearer ${token}` };
+      const metrics = await (await fetch(`${pool.controller.url}/metrics`, { headers })).text();
+      expect(metrics).toContain("\nmillpond_device_memory_bytes{");
+      expect(metrics.includes("\nmillpond_device_temperature_celsius{")).toBe(hasFigures);
+    }
   });
 
   test("a node whose agent stops in order is not ready at once, and is again with the next agent", async () => {

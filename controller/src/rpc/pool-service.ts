@@ -31,37 +31,39 @@ export function makePoolService(
   { version, startedAt, elector, nextBackupPath }: ControllerFacts,
 ): ServiceMethods<typeof PoolService> {
   return {
-    async listNodes() {
-      return { nodes: nodesByName(pool).map((node) => toNode(pool, node)) };
+    async listNodes(_request, context) {
+      const viewer = callerOf(context);
+      return { nodes: nodesByName(pool).map((node) => toNode(pool, node, viewer)) };
     },
 
-    async getNode({ name }) {
-      return { node: toNode(pool, requireNode(pool, name)) };
+    async getNode({ name }, context) {
+      return { node: toNode(pool, requireNode(pool, name), callerOf(context)) };
     },
 
-    async cordonNode({ name, cordoned, deviceUuid, reason }) {
+    async cordonNode({ name, cordoned, deviceUuid, reason }, context) {
       const cordon = { isCordoned: cordoned, uuid: deviceUuid, reason: cleanText(reason) };
       await cordonNode(pool, parseNodeName(name), cordon);
-      return { node: toNode(pool, requireNode(pool, name)) };
+      return { node: toNode(pool, requireNode(pool, name), callerOf(context)) };
     },
 
-    async drainNode({ name, reason }) {
+    async drainNode({ name, reason }, context) {
       const claims = await drainNode(pool, parseNodeName(name), cleanText(reason));
-      return { node: toNode(pool, requireNode(pool, name)), claims };
+      return { node: toNode(pool, requireNode(pool, name), callerOf(context)), claims };
     },
 
     async removeNode({ name, lost }) {
       return { claims: await removeNode(pool, parseNodeName(name), { isLost: lost }) };
     },
 
-    async labelNode({ name, set, remove }) {
+    async labelNode({ name, set, remove }, context) {
       await labelNode(pool, parseNodeName(name), { set, remove });
-      return { node: toNode(pool, requireNode(pool, name)) };
+      return { node: toNode(pool, requireNode(pool, name), callerOf(context)) };
     },
 
-    async listDevices({ node }) {
+    async listDevices({ node }, context) {
+      const viewer = callerOf(context);
       const nodes = node === "" ? nodesByName(pool) : [requireNode(pool, node)];
-      return { devices: nodes.flatMap((each) => toDevices(pool, each)) };
+      return { devices: nodes.flatMap((each) => toDevices(pool, each, viewer)) };
     },
 
     async listSessions({ claim, node }, context) {

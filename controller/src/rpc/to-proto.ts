@@ -28,6 +28,8 @@ import {
   SessionSchema,
   SessionState,
 } from "@millpond/api";
+import type { Caller } from "../domain/caller.ts";
+import { sightOf } from "../auth/visibility.ts";
 import { versionOf, waitingPositions } from "../pool/claim-views.ts";
 import { openSessions } from "../domain/observed-state.ts";
 import { labelsOf } from "../domain/to-scheduler-holding.ts";
@@ -150,7 +152,8 @@ export function toAllocation(pool: Pool, record: AllocationRecord): Allocation {
   return message;
 }
 
-export function toNode(pool: Pool, node: NodeRecord): Node {
+/** @param viewer The caller that the answer is for. */
+export function toNode(pool: Pool, node: NodeRecord, viewer: Viewer): Node {
   const liveness = pool.liveness.of(node.name);
   const isReady = liveness?.isReady ?? false;
   return create(NodeSchema, {
@@ -168,7 +171,7 @@ export function toNode(pool: Pool, node: NodeRecord): Node {
     warmWorkers: liveness?.warmWorkers ?? 0,
     joinedAt: BigInt(node.joinedAt),
     lastContactAt: BigInt(liveness?.lastContactAt ?? 0),
-    devices: toDevices(pool, node),
+    devices: toDevices(pool, node, viewer),
   });
 }
 
@@ -181,17 +184,49 @@ function silenceOf(pool: Pool, name: string): Reason {
   return reason("node-silent", { seconds });
 }
 
+type Viewer = Pick<Caller, "role" | "tenant" | "claim" | "program">;
+
 /** In order of their ordinals. */
-export function toDevices(pool: Pool, node: NodeRecord): Device[] {
+export function toDevices(pool: Pool, node: NodeRecord, viewer: Viewer): Device[] {
   const allocations = pool.ledger.allocations.onNode(node.name);
   const liveness = pool.liveness.of(node.name);
   const sessions = [...(liveness?.sessions.values() ?? [])];
   return node.devices.map((device) => {
     const message = toDevice(node.name, device, allocations, sessions);
     // Those of a node that is not in contact are not of now.
-    if (liveness?.isReady === true) message.card = liveness.figures.get(device.uuid);
+    if (liveness?.isReady === true && maySeeCard(pool, viewer, device, allocations)) {
+      message.card = liveness.figures.get(device.uuid);
+    }
     return message;
   });
+}
+
+/**
+ * Temperature, power and clocks of a card show the work of all claims on it. Administrators see them, and a tenant whose claim is
+ * the only one on the card and has all of its memory: agents describe the same claims with them.
+ */
+function maySeeCard(
+  pool: Pool,
+  viewer: Viewer,
+  { uuid, memoryBytes }: DeviceRecord,
+  allocations: readonly AllocationRecord[],
+): boolean {
+  if (viewer.role === "admin") {
+    return true;
+  }
+  const [only, ...others] = allocations.flatMap(({ claim, devices }) =>
+    devices.filter((granted) => granted.uuid === uuid).map((granted) => ({ claim, granted })),
+  );
+  const claim = only === undefined ? undefined : pool.ledger.claims.get(only.claim);
+  return (
+    only !== undefined &&
+    others.length === 0 &&
+    only.granted.memoryBytes >= memoryBytes &&
+    claim !== undefined &&
+    // Agents have no tenant either.
+    viewer.tenant !== "" &&
+    sightOf(viewer)(claim)
+  );
 }
 
 function toDevice(

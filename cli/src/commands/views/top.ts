@@ -6,7 +6,7 @@ import { millpondError } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
-import { draw, roomFor } from "../../top/picture.ts";
+import { draw, fitted, roomFor } from "../../top/picture.ts";
 import { type Key, orderOf, press, startState, type TopState } from "../../top/state.ts";
 import { Terminal } from "../../top/terminal.ts";
 import { describedAs, fetchRows, type Rows, viewNames } from "../../top/views.ts";
@@ -93,7 +93,7 @@ class Watching {
 
   #press(key: Key): void {
     const before = this.#state;
-    this.#state = press(before, key, this.#rows, roomFor(this.#size));
+    this.#state = press(before, key, fitted(this.#rows, this.#size), roomFor(this.#size));
     if (this.#state.isDone) this.#done.abort();
     if (this.#state.view !== before.view)
       this.#rows = { ...this.#rows, columns: [], count: 0, summary: "asking ..." };

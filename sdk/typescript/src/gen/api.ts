@@ -634,7 +634,7 @@ export type Device = {
   readonly openSessions?: number;
   /** Device time used by sessions over the last seconds, in percent of that time, 0 to 100. Absent: unknown for some. */
   readonly usedComputePercent?: number;
-  /** Temperature, power and clocks. Absent: its driver reports none, or its node is not in contact. */
+  /** Temperature, power and clocks. Absent: its driver reports none, its node is not in contact, or the caller is not an administrator and sees no claim that has the whole GPU. */
   readonly card?: CardFigures;
 };
 

@@ -285,7 +285,8 @@ export type Device = Message<"millpond.v1.Device"> & {
   usedComputePercent?: number | undefined;
 
   /**
-   * Temperature, power and clocks. Absent: its driver reports none, or its node is not in contact.
+   * Temperature, power and clocks. Absent: its driver reports none, its node is not in contact, or the caller is not an
+   * administrator and sees no claim that has the whole GPU.
    *
    * @generated from field: millpond.v1.CardFigures card = 26;
    */

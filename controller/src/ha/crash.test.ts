@@ -5,11 +5,11 @@
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
-import { ControllerProcess } from "./testing/controller-process.ts";
-import { Clients, makeRandom } from "./testing/crash-clients.ts";
-import { TestNode } from "./testing/test-node.ts";
-import { makeTestDirectory } from "./testing/test-pool.ts";
-import { makeTransport } from "./testing/transport.ts";
+import { ControllerProcess } from "../testing/controller-process.ts";
+import { Clients, makeRandom } from "../testing/crash-clients.ts";
+import { TestNode } from "../testing/test-node.ts";
+import { makeTestDirectory } from "../testing/test-pool.ts";
+import { makeTransport } from "../testing/transport.ts";
 
 /** How often it is killed; `MILLPOND_CRASH_ROUNDS` asks for more. */
 const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 12);
