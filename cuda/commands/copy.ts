@@ -69,7 +69,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "LandFromDevice",
-    doc: "A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its number, higher than those before; `landed`: all lower than that are over, and will not be named again.",
+    doc: "A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its number, higher than those before; `landed`: all lower than that are over, and will not be named again. `isHeld` 1: the program may hold up the stream, and the memory may be mirrored before the bytes are there; then they go to the worker's, in the order of the stream.",
     left: "books",
     work: true,
     fields: [
@@ -79,6 +79,7 @@ export const copyCommands: readonly Command[] = [
       ["hostAddress", "echo"],
       ["landing", "number"],
       ["landed", "number"],
+      ["isHeld", "u32"],
     ],
   },
   {

@@ -101,7 +101,7 @@ class Call {
     if (const CUresult r = reach(fixed, tails...); r != CUDA_SUCCESS) return r;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     std::vector<std::byte> encoded;
-    if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]]
+    if ((mayFault<C>(tails) || ...)) [[unlikely]]
       encoded = encodedAhead(fixed, tails...);
     const auto fill = [&](std::byte* place) {
       if constexpr (leavesWork<C>()) remote_->work.give();
@@ -141,10 +141,11 @@ class Call {
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), data.size()); r != CUDA_SUCCESS) return r;
+    const Handover::Use use(remote_->mapped.handover(), remote_->memory, data.data(), data.size());
     const MirrorTurn turn = this->turn(fixed);
     std::vector<std::byte> copied;
-    if (Mirror::exists() && Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size()))
-        [[unlikely]] {
+    if (!use.isOfOwn() && Mirror::exists() &&
+        Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
       // A fault must not come while the session's locks are held.
       copied.assign(data.begin(), data.end());
       data = copied;
@@ -246,18 +247,23 @@ class Call {
       if (!remote_->memory.hasLocal()) [[likely]]
         return CUDA_SUCCESS;
       const std::array<std::span<const std::byte>, sizeof...(Tails)> all{std::as_bytes(std::span(tails))...};
-      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all, streamIn(fixed));
+      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all);
     }
     return CUDA_SUCCESS;
   }
-  /// Whether the program's memory that a command reads may fault: that must not happen while the session's locks are
-  /// held, or during the device's turn.
+  /// Whether the program's memory that a command reads may fault, now or when another thread's kernel gets its address: that
+  /// must not happen while the session's locks are held, or during the device's turn.
   template <typename C, typename Tail>
-  static bool isMirrored(const Tail& tail) noexcept {
+  bool mayFault(const Tail& tail) const noexcept {
     // The parameters of a launch have been copied already.
     if constexpr (C::kOp == cmd::Op::kLaunch) return false;
+    if (!Mirror::exists() && !remote_->memory.hasLocal()) [[likely]]
+      return false;
     const auto bytes = std::as_bytes(std::span(tail));
-    return Mirror::instance().overlaps(reinterpret_cast<uint64_t>(bytes.data()), bytes.size());
+    const auto address = reinterpret_cast<uint64_t>(bytes.data());
+    if (Mirror::exists() && Mirror::instance().overlaps(address, bytes.size())) return true;
+    const auto run = remote_->memory.find(address);
+    return run && run->kind == MemoryKind::kPinnedLocal;
   }
   template <typename C, typename... Tails>
   static std::vector<std::byte> encodedAhead(const C& fixed, const Tails&... tails) noexcept {
@@ -290,7 +296,7 @@ class Call {
   /// Sends a command for which `waitFor` waits.
   template <typename C, typename... Tails>
   int32_t ask(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
-    if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]] {
+    if ((mayFault<C>(tails) || ...)) [[unlikely]] {
       const std::vector<std::byte> encoded = encodedAhead(fixed, tails...);
       return session_->wait(
           static_cast<uint16_t>(C::kOp), caller_, encoded.size(),

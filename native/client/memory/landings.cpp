@@ -16,15 +16,22 @@ constexpr uint64_t kLeastBytes = 4096;
 
 }  // namespace
 
-uint64_t Landings::begin(Source source, std::span<const Range> ranges) {
+uint64_t Landings::begin(Source source, std::span<const Range> ranges, bool isHeld) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = ++last_;
   for (const Range& each : ranges) ranges_.set(each.address, each.bytes, number);
-  underWay_[number] = {source, CallbackThread::given(), {ranges.begin(), ranges.end()}};
+  underWay_[number] = {source, CallbackThread::given(), {ranges.begin(), ranges.end()}, isHeld};
   if (source == Source::kCopy)
     for (const Range& each : ranges) copied_ += each.bytes;
   count_.store(underWay_.size(), std::memory_order_relaxed);
   return number;
+}
+
+void Landings::isSent(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = underWay_.find(number);
+  if (found != underWay_.end()) found->second.isSent = true;
+  sent_.notifyAll();
 }
 
 void Landings::end(uint64_t number) noexcept {
@@ -38,6 +45,7 @@ void Landings::end(uint64_t number) noexcept {
     if (found->second.source == Source::kCopy) copied_ -= each.bytes;
   }
   underWay_.erase(found);
+  sent_.notifyAll();
   count_.store(underWay_.size(), std::memory_order_relaxed);
   untold_.fetch_add(bytes, std::memory_order_relaxed);
 }
@@ -57,14 +65,16 @@ uint64_t Landings::firstOver(uint64_t more, uint64_t most) const noexcept {
   return first == underWay_.end() ? 0 : first->first;
 }
 
-uint64_t Landings::firstCopyTo(uint64_t address, uint64_t bytes) const noexcept {
+uint64_t Landings::firstCopyTo(uint64_t address, uint64_t bytes, bool isHeld) const noexcept {
   if (!any()) return 0;
   const std::lock_guard lock(mutex_);
   const auto writes = [&](const Range& each) {
     return each.address < address + bytes && address < each.address + each.bytes;
   };
   for (const auto& [number, each] : underWay_)
-    if (each.source == Source::kCopy && std::any_of(each.ranges.begin(), each.ranges.end(), writes)) return number;
+    if (each.source == Source::kCopy && each.isHeld == isHeld &&
+        std::any_of(each.ranges.begin(), each.ranges.end(), writes))
+      return number;
   return 0;
 }
 
@@ -104,12 +114,20 @@ CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
 }
 
 CUresult Landings::awaitCopies(Call& call, uint64_t address, uint64_t bytes) {
-  while (const uint64_t number = firstCopyTo(address, bytes))
+  while (const uint64_t number = firstCopyTo(address, bytes, false))
     if (const CUresult r = await(call, *this, number); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;
 }
 
 CUresult Landings::await(Call& call, Landings& landings, uint64_t number) {
+  {
+    // The worker takes a landing that it does not know for one that is over.
+    std::unique_lock lock(landings.mutex_);
+    landings.sent_.wait(lock, [&] {
+      const auto found = landings.underWay_.find(number);
+      return found == landings.underWay_.end() || found->second.isSent;
+    });
+  }
   cmd::LandingAwaitReply reply{};
   const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
   // A landing that never began gets no other message.

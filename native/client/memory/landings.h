@@ -14,6 +14,7 @@
 
 #include "base/range_map.h"
 #include "cuda/gen/cuda_api.h"
+#include "protocol/condition.h"
 
 namespace millpond::client {
 
@@ -34,15 +35,17 @@ class Landings {
   /// Whether any is pending. Costs one read.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
 
-  /// The number of a landing that is about to begin.
-  uint64_t begin(Source source, std::span<const Range> ranges);
+  /// The number of a landing that is about to begin. Threads that wait for it first wait until its command `isSent`.
+  /// `isHeld`: it may wait for later calls of the program.
+  uint64_t begin(Source source, std::span<const Range> ranges, bool isHeld = false);
+  void isSent(uint64_t number);
   /// It is over. May also be called on the thread that reads the worker's messages.
   void end(uint64_t number) noexcept;
   /// The first pending landing of a copy if the worker would keep more than `most` bytes of such landings with `more` further
   /// ones; 0 if not.
   uint64_t firstOver(uint64_t more, uint64_t most) const noexcept;
-  /// The first pending landing of a copy that writes any of that memory; 0: none.
-  uint64_t firstCopyTo(uint64_t address, uint64_t bytes) const noexcept;
+  /// The first pending landing of a copy, held or not, that writes any of that memory; 0: none.
+  uint64_t firstCopyTo(uint64_t address, uint64_t bytes, bool isHeld) const noexcept;
   /// All landings of lower numbers are over, and no command in transit names them.
   uint64_t over() const noexcept;
 
@@ -72,7 +75,7 @@ class Landings {
 
   /// Waits until nothing is in transit to any of that memory.
   CUresult await(Call& call, uint64_t address, uint64_t bytes);
-  /// The same for bytes of copies.
+  /// The same for bytes of copies that the program does not hold up.
   CUresult awaitCopies(Call& call, uint64_t address, uint64_t bytes);
   static CUresult await(Call& call, Landings& landings, uint64_t number);
   /// Reports finished landings to the worker if it keeps much data for them. For calls that have waited.
@@ -83,10 +86,13 @@ class Landings {
     Source source = Source::kCopy;
     uint64_t begun = 0;
     std::vector<Range> ranges;
+    bool isHeld = false;
+    bool isSent = false;
   };
   uint64_t overLocked() const;
 
   mutable std::mutex mutex_;
+  Condition sent_;
   uint64_t last_ = 0;
   uint64_t copied_ = 0;  ///< bytes of pending landings of copies
   std::map<uint64_t, UnderWay> underWay_;

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kLargestComparedPinned = size_t{64} << 10;
 constexpr uint64_t kPlaces = 256;
 constexpr int kPlaceAttempts = 8;
-/// How long a command waits for bytes in transit to memory that it makes the worker have.
+/// How long a command waits for held copies to memory that it makes the worker have.
 constexpr int64_t kTransitPatienceNs = 50'000'000;
 constexpr int64_t kShortestTransitNapNs = 20'000;
 constexpr int64_t kLongestTransitNapNs = 500'000;
@@ -53,40 +53,15 @@ std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   return places;
 }
 
-/// What graphs write, the worker keeps in its own pages of the run.
-bool landsIn(const Landings& landings, const MemoryRun& run) {
-  return landings.firstCopyTo(run.address, run.bytes) != 0;
-}
-
-/// Whether streams may wait for later calls of the program. Work that a capture records is not held up.
-bool isHeldUp(Call& call, uint64_t stream) {
-  return (CallbackThread::anyBusy() || Mirror::instance().mayStreamWait()) && call.isDoneNow(stream);
-}
-
-/// Whether bytes stay in transit to the run because streams may wait for later calls of the program. Most arrive soon, and
-/// then no function is needed, which could itself wait for another one.
-bool staysHeldUp(Call& call, const MemoryRun& run, uint64_t stream) {
+/// Gives copies to the run that the program holds up a moment to end: after them its pages can be traced.
+void awaitHeld(const Landings& landings, const MemoryRun& run) {
   const int64_t end = monotonicNs() + kTransitPatienceNs;
-  for (int64_t nap = kShortestTransitNapNs; landsIn(call.remote().landings, run) && isHeldUp(call, stream);
+  for (int64_t nap = kShortestTransitNapNs;
+       landings.firstCopyTo(run.address, run.bytes, true) != 0 && monotonicNs() < end;
        nap = std::min(2 * nap, kLongestTransitNapNs)) {
-    if (monotonicNs() > end) return true;
     const timespec pause{0, nap};
     ::nanosleep(&pause, nullptr);
   }
-  return false;
-}
-
-void doNothing(void*) {}
-
-/// When a function returns, bytes that have landed in mirrored memory get to the worker before the stream continues.
-CUresult giveEmptyFunction(Call& call, uint64_t stream) {
-  cmd::HostFunction wire{};
-  wire.stream = stream;
-  wire.function = reinterpret_cast<uint64_t>(&doNothing);
-  call.remote().functions.give(GivenFunctions::Shape::kOfData, wire.function, wire.data, GivenFunctions::Uses::kOne);
-  if (const CUresult r = CallbackThread::expect(call.session(), call.streamContext(stream), 1); r != CUDA_SUCCESS)
-    return r;
-  return call.post(wire);
 }
 
 }  // namespace
@@ -175,7 +150,7 @@ CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) 
   return result;
 }
 
-CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing) {
+std::optional<CUresult> MappedMemory::mirror(Call& call, const MemoryRun& run) {
   const std::lock_guard lock(mutex_);
   // Another thread may have been quicker.
   const auto now = call.remote().memory.find(run.address);
@@ -186,14 +161,13 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
         static_cast<unsigned long long>(run.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (landing == Landing::kAwaited) {
-    if (const CUresult r = call.remote().landings.awaitCopies(call, run.address, run.bytes); r != CUDA_SUCCESS)
-      return r;
-  } else if (call.remote().landings.any()) {
-    call.remote().graphs.allowLanding(run.address, run.bytes);
-  }
-  // Memory that pending copies may still write must stay accessible.
-  const bool isStill = !call.remote().graphs.mayLandIn(run.address, run.bytes);
+  const Landings& landings = call.remote().landings;
+  const Handover::Turn turn(handover_, run, [&] { return landings.firstCopyTo(run.address, run.bytes, false) == 0; });
+  if (!turn.hasBegun()) return std::nullopt;
+  // Memory that calls and graphs may still write must stay accessible. Bytes of held copies go to the worker's pages only,
+  // which must not get the program's pages as a whole later.
+  const bool mayLand = call.remote().graphs.mayLandIn(run.address, run.bytes);
+  const bool isStill = turn.awaitUses() && !mayLand && landings.firstCopyTo(run.address, run.bytes, true) == 0;
   std::vector<uint64_t> shares;
   if (const CUresult r = hold(call, run, shares); r != CUDA_SUCCESS) {
     release(call, shares);
@@ -221,7 +195,7 @@ CUresult MappedMemory::mirror(Call& call, const MemoryRun& run, Landing landing)
     for (const Piece& piece : pieces)
       mirror.addProgramBytes(piece.address, piece.bytes, run.context,
                              isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
-                             isStill ? Mirror::Landed::kNo : Mirror::Landed::kYes);
+                             mayLand ? Mirror::Landed::kYes : Mirror::Landed::kNo);
   }
   shares_[run.address] = std::move(shares);
   call.remote().memory.setMirrored(run.address);
@@ -240,41 +214,41 @@ CUresult MappedMemory::tellState(Call& call, std::span<const Piece> pieces, Stat
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reach(Call& call, const MemoryRun& run, std::optional<uint64_t> stream) {
-  return reachEach(call, {run.address}, stream);
-}
+CUresult MappedMemory::reach(Call& call, const MemoryRun& run) { return reachEach(call, {run.address}); }
 
 CUresult MappedMemory::reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
-                                    std::span<const std::span<const std::byte>> tails, std::optional<uint64_t> stream) {
+                                    std::span<const std::span<const std::byte>> tails) {
   std::vector<uint64_t> places = namedPlaces(call.remote().memory, layout, fixed, tails);
-  return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places), stream);
+  return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places));
 }
 
-CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places, std::optional<uint64_t> stream) {
+CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places) {
   const MemoryMap& memory = call.remote().memory;
-  bool lands = false;
+  Landings& landings = call.remote().landings;
   while (!places.empty() && memory.hasLocal()) {
     const auto run = memory.find(places.back());
     places.pop_back();
     if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-    const bool isUnderWay = stream && staysHeldUp(call, *run, *stream);
-    lands = lands || isUnderWay;
-    const CUresult r = mirror(call, *run, isUnderWay ? Landing::kUnderWay : Landing::kAwaited);
-    if (r != CUDA_SUCCESS) return r;
+    awaitHeld(landings, *run);
+    std::optional<CUresult> result;
+    while (!result) {
+      if (const CUresult r = landings.awaitCopies(call, run->address, run->bytes); r != CUDA_SUCCESS) return r;
+      result = mirror(call, *run);
+    }
+    if (*result != CUDA_SUCCESS) return *result;
     // Addresses stored there refer to further memory.
     const std::vector<uint64_t> inside = placesIn(memory, *run);
     places.insert(places.end(), inside.begin(), inside.end());
   }
-  return lands ? giveEmptyFunction(call, *stream) : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes,
-                                  std::optional<uint64_t> stream) {
+CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes) {
   if (!call.remote().memory.hasLocal()) [[likely]]
     return CUDA_SUCCESS;
   std::vector<uint64_t> found;
   call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });
-  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found), stream);
+  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
 }
 
 CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
@@ -287,7 +261,7 @@ CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
     std::vector<uint64_t> found;
     for (const uint64_t each : Mirror::instance().takeNamed()) addPlaces(found, each);
     if (found.empty()) return CUDA_SUCCESS;
-    if (const CUresult r = reachEach(call, std::move(found), stream); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = reachEach(call, std::move(found)); r != CUDA_SUCCESS) return r;
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "client/addresses/memory_map.h"
 #include "client/addresses/pages/traced_pages.h"
+#include "client/memory/handover.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/command_layouts.h"
 
@@ -30,22 +31,23 @@ class MappedMemory {
   /// The end of one that no kernel reaches any more.
   void free(uint64_t address, size_t bytes);
 
-  /// Lets kernels access the run, and all memory whose address is stored in it. Waits for bytes in transit to it, unless
-  /// `stream` is to use the run and they may not arrive before later calls of the program: then they go to the device when
-  /// they have landed, before the next work of the stream.
-  CUresult reach(Call& call, const MemoryRun& run, std::optional<uint64_t> stream = {});
+  /// Lets kernels access the run, and all memory whose address is stored in it. Waits for bytes in transit to it, unless they
+  /// may not arrive before later calls of the program: then the worker puts them there, in the order of their streams.
+  CUresult reach(Call& call, const MemoryRun& run);
   /// The same for all memory to which a command that is about to be sent leads the worker or a kernel, by whatever address.
   CUresult reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
-                        std::span<const std::span<const std::byte>> tails, std::optional<uint64_t> stream);
+                        std::span<const std::span<const std::byte>> tails);
   /// The same for memory whose address is among bytes for a device, to be stored at `address`: kernels may find it
   /// there.
-  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes,
-                      std::optional<uint64_t> stream = {});
+  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
   CUresult reachWritten(Call& call, uint64_t stream);
   /// Ends the mapping of a run that kernels reach, when the device is done with it, and of pinned memory itself. The program's
   /// own memory then has the bytes that the device wrote.
   CUresult leave(Call& call, const MemoryRun& run);
+
+  /// Excludes that memory which a call treats as this process's own becomes mirrored meanwhile.
+  Handover& handover() { return handover_; }
 
   /// How many of the bytes from there on the worker has as one. Its driver takes no copies that go further.
   uint64_t inOne(uint64_t address, uint64_t bytes);
@@ -70,16 +72,16 @@ class MappedMemory {
   static CUresult tellState(Call& call, std::span<const Piece> pieces, State state);
 
   /// Lets kernels access the memory of the places, and all memory that its contents refer to.
-  CUresult reachEach(Call& call, std::vector<uint64_t> places, std::optional<uint64_t> stream);
-  enum class Landing : uint8_t { kAwaited, kUnderWay };
-  /// The worker has the run from now on, too.
-  CUresult mirror(Call& call, const MemoryRun& run, Landing landing);
+  CUresult reachEach(Call& call, std::vector<uint64_t> places);
+  /// The worker has the run from now on, too. None: a copy to it was begun meanwhile, which has to be awaited first.
+  std::optional<CUresult> mirror(Call& call, const MemoryRun& run);
   void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
   CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);
   CUresult release(Call& call, const std::vector<uint64_t>& shares);
   std::map<uint64_t, Part>::iterator partAt(uint64_t address);
 
+  Handover handover_;
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<TracedPages>> traceable_;  ///< pinned memory whose pages are not traced yet
   std::map<uint64_t, Part> parts_;                              ///< by address

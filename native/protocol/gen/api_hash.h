@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x3641340885ced7ea;
+inline constexpr uint64_t kApiHash = 0x8dafcec06061f8dc;
 
 }  // namespace millpond

@@ -527,6 +527,7 @@ inline constexpr FieldLayout kLandFromDevice[] = {
     {"hostAddress", 24, 8},
     {"landing", 32, 8},
     {"landed", 40, 8},
+    {"isHeld", 48, 4},
 };
 inline constexpr FieldLayout kLandingAwait[] = {
     {"landing", 0, 8},
@@ -1191,7 +1192,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kKernelGetAttribute, 24, 0, true, layouts::kKernelGetAttribute, {}},
     {Op::kKernelSetAttribute, 24, 0, true, layouts::kKernelSetAttribute, {}},
     {Op::kKernelSetCacheConfig, 16, 0, false, layouts::kKernelSetCacheConfig, {}},
-    {Op::kLandFromDevice, 48, 0, false, layouts::kLandFromDevice, {}},
+    {Op::kLandFromDevice, 56, 0, false, layouts::kLandFromDevice, {}},
     {Op::kLandingAwait, 8, 0, true, layouts::kLandingAwait, {}},
     {Op::kLandingsOver, 8, 0, false, layouts::kLandingsOver, {}},
     {Op::kLaunch, 56, 2, false, layouts::kLaunch, layouts::kLaunchTails},

@@ -2833,10 +2833,12 @@ static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes)
 
 /// A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its
 /// number, higher than those before; `landed`: all lower than that are over, and will not be named again.
+/// `isHeld` 1: the program may hold up the stream, and the memory may be mirrored before the bytes are there;
+/// then they go to the worker's, in the order of the stream.
 struct LandFromDevice {
   static constexpr Op kOp = Op::kLandFromDevice;
   static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kFixedBytes = 56;
   static constexpr size_t kTails = 0;
 
   wire::Address address{};
@@ -2845,6 +2847,8 @@ struct LandFromDevice {
   uint64_t hostAddress{};
   uint64_t landing{};
   uint64_t landed{};
+  uint32_t isHeld{};
+  uint8_t pad0[4]{};
 };
 static_assert(sizeof(LandFromDevice) == LandFromDevice::kFixedBytes);
 

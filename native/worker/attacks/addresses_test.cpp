@@ -311,6 +311,50 @@ TEST("memory of the worker in batches, textures, tensor maps and attributes") {
   }
 }
 
+TEST("a held landing is put only into pages that the session has then") {
+  Attacker attacker(Carrier::kTcp);
+  std::minstd_rand random(11);
+  constexpr size_t kBytes = 65536;
+  void* const place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(place != MAP_FAILED && ::munmap(place, kBytes) == 0);
+  const auto address = reinterpret_cast<uint64_t>(place);
+  const auto land = [&](uint64_t hostAddress, uint64_t bytes) {
+    cmd::LandFromDevice copy{};
+    copy.address = attacker.memory();
+    copy.bytes = bytes;
+    copy.stream = OwnSession::stream(1);
+    copy.hostAddress = hostAddress;
+    copy.isHeld = 1;
+    attacker.session().run(copy);
+  };
+  const auto tell = [&](uint32_t state) {
+    cmd::HostMirror mirror{};
+    mirror.address = address;
+    mirror.bytes = kBytes;
+    mirror.state = state;
+    attacker.session().run(mirror);
+  };
+  for (int round = 0; round < 40; ++round) {
+    cmd::HostAlloc allocate{};
+    allocate.bytes = kBytes;
+    allocate.address = address;
+    allocate.isPrivate = 1;
+    CHECK_EQ(attacker.session().run(allocate), 0);
+    tell(1);
+    land(address + random() % kBytes, 1 + random() % 4096);  // perhaps over its end
+    land(attacker.canary().address(), 64);
+    if (random() % 2 == 0) tell(2);
+    land(address + random() % kBytes, 1 + random() % 4096);
+    cmd::HostFree free{};
+    free.address = address;
+    attacker.session().run(free);
+    // The addresses are still said to be mirrored. To say now that they are not ends the session.
+    land(address + random() % kBytes, 1 + random() % 4096);
+    if (random() % 2 == 0) tell(0);
+    attacker.check("a held landing");
+  }
+}
+
 TEST("what is captured never comes to memory of the worker later") {
   Attacker attacker(Carrier::kTcp);
   std::minstd_rand random(5);

@@ -30,14 +30,16 @@ class HostRuns {
     return found == runs_.end() ? nullptr : &found->second;
   }
   const Runs& all() const { return runs_; }
-  /// Whether all of that is in one run of this worker's alone.
-  bool isPrivate(uint64_t address, uint64_t bytes) const {
+  /// How many bytes from there on are in one run of this worker's alone.
+  uint64_t privateBytes(uint64_t address) const {
     const auto behind = runs_.upper_bound(address);
-    if (behind == runs_.begin()) return false;
+    if (behind == runs_.begin()) return 0;
     const auto& [begin, run] = *std::prev(behind);
     const uint64_t offset = address - begin;
-    return run.isPrivate && offset <= run.bytes && bytes <= run.bytes - offset;
+    return run.isPrivate && offset < run.bytes ? run.bytes - offset : 0;
   }
+  /// Whether all of that is in one run of this worker's alone.
+  bool isPrivate(uint64_t address, uint64_t bytes) const { return bytes != 0 && bytes <= privateBytes(address); }
   /// Whether all of that is in one run. `isRecorded`: a graph gets the address.
   bool contains(uint64_t address, uint64_t bytes, bool isRecorded) {
     const auto behind = runs_.upper_bound(address);

@@ -219,7 +219,7 @@ class Executor : private SessionOwner, private SessionPart {
   GraphCommands graphCommands_{session_, graphs_, nodeCount_, hostMemory_};
   LentReplies lentReplies_{session_};
   StreamReads reads_{marks_};
-  Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_, mirroredBytes_};
+  Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_, mirroredBytes_, hostRuns_};
   MirroredMemory mirroredMemory_{session_, hostRuns_, mirroredBytes_, landings_};
   Downloads downloads_{session_, addresses_, hostCopies_, landings_, lentReplies_};
   Uploads uploads_{session_, addresses_, buffers_, hostCopies_, order_, reads_};

@@ -61,8 +61,8 @@ export const mutants: readonly Mutant[] = [
   {
     bug: "unreached-pointers",
     file: "native/client/memory/mapped_memory.cpp",
-    from: "  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found), stream);\n",
-    to: "  call.remote().memory.eachLocalAddress(address, bytes, [](uint64_t) {});\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found), stream);\n",
+    from: "  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
+    to: "  call.remote().memory.eachLocalAddress(address, bytes, [](uint64_t) {});\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
     ways: [tcp],
   },
   {

@@ -82,7 +82,7 @@ bool mayBeHeldUp() { return CallbackThread::anyBusy() || Mirror::instance().mayS
 
 /// Lets launches read pinned memory at the worker when the stream has reached them, if it must not be read now, and the call
 /// must not wait until it may be.
-CUresult mirrorLate(Call& call, const graph::Source& source, uint64_t stream, bool isLate) {
+CUresult mirrorLate(Call& call, const graph::Source& source, bool isLate) {
   const auto run = call.remote().memory.find(source.address, source.bytes);
   if (!run || run->kind != MemoryKind::kPinnedLocal) return CUDA_SUCCESS;
   if (!isLate && call.remote().landings.any() && mayBeHeldUp()) {
@@ -91,7 +91,7 @@ CUresult mirrorLate(Call& call, const graph::Source& source, uint64_t stream, bo
                          [](const Landings::Part& part) { return part.landing != 0 && !isAtWorker(part); });
   }
   if (!isLate) return CUDA_SUCCESS;
-  const CUresult r = call.remote().mapped.reach(call, *run, stream);
+  const CUresult r = call.remote().mapped.reach(call, *run);
   return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
 }
 
@@ -110,7 +110,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   Landings& landings = call.remote().landings;
   for (const graph::Source& source : info.sources) {
     if (!isSent(source)) continue;
-    if (const CUresult r = mirrorLate(call, source, stream, isLate); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = mirrorLate(call, source, isLate); r != CUDA_SUCCESS) return r;
     if (isMirrored(call, source)) continue;
     // Memory that the worker cannot have at its address is sent once more behind each function.
     if (isWritten) call.remote().graphs.addLate(source);
@@ -232,6 +232,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   wire.landing = beginLanding(call, *info);
   wire.landed = wire.landing ? call.remote().landings.over() : 0;
   const CUresult r = call.post(wire);
+  if (wire.landing) call.remote().landings.isSent(wire.landing);
   if (r == static_cast<CUresult>(kSessionLost)) call.remote().landings.end(wire.landing);
   return r;
 }

@@ -107,11 +107,18 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const auto* data = static_cast<const std::byte*>(from);
   const bool lends = bytes >= kLentBytes && call.session().graceSeconds() != 0;
   const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
+  std::optional<Handover::Use> lent;
+  if (lends) {
+    if (const CUresult named = call.remote().mapped.reachNamed(call, to, {data, bytes}); named != CUDA_SUCCESS)
+      return named;
+    lent.emplace(call.remote().mapped.handover(), call.remote().memory, from, bytes);
+  }
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
     const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
-    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece, stream); named != CUDA_SUCCESS)
-      return named;
+    if (!lends)
+      if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS)
+        return named;
     const CUresult r = call.postData(wire, piece, whose, bytes <= kPiece ? isDone : nullptr);
     if (r != CUDA_SUCCESS) return r;
   }
@@ -165,10 +172,18 @@ bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
 }
 
+/// Lets the worker have memory of this process that a call names as a device's.
+CUresult reachDevice(Call& call, CUdeviceptr address) {
+  if (!call.remote().memory.mayBeLocal(address)) [[likely]]
+    return CUDA_SUCCESS;
+  const auto run = call.remote().memory.find(address);
+  return run ? call.remote().mapped.reach(call, *run) : CUDA_SUCCESS;
+}
+
 /// From memory that is mirrored for it.
 CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint64_t from, size_t bytes,
                        uint64_t stream, Wait wait) {
-  if (const CUresult r = call.remote().mapped.reach(call, source, stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reach(call, source); r != CUDA_SUCCESS) return r;
   return within(call, to, from, bytes, stream, wait);
 }
 
@@ -199,6 +214,8 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (bytes == 0) return CUDA_SUCCESS;
   if (from == nullptr || !call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(from);
+  // First, because the source may be part of the same memory.
+  if (const CUresult r = reachDevice(call, to); r != CUDA_SUCCESS) return r;
   const auto source = call.remote().memory.find(host, bytes);
   if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
   if (isOfWorker(source)) return within(call, to, host, bytes, stream, wait);
@@ -243,10 +260,17 @@ CUresult awaitRoom(Call& call, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_t stream) {
+/// In this process's own memory. Nothing is done if it is mirrored meanwhile: then `isMirrored`.
+CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_t stream, bool& isMirrored) {
   Landings& landings = call.remote().landings;
   const Landings::Range range{host, bytes};
-  const uint64_t number = landings.begin(Landings::Source::kCopy, std::span(&range, 1));
+  // They may wait for words or functions behind which the stream is, or will be through what it waits for.
+  const bool isHeld = CallbackThread::anyBusy() || Mirror::instance().mayStreamWait();
+  uint64_t number = 0;
+  isMirrored = !call.remote().mapped.handover().ifOwn(call.remote().memory, host, bytes, [&] {
+    number = landings.begin(Landings::Source::kCopy, std::span(&range, 1), isHeld);
+  });
+  if (isMirrored) return CUDA_SUCCESS;
   if (!call.session().expectLanding()) {
     landings.end(number);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -256,7 +280,9 @@ CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_
                                                    .stream = stream,
                                                    .hostAddress = host,
                                                    .landing = number,
-                                                   .landed = landings.over()});
+                                                   .landed = landings.over(),
+                                                   .isHeld = isHeld});
+  landings.isSent(number);
   if (r == static_cast<CUresult>(kSessionLost)) landings.end(number);
   return r;
 }
@@ -267,6 +293,8 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(to);
+  // First, because the destination may be part of the same memory.
+  if (const CUresult r = reachDevice(call, from); r != CUDA_SUCCESS) return r;
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isOfWorker(pinned)) return within(call, host, from, bytes, stream, wait);
@@ -280,10 +308,14 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
     for (size_t at = 0; at < bytes; at += kLandingBytes) {
       const size_t piece = std::min(kLandingBytes, bytes - at);
       if (const CUresult r = awaitRoom(call, piece); r != CUDA_SUCCESS) return r;
-      if (const CUresult r = land(call, host + at, from + at, piece, stream); r != CUDA_SUCCESS) return r;
+      bool isMirrored = false;
+      if (const CUresult r = land(call, host + at, from + at, piece, stream, isMirrored); r != CUDA_SUCCESS) return r;
+      if (isMirrored) return within(call, host + at, from + at, bytes - at, stream, wait);
     }
     return CUDA_SUCCESS;
   }
+  const Handover::Use use(call.remote().mapped.handover(), call.remote().memory, to, bytes);
+  if (canLand && !use.isOfOwn()) return within(call, host, from, bytes, stream, wait);
   const cmd::CopyFromDevice wire{.address = from, .bytes = bytes, .stream = stream};
   cmd::CopyFromDeviceReply reply{};
   Session::Answer answer;

@@ -2,6 +2,7 @@
 #include "worker/commands/copies/landings.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace millpond::worker {
 namespace {
@@ -43,12 +44,42 @@ CUresult Landings::start(const Stream& s, const cmd::LandFromDevice& copy) {
   CUresult rc = from.isHost()
                     ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
                     : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
+  if (!rc && copy.isHeld) {
+    landing.isReached = std::make_shared<bool>(false);
+    // Later work of the stream may read the memory as mirrored, so it waits for the bytes.
+    rc = hostCopies_.run(s, [this, staging = landing.staging, address = copy.hostAddress, bytes = copy.bytes,
+                             isReached = landing.isReached] {
+      place(address, {staging->memory, bytes});
+      *isReached = true;
+    });
+  }
   if (!rc) rc = marks_.mark(s, landing.mark);
   if (rc) return rc;
   if (landing.number)
     named_[landing.number] = {{{copy.hostAddress, copy.bytes, landing.staging->memory}}, landing.staging};
   add(std::move(landing));
   return CUDA_SUCCESS;
+}
+
+void Landings::place(uint64_t hostAddress, std::span<const std::byte> staging) {
+  mirrored_.eachOfBoth(hostAddress, staging.size(), [&](uint64_t begin, uint64_t end) {
+    uint64_t bytes = 0;
+    for (uint64_t at = begin; at < end; at += bytes) {
+      bytes = std::min(end - at, hostRuns_.privateBytes(at));
+      if (bytes == 0) return;
+      std::memcpy(reinterpret_cast<void*>(at), staging.data() + (at - hostAddress), bytes);
+      mirrored_.addLanded(at, bytes);
+    }
+  });
+}
+
+void Landings::placeReached(uint64_t address, uint64_t bytes) {
+  for (const Landing& each : all_) {
+    if (!each.isReached || !*each.isReached) continue;
+    const uint64_t begin = std::max(address, each.hostAddress);
+    const uint64_t end = std::min(address + bytes, each.hostAddress + each.bytes);
+    if (begin < end) place(begin, {each.staging->memory + (begin - each.hostAddress), end - begin});
+  }
 }
 
 template <typename Each>
@@ -134,6 +165,7 @@ bool Landings::send(uint64_t hostAddress, std::span<const std::byte> bytes, uint
 
 void Landings::finish(const Landing& landing, CUresult state) {
   if (state) return end(landing.number);
+  if (landing.isReached) return sendUnplaced(landing);
   if (!landing.contents) {
     const bool lends = landing.bytes >= kLentBytes && link_.remote();
     send(landing.hostAddress, {landing.staging->memory, landing.bytes}, landing.number, lends);
@@ -143,6 +175,13 @@ void Landings::finish(const Landing& landing, CUresult state) {
   for (const auto& [node, stage] : landing.contents->stages)
     if (!stage->toDevice && !landing.landed.contains(stage.get()))
       land(*stage, landing.isBehindCopy ? Mirrored::kSent : Mirrored::kSkipped);
+  end(landing.number);
+}
+
+void Landings::sendUnplaced(const Landing& landing) {
+  mirrored_.eachOfClient(landing.hostAddress, landing.bytes, [&](uint64_t begin, uint64_t end) {
+    send(begin, {landing.staging->memory + (begin - landing.hostAddress), end - begin}, 0, false);
+  });
   end(landing.number);
 }
 

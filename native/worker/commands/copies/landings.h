@@ -23,20 +23,22 @@
 #include "worker/commands/memory/mirrored_bytes.h"
 #include "worker/core/session_part.h"
 #include "worker/memory/address_gate.h"
+#include "worker/memory/host_runs.h"
 
 namespace millpond::worker {
 
 class Landings : private SessionPart {
  public:
   Landings(SessionCore& session, AddressGate& addresses, HostBuffers& buffers, HostCopies& hostCopies,
-           StreamReads& reads, LentReplies& lent, MirroredBytes& mirrored)
+           StreamReads& reads, LentReplies& lent, MirroredBytes& mirrored, const HostRuns& hostRuns)
       : SessionPart(session),
         addresses_(addresses),
         buffers_(buffers),
         hostCopies_(hostCopies),
         reads_(reads),
         lent_(lent),
-        mirrored_(mirrored) {}
+        mirrored_(mirrored),
+        hostRuns_(hostRuns) {}
 
   CUresult onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command);
   CUresult onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& command);
@@ -52,6 +54,8 @@ class Landings : private SessionPart {
   bool isNamed(uint64_t number) const { return named_.contains(number); }
   /// A launch whose graph copies to client memory; `number`: as given by the client.
   CUresult addLaunch(const Stream& stream, uint64_t number, std::shared_ptr<const ExecContents> contents);
+  /// That memory is being mirrored: bytes of held copies that the device has written, and that have not been sent, are put there.
+  void placeReached(uint64_t address, uint64_t bytes);
   /// Launches under way write memory whose contents the client is about to send. False: too many.
   bool keepLaunches();
   /// The client need not wait for a landing of that number.
@@ -78,7 +82,8 @@ class Landings : private SessionPart {
     bool isBehindCopy = false;     ///< one of them, or what that is behind, is a copy's
     uint64_t hostAddress = 0;
     uint64_t bytes = 0;
-    std::shared_ptr<const HostBuffer> staging;     ///< of a copy
+    std::shared_ptr<const HostBuffer> staging;  ///< of a copy
+    std::shared_ptr<bool> isReached;            ///< of a held copy: its stream has put the bytes where they were to go
     std::shared_ptr<const ExecContents> contents;  ///< of a launch
     std::set<const GraphStage*> landed;            ///< of these, before the end
     std::map<const void*, size_t> calls;           ///< host functions that the launch has reached, and how often
@@ -104,6 +109,10 @@ class Landings : private SessionPart {
   static void eachTarget(const Landing& landing, Each&& each);
   /// Null if it is over.
   const Landing* underWay(uint64_t order) const;
+  /// Puts the bytes of a copy, which are in `staging`, into the pages of mirrored memory.
+  void place(uint64_t hostAddress, std::span<const std::byte> staging);
+  /// Sends the data of a held copy that did not get mirrored meanwhile.
+  void sendUnplaced(const Landing& landing);
   /// Sends the data of a landing, and its end.
   void finish(const Landing& landing, CUresult state);
   /// Sends what a graph has written. `mirrored`: of memory that the client mirrors, it need not send what the client's mirror
@@ -121,6 +130,7 @@ class Landings : private SessionPart {
   StreamReads& reads_;
   LentReplies& lent_;
   MirroredBytes& mirrored_;
+  const HostRuns& hostRuns_;
   std::deque<Landing> all_;
   uint64_t last_ = 0;
   RangeMap ranges_;  ///< memory of the client → landing that writes it last, by its order

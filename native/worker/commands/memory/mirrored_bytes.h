@@ -26,7 +26,9 @@ class MirroredBytes {
   /// The client's contents have come.
   void fill(uint64_t address, uint64_t bytes) {
     states_.set(address, bytes, kFilled);
-    if (filling_ != 0 && --filling_ == 0) writers_.clear();
+    if (filling_ == 0 || --filling_ != 0) return;
+    writers_.clear();
+    landed_ = {};
   }
   void end(uint64_t address, uint64_t bytes) {
     states_.erase(address, bytes, kFilling);
@@ -43,6 +45,13 @@ class MirroredBytes {
       if (state == 0) each(begin, end);
     });
   }
+  /// The same for parts that the worker has pages for.
+  template <typename Each>
+  void eachOfBoth(uint64_t address, uint64_t bytes, Each&& each) const {
+    visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t state) {
+      if (state != 0) each(begin, end);
+    });
+  }
   /// The same for parts that are not mirrored completely.
   template <typename Each>
   void eachNotFilled(uint64_t address, uint64_t bytes, Each&& each) const {
@@ -51,16 +60,22 @@ class MirroredBytes {
     });
   }
 
+  /// Bytes of a landing have been put there, which are newer than contents that are to come.
+  void addLanded(uint64_t address, uint64_t bytes) {
+    if (filling_ != 0) landed_.set(address, bytes, kWritten);
+  }
   /// A copy of a launch that is under way while contents are to come. False: there are too many.
   bool addWriter(std::shared_ptr<const GraphStage> stage) {
     writers_.insert(std::move(stage));
     return writers_.size() <= kMaxWriters;
   }
-  /// Calls `each(begin, end)` for the parts of [address, address + bytes) that are being filled, and that no launch writes.
+  /// Calls `each(begin, end)` for the parts of [address, address + bytes) that are being filled, and that no launch or landing writes.
   template <typename Each>
   void eachUnwritten(uint64_t address, uint64_t bytes, Each&& each) const {
-    constexpr uint64_t kWritten = 1;
     RangeMap written;
+    landed_.visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t by) {
+      if (by != 0) written.set(begin, end - begin, kWritten);
+    });
     for (const auto& stage : writers_)
       stage->eachRow(address, bytes, [&](uint64_t begin, uint64_t end) { written.set(begin, end - begin, kWritten); });
     states_.visit(address, bytes, [&](uint64_t first, uint64_t behind, uint64_t state) {
@@ -72,6 +87,7 @@ class MirroredBytes {
   }
 
  private:
+  static constexpr uint64_t kWritten = 1;
   static constexpr uint64_t kFilling = 1;
   static constexpr uint64_t kFilled = 2;
 
@@ -87,6 +103,7 @@ class MirroredBytes {
   size_t ranges_ = 0;
   size_t filling_ = 0;
   std::set<std::shared_ptr<const GraphStage>> writers_;
+  RangeMap landed_;
 };
 
 }  // namespace millpond::worker

@@ -15,6 +15,7 @@ CUresult MirroredMemory::onHostMirror(const cmd::Decoded<cmd::HostMirror>& comma
     case 1:
       if (bytes_.ranges() >= MirroredBytes::kMaxRanges) return CUDA_ERROR_OUT_OF_MEMORY;
       bytes_.begin(address, bytes);
+      landings_.placeReached(address, bytes);
       return landings_.keepLaunches() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case 2: bytes_.fill(address, bytes); return CUDA_SUCCESS;
     default: return violation("mirrored memory in a state of its own");
