@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The view of another user of the host on a pool that was started with an open umask: files, sockets, environments, command lines
 // and memory maps.
-import { lstatSync, readdirSync, readFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { lstatSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { Pool, until } from "./support/pool.ts";
+import { agentArguments } from "./support/agent.ts";
+import { clientDirectory, examples, Pool, until } from "./support/pool.ts";
+import { Program } from "./support/program.ts";
 
 /** Files of a pool that everybody may open: a data socket admits the holder of its session's ticket. */
 const forEverybody = /\/data\.sock$/;
@@ -94,4 +98,67 @@ test("a pool that is started with an open umask leaves nothing for other users o
     if (process.getuid?.() === 0) expect(maps).toContain("millpond-worker");
     expect(maps.split("\n").filter((line) => /^\S+ rwx/.test(line))).toEqual([]);
   }
+});
+
+const asRoot = process.getuid?.() === 0 ? test : test.skip;
+
+asRoot("a user who took the port of a service that is away hears no token from anyone", async () => {
+  await using pool = new Pool();
+  const listener = `
+    const server = require("node:net").createServer((socket) => {
+      socket.on("data", (bytes) => process.stdout.write("heard " + bytes));
+      socket.on("error", () => undefined);
+    });
+    server.listen(0, "127.0.0.1", () => console.log("port " + server.address().port));`;
+  const squatter = new Program(
+    spawn(process.execPath, ["-e", listener], { uid: 4321, gid: 4321, cwd: "/", stdio: "pipe" }),
+  );
+  await using stack = new AsyncDisposableStack();
+  stack.defer(async () => {
+    squatter.signal("SIGKILL");
+    await squatter.finished;
+  });
+  await squatter.says("stdout", /^port \d+\n/);
+  const controller = `http://127.0.0.1:${/\d+/.exec(squatter.stdout)?.[0] ?? ""}`;
+  const token = `mp-user-${"s".repeat(40)}`;
+  const environment = { MILLPOND_CONTROLLER: controller, MILLPOND_TOKEN: token };
+  const refusal = /port \d+ of this machine is served by user 4321/;
+
+  for (const args of [["get", "nodes"], ["run", "--", "true"], ["env"]]) {
+    const { status, stderr } = await pool.start(args, environment).finished;
+    expect(status, args.join(" ")).not.toBe(0);
+    expect(stderr).toMatch(refusal);
+    expect(stderr).toContain("MILLPOND_TRUSTED_USERS");
+  }
+  const program = spawn(examples, ["vectoradd", "1000"], {
+    env: { ...environment, LD_LIBRARY_PATH: clientDirectory },
+    stdio: "pipe",
+  });
+  const { status, stderr } = await new Program(program).finished;
+  expect(status).not.toBe(0);
+  expect(stderr).toMatch(refusal);
+
+  const tokenFile = join(pool.directory, "token");
+  writeFileSync(tokenFile, token, { mode: 0o600 });
+  const run = join(pool.directory, "run");
+  const agent = pool.start(agentArguments({ name: "n", controller, tokenFile, run }));
+  stack.defer(async () => {
+    agent.signal("SIGTERM");
+    await agent.finished;
+  });
+  await until(
+    "the agent's complaint",
+    () => Promise.resolve(agent.stdout + agent.stderr),
+    (said) => refusal.test(said),
+  );
+  await sleep(200);
+  expect(squatter.stdout).toMatch(/^port \d+\n$/);
+
+  // A caller that trusts this user calls it.
+  const trusting = pool.start(["get", "nodes"], { ...environment, MILLPOND_TRUSTED_USERS: "4321" });
+  stack.defer(async () => {
+    trusting.signal("SIGKILL");
+    await trusting.finished;
+  });
+  await squatter.says("stdout", /heard POST .*\r\n/);
 });

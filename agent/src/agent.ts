@@ -17,6 +17,7 @@ import {
   explainTlsFailure,
   makeOwnCertificate,
   makeFailoverTransport,
+  makePromptAgent,
   processMetrics,
   renderMetrics,
 } from "@millpond/platform";
@@ -214,7 +215,7 @@ class RunningAgent implements Agent {
             baseUrl: address,
             httpVersion: "1.1",
             interceptors: [authorize(address)],
-            ...(options.ca === undefined ? {} : { nodeOptions: { ca: options.ca } }),
+            nodeOptions: { agent: makePromptAgent(address, { ca: options.ca }) },
           }),
       }),
     );

@@ -201,7 +201,8 @@ export const errorTable = {
   },
   MILLPOND_E_TLS: {
     connect: Code.FailedPrecondition,
-    meaning: "A certificate is unusable, or the caller does not trust it.",
+    meaning:
+      "A certificate is unusable, or the caller does not trust it; or without TLS, another user of the machine serves the port.",
     remedy:
       "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's state directory.",
   },

@@ -103,9 +103,9 @@ Found Source::askController(const std::string& claim) {
 
 Found Source::askAgent() {
   const std::string none;
-  const CallResult answer = client::call({pass_->agent, "the node's agent", none, config_.authorities},
-                                         "millpond.v1.NodeService/DescribeClaim",
-                                         Json(Json::Object{{"viewTicket", pass_->ticket}}), kAnswerMs);
+  const CallResult answer =
+      client::call({pass_->agent, "the node's agent", none, config_.trust}, "millpond.v1.NodeService/DescribeClaim",
+                   Json(Json::Object{{"viewTicket", pass_->ticket}}), kAnswerMs);
   if (answer.failure) return {nullptr, failureOf(*answer.failure)};
   return foundOrNot(readDescription(answer.answer));
 }

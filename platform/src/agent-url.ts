@@ -4,10 +4,12 @@
 // right, `https://node-7:7171#sha256=<64 digits>`. The agent makes that certificate, and its controller passes it on.
 
 import { createHash, timingSafeEqual, X509Certificate } from "node:crypto";
+import type { Agent as HttpAgent } from "node:http";
 import { Agent } from "node:https";
 import type { Duplex } from "node:stream";
 import { connect, type ConnectionOptions } from "node:tls";
 import { millpondError } from "@millpond/api";
+import { makePromptAgent } from "./outgoing/prompt-agent.ts";
 
 /** An agent's URL taken apart. */
 export interface AgentAddress {
@@ -49,12 +51,11 @@ export function agentUrl(baseUrl: string, certificate: string): string {
 export function agentTransportOptions(url: string): {
   readonly baseUrl: string;
   readonly httpVersion: "1.1";
-  readonly nodeOptions?: { readonly agent: Agent };
+  readonly nodeOptions: { readonly agent: HttpAgent };
 } {
   const { baseUrl, fingerprint } = parseAgentUrl(url);
-  return fingerprint === undefined
-    ? { baseUrl, httpVersion: "1.1" }
-    : { baseUrl, httpVersion: "1.1", nodeOptions: { agent: new PinnedAgent(baseUrl, fingerprint) } };
+  const agent = fingerprint === undefined ? makePromptAgent(baseUrl) : new PinnedAgent(baseUrl, fingerprint);
+  return { baseUrl, httpVersion: "1.1", nodeOptions: { agent } };
 }
 
 /**

@@ -6,7 +6,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import { errorCodeOf, leaderHeader } from "@millpond/api";
-import { notConnectedCode } from "./prompt-agent.ts";
+import { notConnectedCode } from "./outgoing/prompt-agent.ts";
 
 export interface FailoverOptions {
   /** Base URLs, at least one. */

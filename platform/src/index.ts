@@ -12,7 +12,7 @@ export {
   requestTimes,
 } from "./connection-limits.ts";
 export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
-export { makePromptAgent } from "./prompt-agent.ts";
+export { makePromptAgent } from "./outgoing/prompt-agent.ts";
 export { isLoopbackUrl, isOwnHost, reachableHost } from "./reachable-host.ts";
 
 // Files

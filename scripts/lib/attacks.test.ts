@@ -5,8 +5,9 @@ import { expect, test } from "vitest";
 import { attacks } from "./attacks.ts";
 import { inRoot } from "./paths.ts";
 
-const sources = ["agent/src", "api/src", "controller/src", "native", "test"].flatMap((folder) =>
-  readdirSync(inRoot(folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
+const sources = ["agent/src", "api/src", "controller/src", "native", "platform/src", "test"].flatMap(
+  (folder) =>
+    readdirSync(inRoot(folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
 );
 
 /** The text of the files of this name: native ones may be several, of which each program has one. */

@@ -276,8 +276,9 @@ export const attacks: readonly Attack[] = [
     number: 20,
     name: "host",
     gain: "read secrets, or lock services out, as another user of the host",
-    native: [],
+    native: [{ program: "protocol_tests", file: "loopback_peer_test" }],
     scripts: [
+      { file: "loopback-peer.test.ts" },
       { file: "host.test.ts" },
       { file: "run-directory.test.ts", only: ["no other user of the node"] },
     ],

@@ -35,6 +35,8 @@ export interface OpenedSession {
   readonly bootId: string;
   /** Secret with which the client and its worker encrypt their TCP traffic; empty: they do not encrypt. */
   readonly linkSecret: string;
+  /** User id of the worker. */
+  readonly workerUser: number;
 }
 
 /** Serves NodeService/OpenSession. Throws errors with MILLPOND_E_… codes. */
@@ -81,6 +83,7 @@ export async function openSession(
       tcpPort: transport === "shm" ? 0 : worker.tcpPort,
       bootId: bootId(),
       linkSecret: transport === "shm" ? "" : linkSecret,
+      workerUser: worker.user ?? process.geteuid?.() ?? 0,
     };
   } catch (cause) {
     if (cause instanceof ConnectError) throw cause;

@@ -22,7 +22,7 @@ describe("opening a session", () => {
 
     const ticket = node.controller.ticket("claim-1");
     const opened = await openSession(agent, ticket);
-    expect(opened).toMatchObject({ tcpHost: "127.0.0.1" });
+    expect(opened).toMatchObject({ tcpHost: "127.0.0.1", workerUser: process.geteuid?.() });
     expect(opened.unixPath.startsWith(node.run)).toBe(true);
     expect(opened.tcpPort).toBeGreaterThan(0);
     using _client = await attach({ path: opened.unixPath }, ticket);

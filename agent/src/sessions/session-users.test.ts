@@ -47,8 +47,9 @@ describe.runIf(process.getuid?.() === 0)("the user of a worker", () => {
     const agent = await node.startKnownAgent({ workerUsers });
     const open = (claim: string) => openSession(agent, node.controller.ticket(claim));
     await Promise.all(["claim-1", "claim-2", "claim-1"].map(open));
-    await open("claim-1");
+    const { workerUser } = await open("claim-1");
     const [first, ...others] = usersOf(node, "claim-1");
+    expect(workerUser).toBe(first);
     expect(others).toEqual([first, first]);
     const [second] = usersOf(node, "claim-2");
     expect(second).not.toBe(first);

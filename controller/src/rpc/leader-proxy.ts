@@ -10,7 +10,7 @@ import {
 import { ConnectError, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { errorCodeOf, leaderHeader, millpondError } from "@millpond/api";
-import { isTlsFailure } from "@millpond/platform";
+import { isTlsFailure, makePromptAgent } from "@millpond/platform";
 import { methodName, ruleOf } from "../auth/access.ts";
 import type { CallContext, ServiceMethods } from "./service-methods.ts";
 import { authorizationKey, passedOnHeader } from "../auth/call-headers.ts";
@@ -114,9 +114,8 @@ export class LeaderProxy {
 
   #transport(url: string): Transport {
     if (this.#connection?.url !== url) {
-      const ca = this.#options.readCa();
-      const nodeOptions = ca === undefined ? {} : { nodeOptions: { ca } };
-      const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", ...nodeOptions });
+      const agent = makePromptAgent(url, { ca: this.#options.readCa() });
+      const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", nodeOptions: { agent } });
       this.#connection = { url, transport };
     }
     return this.#connection.transport;

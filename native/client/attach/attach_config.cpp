@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
+constexpr uint64_t kMaxUser = 4'294'967'294;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -113,6 +114,18 @@ std::optional<uint32_t> parsePercent(std::string_view text) {
   return static_cast<uint32_t>(percent);
 }
 
+Result<TrustedUsers> parseUsers(const std::string& text) {
+  TrustedUsers users;
+  for (std::string_view rest = text;;) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const auto user = numberBetween(rest.substr(0, comma), 0, kMaxUser);
+    if (!user) return badVariable("MILLPOND_TRUSTED_USERS", text, "use user ids, such as 1000, separated by commas");
+    users.push_back(static_cast<uid_t>(*user));
+    if (comma == rest.size()) return users;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 Result<Endpoint> parseWorker(const std::string& text) {
   const Error bad = badVariable("MILLPOND_WORKER", text, "use unix:/path/of/data.sock or tcp:host:port");
   Endpoint endpoint;
@@ -172,6 +185,7 @@ Environment Environment::ofThisProcess() {
   e.ticket = variable("MILLPOND_TICKET");
   e.linkSecret = variable("MILLPOND_LINK_SECRET");
   e.reconnectGrace = variable("MILLPOND_RECONNECT_GRACE");
+  e.trustedUsers = variable("MILLPOND_TRUSTED_USERS");
   e.bootId = bootIdOfThisMachine();
   e.program = ::program_invocation_short_name;
   // Not from the user database: a lookup would load more libraries into a foreign process.
@@ -224,6 +238,11 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
                          "use whole seconds from 0 to 86400; 0 ends the session with its connection");
     config.reconnectGraceSeconds = static_cast<uint32_t>(*seconds);
   }
+  if (e.trustedUsers) {
+    auto users = parseUsers(*e.trustedUsers);
+    if (!users) return users.error();
+    config.trust.users = std::move(*users);
+  }
   if (e.worker) {
     auto endpoint = parseWorker(*e.worker);
     if (!endpoint) return endpoint.error();
@@ -238,6 +257,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
       return codedError(codes::kInvalid, "MILLPOND_LINK_SECRET is not understood: it is 64 hexadecimal digits");
     endpoint->program = config.program;
     endpoint->graceSeconds = config.reconnectGraceSeconds;
+    endpoint->users = config.trust.users;
     config.worker = std::move(*endpoint);
     return config;
   }
@@ -250,7 +270,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
   auto controllers = parseControllers(*e.controller);
   if (!controllers) return controllers.error();
   config.controllers = std::move(*controllers);
-  config.authorities = e.authorities.value_or("");
+  config.trust.authorities = e.authorities.value_or("");
   if (e.token) {
     if (!printable(*e.token) || e.token->size() > 4096) {
       return codedError(codes::kInvalid,

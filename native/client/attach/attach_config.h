@@ -19,7 +19,7 @@ namespace millpond::client {
 /// as unset.
 struct Environment {
   std::optional<std::string> controller, authorities, token, claim, gpus, memory, compute, transport, waitTimeout,
-      worker, ticket, linkSecret, reconnectGrace;
+      worker, ticket, linkSecret, reconnectGrace, trustedUsers;
   /// Variables of a claim that the controller parses: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
   std::string bootId;   ///< of this machine; empty where unknown
@@ -46,7 +46,7 @@ struct MemorySize {
 struct AttachConfig {
   std::optional<Endpoint> worker;  ///< set: attach directly to it; everything below except the transport is ignored
   std::vector<Url> controllers;    ///< at least one; several share a state, and one is the leader
-  std::string authorities;         ///< accepted issuers of certificates, PEM or a file of it; empty: the system's
+  HttpTrust trust;                 ///< in controllers and agents
   std::string token;
   std::string claim;  ///< name of an existing claim; empty: create one
   uint32_t gpus = 1;

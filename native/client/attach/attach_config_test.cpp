@@ -35,8 +35,20 @@ TEST("the environment is checked before anything is asked") {
   CHECK(refused([](Environment& e) { e.reconnectGrace = "-1"; }));
   CHECK(refused([](Environment& e) { e.reconnectGrace = "86401"; }));
   CHECK(refused([](Environment& e) { e.reconnectGrace = "60s"; }));
+  for (const char* users : {"", "x", "1000,", ",1000", "1000 1001", "-1", "4294967295"})
+    CHECK(refused([&](Environment& e) { e.trustedUsers = users; }));
   CHECK(refused([](Environment& e) { e.claim = std::string(64, 'a'); }));
   CHECK(AttachConfig::from(Environment{}).error().message.ends_with("[MILLPOND_E_NOT_CONFIGURED]"));
+}
+
+TEST("users who may serve on loopback are trusted as controllers, agents and workers") {
+  Environment e;
+  e.controller = "http://127.0.0.1:1";
+  e.trustedUsers = "1000,4294967294";
+  const TrustedUsers users{1000, 4'294'967'294};
+  CHECK(AttachConfig::from(e)->trust.users == users);
+  e.worker = "tcp:127.0.0.1:7";
+  CHECK(AttachConfig::from(e)->worker->users == users);
 }
 
 TEST("memory sizes") {

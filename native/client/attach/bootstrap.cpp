@@ -303,7 +303,7 @@ class Attaching {
     const std::string none;
     // The agent may have to start a worker first, which loads the driver.
     const CallResult opened =
-        call({agent, "the node's agent", none, config_.authorities}, "millpond.v1.NodeService/OpenSession",
+        call({agent, "the node's agent", none, config_.trust}, "millpond.v1.NodeService/OpenSession",
              Json(Json::Object{{"ticket", endpoint.ticket}, {"transport", transport}}), 60'000);
     if (opened.failure) {
       const std::string& message = opened.failure->message;
@@ -330,6 +330,12 @@ class Attaching {
       endpoint.secret = parseHex32(secret);
       if (!endpoint.secret) return notUnderstood("secret that can be used");
     }
+
+    const Json* user = answer.find("workerUser");
+    const auto served = user ? user->uint64() : std::optional<uint64_t>(0);
+    if (!served || *served > UINT32_MAX) return notUnderstood("user of the worker");
+    endpoint.users = config_.trust.users;
+    endpoint.users.push_back(static_cast<uid_t>(*served));
 
     std::string whyNotUnix;
     if (config_.transport == TransportChoice::Tcp) {

@@ -427,6 +427,22 @@ TEST("connections to the worker are encrypted where the agent says so") {
   CHECK(secretOf(R"(,"linkSecret":")" + digits + "\"") == parseHex32(digits));
 }
 
+TEST("without encryption, the worker's user is trusted on loopback, beside those of the environment") {
+  Pool pool;
+  allWell(pool);
+  Environment e = environmentFor(pool);
+  const auto usersWith = [&](const std::string& more) {
+    pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"h","tcpPort":5,"bootId":"x")" + more + "}");
+    return attachTo(e)->endpoint.users;
+  };
+  CHECK(usersWith("") == TrustedUsers{0});
+  CHECK(usersWith(R"(,"workerUser":1900000007)") == TrustedUsers{1'900'000'007});
+  e.trustedUsers = "1000";
+  CHECK((usersWith(R"(,"workerUser":7)") == TrustedUsers{1000, 7}));
+  pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"h","tcpPort":7000,"workerUser":4294967296})");
+  CHECK(contains(failureOf(e), "user of the worker"));
+}
+
 TEST("straight to a worker") {
   Environment e;
   e.worker = "unix:/run/data.sock";

@@ -10,6 +10,10 @@ namespace millpond::client {
 
 CallFailure explainFailure(const Callee& callee, const HttpFailure& failure) {
   const std::string where = callee.name + " at " + callee.base.text();
+  if (failure.isStranger)
+    return {
+        codedText(codes::kTls, "nothing was sent to " + where + ": " + failure.message,
+                  "If that user may see your token, set MILLPOND_TRUSTED_USERS to its id, or use a service with TLS.")};
   if (!failure.lacksTls && !failure.isUntrusted)
     return {codedText(codes::kUnreachable, "cannot reach " + where + ": " + failure.message,
                       "Check that it runs and that the address is right."),
@@ -29,8 +33,7 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   if (logs(LogLevel::Debug)) log(LogLevel::Debug, "POST %s/%s", url.c_str(), method.c_str());
   HttpLimits limits;
   limits.answerMs = answerMs;
-  const HttpResult answer =
-      httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
+  const HttpResult answer = httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.trust);
   const std::string where = whom + " at " + url;
   if (answer.failure) return {{}, explainFailure(callee, *answer.failure)};
   auto body = Json::parse(answer->body);
@@ -73,7 +76,7 @@ Status mayBeAsked(const Url& agent) {
 CallResult Controllers::ask(const char* method, const Json& request, int answerMs) {
   const std::vector<Url>& all = config_.controllers;
   const Url& leader = all[asked_ % all.size()];
-  CallResult result = call({leader, "the controller", config_.token, config_.authorities}, method, request, answerMs);
+  CallResult result = call({leader, "the controller", config_.token, config_.trust}, method, request, answerMs);
   if (result.failure && result.failure->passing) ++asked_;
   return result;
 }

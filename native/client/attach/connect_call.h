@@ -29,7 +29,7 @@ struct Callee {
   const Url& base;
   std::string name;  ///< for people: "the controller"
   const std::string& token;
-  const std::string& authorities;
+  const HttpTrust& trust;
 };
 
 /// Says why there is no response, and what helps.

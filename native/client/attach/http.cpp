@@ -258,19 +258,23 @@ std::string Url::text() const { return (isSecure ? "https://" : "http://") + aut
 namespace {
 
 /// Connects, and verifies the server.
-std::optional<HttpFailure> openChannel(const Url& base, const std::string& authorities, const HttpLimits& limits,
+std::optional<HttpFailure> openChannel(const Url& base, const HttpTrust& trust, const HttpLimits& limits,
                                        Channel& channel) {
   std::unique_ptr<TlsStream> tls;
   if (base.isSecure) {
-    if (auto library = tlsLibrary(); !library) return HttpFailure{library.error().message, false, true};
-    auto made = TlsStream::toServer({base.host, authorities, base.fingerprint});
+    if (auto library = tlsLibrary(); !library) return HttpFailure{.message = library.error().message, .lacksTls = true};
+    auto made = TlsStream::toServer({base.host, trust.authorities, base.fingerprint});
     if (!made) return HttpFailure{made.error().message, true};
     tls = std::move(*made);
   }
   auto socket = connectTcp(base.host, base.port, limits.connectMs);
   if (!socket) return HttpFailure{socket.error().message};
   channel = Channel(std::move(*socket));
-  if (!tls) return std::nullopt;
+  if (!tls) {
+    auto doubt = doubtLoopbackPeer(channel.socket(), trust.users);
+    if (!doubt) return std::nullopt;
+    return HttpFailure{.message = std::move(doubt->message), .isStranger = doubt->isStranger};
+  }
   if (auto shaken = tls->shakeWithin(channel.socket(), limits.connectMs); !shaken)
     return tls->isUntrusted() ? HttpFailure{shaken.error().message, true}
                               : HttpFailure{"no TLS connection: " + shaken.error().message};
@@ -281,7 +285,7 @@ std::optional<HttpFailure> openChannel(const Url& base, const std::string& autho
 }  // namespace
 
 HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
-                    const HttpLimits& limits, const std::string& authorities) {
+                    const HttpLimits& limits, const HttpTrust& trust) {
   std::string request = "POST " + base.path;
   request.append(path).append(" HTTP/1.1\r\nHost: ").append(base.authority());
   request.append("\r\nContent-Type: application/json\r\nAccept: application/json\r\nConnect-Protocol-Version: 1\r\n");
@@ -290,7 +294,7 @@ HttpResult httpPost(const Url& base, std::string_view path, std::string_view bea
   request.append("\r\n").append(body);
 
   Channel channel;
-  if (auto failure = openChannel(base, authorities, limits, channel)) return {{}, std::move(failure)};
+  if (auto failure = openChannel(base, trust, limits, channel)) return {{}, std::move(failure)};
   const Status sent = sendAll(channel, std::as_bytes(std::span(request.data(), request.size())));
   // A server may refuse before it has read everything; its response matters more than the failed send.
   auto answer = AnswerReader(channel, limits).read();

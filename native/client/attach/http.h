@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "protocol/transport/loopback_peer.h"
 #include "protocol/transport/tls_stream.h"
 
 namespace millpond::client {
@@ -43,6 +44,7 @@ struct HttpLimits {
 struct HttpFailure {
   std::string message;
   bool isUntrusted = false;  ///< the server's identity could not be verified; a retry does not help
+  bool isStranger = false;   ///< another user of this machine serves the port; a retry does not help
   bool lacksTls = false;     ///< this machine lacks the TLS library; a retry does not help
 };
 
@@ -54,10 +56,15 @@ struct HttpResult {
   const HttpAnswer* operator->() const { return &answer; }
 };
 
+/// Whom to trust as a server.
+struct HttpTrust {
+  std::string authorities;  ///< accepted issuers of a server's certificate, PEM or a file of it; empty: this machine's
+  TrustedUsers users;       ///< who may serve without TLS on loopback, beside those who always may
+};
+
 /// Posts a JSON body to `base` + `path` over a new connection and reads the whole response, whatever its status. Fails
-/// if there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: accepted issuers of a
-/// server's certificate, PEM or a file of it; empty: this machine's. Never raises SIGPIPE.
+/// if there is none: refused, timed out, cut short, not HTTP, or over the limits. Never raises SIGPIPE.
 HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
-                    const HttpLimits& limits = {}, const std::string& authorities = {});
+                    const HttpLimits& limits = {}, const HttpTrust& trust = {});
 
 }  // namespace millpond::client

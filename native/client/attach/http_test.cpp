@@ -44,7 +44,8 @@ std::string contentOf(const std::string& path) {
 }
 HttpResult post(const HttpsTestServer& server, const std::string& pin = "", const std::string& authorities = "") {
   const auto url = Url::parse(server.url() + (pin.empty() ? "" : "#sha256=" + pin));
-  return httpPost(*url, "/a.B/C", "secret", "{}", kQuick, authorities.empty() ? server.authorities() : authorities);
+  return httpPost(*url, "/a.B/C", "secret", "{}", kQuick,
+                  {authorities.empty() ? server.authorities() : authorities, {}});
 }
 }  // namespace
 
@@ -209,7 +210,7 @@ TEST("a server that speaks no TLS is not asked in clear") {
   const HttpTestServer server([](const HttpTestServer::Request&) { return HttpTestServer::json(200, "{}"); });
   const HttpsTestServer other({});
   const auto answer = httpPost(*Url::parse("https" + server.url().substr(4)), "/x", "secret", "{}", {.connectMs = 100},
-                               other.authorities());
+                               {other.authorities(), {}});
   CHECK(!answer);
   CHECK(!answer.failure->isUntrusted && !answer.failure->lacksTls);
   CHECK(server.requests().empty());
@@ -231,8 +232,8 @@ TEST("a server that replies to the handshake in clear, or closes it, is not call
       CHECK_EQ(::send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
       ::close(client);
     });
-    const auto answer =
-        httpPost(*Url::parse("https://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick, other.authorities());
+    const auto answer = httpPost(*Url::parse("https://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick,
+                                 {other.authorities(), {}});
     server.join();
     CHECK(!answer);
     CHECK(!answer.failure->isUntrusted && !answer.failure->lacksTls);
@@ -247,12 +248,14 @@ TEST("each failure of a call has its own remedy, and only those of the network a
   using millpond::client::explainFailure;
   const Url url = *Url::parse("https://c:7170");
   const std::string none;
-  const millpond::client::Callee callee{url, "the controller", none, none};
-  const auto lacking = explainFailure(callee, {"cannot load libmillpond-tls.so", false, true});
+  const millpond::client::Callee callee{url, "the controller", none, {}};
+  const auto lacking = explainFailure(callee, {.message = "cannot load libmillpond-tls.so", .lacksTls = true});
   CHECK(lacking.message.find("Copy all client libraries") != std::string::npos);
   CHECK(lacking.message.find("MILLPOND_CA") == std::string::npos && !lacking.passing);
   const auto untrusted = explainFailure(callee, {"it is not trusted: its certificate has expired", true});
   CHECK(untrusted.message.find("renew it there") != std::string::npos && !untrusted.passing);
+  const auto stranger = explainFailure(callee, {.message = "port 1 is served by user 4321", .isStranger = true});
+  CHECK(stranger.message.find("MILLPOND_TRUSTED_USERS") != std::string::npos && !stranger.passing);
   const auto closed = explainFailure(callee, {"no TLS connection: the other side closed the connection"});
   CHECK(closed.message.find("MILLPOND_E_UNREACHABLE") != std::string::npos && closed.passing);
 }

@@ -8,6 +8,7 @@
 
 #include "protocol/gen/api_hash.h"
 #include "protocol/handshake/process_watch.h"
+#include "protocol/transport/loopback_peer.h"
 #include "protocol/transport/socket.h"
 #include "protocol/wire.h"
 
@@ -38,8 +39,11 @@ Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs) {
   if (!socket) return socket.error();
   const std::string where = "the worker at " + describe(endpoint, true);
   if (!endpoint.secret) {
-    if (isLoopbackPeer(socket->get())) return Channel(std::move(*socket));
-    return Error{where + " is on another machine, and nobody gave a secret to encrypt the connection with"};
+    if (!isLoopbackPeer(socket->get()))
+      return Error{where + " is on another machine, and nobody gave a secret to encrypt the connection with"};
+    if (const auto doubt = doubtLoopbackPeer(socket->get(), endpoint.users))
+      return Error{"nothing was sent to " + where + ": " + doubt->message};
+    return Channel(std::move(*socket));
   }
   auto tls = TlsStream::ofLink(kTlsClient, *endpoint.secret);
   if (!tls) return tls.error();

@@ -25,7 +25,7 @@ struct OpenedSession {
 /// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that continues as this one.
 /// `greet` replaces the hello, in tests.
 Result<OpenedSession> openSession(const Endpoint& endpoint, bool isParked, const Hello* greet = nullptr);
-/// Connects over TCP, encrypted if there is a secret; without one only to this machine.
+/// Connects over TCP, encrypted if there is a secret; without one only to this machine, and to its users of the endpoint.
 Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs);
 Result<Welcome> greetWorker(Channel& channel, const Hello& hello, int timeoutMs);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "protocol/transport/loopback_peer.h"
 #include "protocol/transport/tls_stream.h"
 
 namespace millpond {
@@ -24,6 +25,7 @@ struct Endpoint {
   std::string tcpHost;   ///< name or address, IPv6 without brackets; empty: no TCP
   uint16_t tcpPort = 0;
   std::optional<LinkSecret> secret;  ///< encrypts the TCP connection; empty: not encrypted
+  TrustedUsers users;                ///< may serve unencrypted TCP on loopback, beside those who always may
   TransportChoice transport = TransportChoice::Auto;
   std::string ticket;         ///< presented in the handshake; empty only for a worker without a ticket
   std::string session;        ///< the session's id for messages; empty where the worker was named directly

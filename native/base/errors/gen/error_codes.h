@@ -154,7 +154,7 @@ inline constexpr ErrorCode kStoreUnreachable{
     "Check that it runs and that the controllers reach it; they recover by themselves."};
 inline constexpr ErrorCode kTls{
     "MILLPOND_E_TLS",
-    "A certificate is unusable, or the caller does not trust it.",
+    "A certificate is unusable, or the caller does not trust it; or without TLS, another user of the machine serves the port.",
     "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's state directory."};
 inline constexpr ErrorCode kAddressInUse{
     "MILLPOND_E_ADDRESS_IN_USE",
