@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { parseArgs, styleText } from "node:util";
 import { type Attack, attacks } from "./lib/attacks.ts";
 import { run, ScriptError, script } from "./lib/command.ts";
+import { buildDriverForm } from "./build-conformance.ts";
 import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, type Preset } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
@@ -141,6 +142,8 @@ export async function main(args: string[]): Promise<void> {
     await step(`native parts, ${preset}`, (progress) =>
       buildNative(preset, progress, needsPool ? ["all"] : [...programs]),
     );
+    // One of them has sessions that share memory under the user of their claim.
+    if (needsPool) await step("conformance programs in C", buildDriverForm);
     const outcomes: Outcome[] = [];
     for (const attack of chosen) {
       console.log(`\nattack ${attack.number}, ${attack.name}: to ${attack.gain}`);

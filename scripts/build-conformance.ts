@@ -137,7 +137,8 @@ async function copySharedRuntime(nvcc: string): Promise<void> {
 }
 
 /** The C programs, linked straight to the client library, whose name is the driver's. */
-async function buildDriverForm(): Promise<void> {
+export async function buildDriverForm(): Promise<void> {
+  await mkdir(bin, { recursive: true });
   const directory = join(source, "driver");
   const files = (await readdir(directory)).toSorted().filter((name) => name.endsWith(".c"));
   const sources = files.map((name) => join(directory, name));
@@ -167,7 +168,6 @@ async function buildDriverForm(): Promise<void> {
 
 /** Builds all programs; returns the names of the tools used. */
 export async function buildConformance(progress: Progress): Promise<void> {
-  await mkdir(bin, { recursive: true });
   await buildDriverForm();
   const nvcc = await findNvcc();
   if (nvcc === undefined) {
