@@ -457,6 +457,24 @@ TEST("a link that stays away ends both sides, each with its reason") {
   CHECK(reason.find("MILLPOND_RECONNECT_GRACE") != std::string::npos);
 }
 
+TEST("a connection that was closed is waited for shortly, unless the client asked for more than by default") {
+  const std::pair<uint32_t, const char*> cases[] = {{5, "up to 5 s"}, {60, "up to 10 s"}, {3600, "up to 3600 s"}};
+  for (const auto& [grace, expected] : cases) {
+    int ends[2];
+    CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    UniqueFd client(ends[1]);
+    auto memory = SessionMemory::create();
+    CHECK(bool(memory));
+    ServerLink link(UniqueFd(ends[0]), std::move(*memory), true, grace);
+    std::string said;
+    link.onLink([&](const std::string& text) { said = text; });
+    client.reset();
+    ServerLink::Frame frame;
+    CHECK(link.next(frame) == ServerLink::Next::kNothing);
+    CHECK(said.find(expected) != std::string::npos);
+  }
+}
+
 TEST("a client that says goodbye is not waited for") {
   Serving serving;
   ReturnServer server(86'400, [&](ServerLink& link) { serving(link); });

@@ -29,6 +29,10 @@ constexpr int64_t kLookNs = 100'000'000;
 /// Replies are collected up to this size; more would delay a client that could copy meanwhile.
 constexpr size_t kMostCollectedBytes = size_t{32} << 10;
 constexpr size_t kJournalPiece = size_t{32} << 10;
+/// A connection that was closed is mostly that of a process that was killed, whose memory is wanted by the next one: it is
+/// waited for that long, unless the client asked for a longer grace than by default.
+constexpr int64_t kClosedGraceNs = 10'000'000'000;
+constexpr int64_t kDefaultGraceNs = 60'000'000'000;
 
 }  // namespace
 
@@ -55,7 +59,7 @@ ServerLink::Next ServerLink::receive() {
   if (!isAway_) return receiveBytes();
   if (monotonicNs() < returnBy_) return Next::kNothing;
   problem_ = "its connection was lost, and the client did not come back within " +
-             std::to_string(graceNs_ / 1'000'000'000) + " s";
+             std::to_string(awaitedNs_ / 1'000'000'000) + " s";
   return Next::kGone;
 }
 
@@ -63,9 +67,10 @@ ServerLink::Next ServerLink::receiveBytes() {
   size_t room = incoming_.space();
   if (room == 0) return Next::kNothing;
   const ssize_t n = channel_.receive({incoming_.place(), std::min(room, size_t{1} << 20)});
-  if (n == 0) return lose("it was closed");
+  if (n == 0) return lose("it was closed", true);
   if (n < 0)
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing : lose(std::strerror(errno));
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing
+                                                                     : lose(std::strerror(errno), errno == ECONNRESET);
   incoming_.advance(static_cast<size_t>(n));
   incoming_.publish();
   return Next::kFrame;
@@ -249,7 +254,7 @@ bool ServerLink::transmit() {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
-      if (lose(std::strerror(errno)) == Next::kGone) return false;
+      if (lose(std::strerror(errno), errno == ECONNRESET || errno == EPIPE) == Next::kGone) return false;
       continue;
     }
     pollfd wait[2] = {{channel_.socket(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
@@ -297,16 +302,17 @@ bool ServerLink::mayKeepMore() {
 
 // The link
 
-ServerLink::Next ServerLink::lose(const std::string& why) {
+ServerLink::Next ServerLink::lose(const std::string& why, bool isClosed) {
   if (graceNs_ == 0 || isLeaving_) return Next::kGone;
   isAway_ = true;
-  returnBy_ = monotonicNs() + graceNs_;
+  awaitedNs_ = isClosed && graceNs_ <= kDefaultGraceNs ? std::min(graceNs_, kClosedGraceNs) : graceNs_;
+  returnBy_ = monotonicNs() + awaitedNs_;
   word_.clear();
   parkAt_.reset();
   ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLink_)
     onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
-            std::to_string(graceNs_ / 1'000'000'000) + " s");
+            std::to_string(awaitedNs_ / 1'000'000'000) + " s");
   return Next::kNothing;
 }
 

@@ -157,7 +157,8 @@ class ServerLink {
   /// The result of one read of the socket.
   Next receiveBytes();
   /// The connection has ended.
-  Next lose(const std::string& why);
+  /// `isClosed`: by the other end, and not for want of an answer.
+  Next lose(const std::string& why, bool isClosed = false);
   /// Switches to the client's new connection.
   Next resume(Offer offer);
   std::optional<Offer> takeOffer();
@@ -194,6 +195,7 @@ class ServerLink {
   bool isBroken_ = false;   // the client reconnected with invalid data
   bool isParked_ = false;
   std::optional<uint64_t> parkAt_;  // TCP: the reported position when the client was asked
+  int64_t awaitedNs_ = 0;           ///< while it is away: longest time since then
   int64_t returnBy_ = 0;
   uint64_t linkBytes_ = 0;  // link frames among the commands taken
   uint64_t toldReceived_ = 0;
