@@ -163,9 +163,9 @@ function Settings({ me }: { readonly me: Me }) {
         {t.languageLabel}
         <select
           value={language.get()}
-          onChange={({ currentTarget }) => setLanguage(currentTarget.value as Language)}
+          onChange={({ currentTarget }) => void setLanguage(currentTarget.value as Language)}
         >
-          {Object.entries(languages).map(([code, { language: own }]) => (
+          {Object.entries(languages).map(([code, own]) => (
             <option value={code} key={code} lang={code}>
               {own}
             </option>

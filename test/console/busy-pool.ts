@@ -158,6 +158,19 @@ export class BusyPool implements AsyncDisposable {
       claim: { name: "smoke-test", memoryBytes: GiB, queue: "speech", leaseSeconds: 60 },
     });
     await asTeam("speech").releaseClaim({ name: "smoke-test" });
+    for (const node of ["gpu-a1", "gpu-a2"]) {
+      const agent = pool.agent(node);
+      agent.figures = h200.map(({ uuid = "" }, index) => ({
+        uuid,
+        card: {
+          temperatureCelsius: 38 + 3 * index,
+          powerMilliwatts: 120_000 + 61_000 * index,
+          powerLimitMilliwatts: 700_000,
+          smClockMhz: index === 0 ? 345 : 1980,
+        },
+      }));
+      await agent.sync();
+    }
     await nodes.cordonNode({ name: "gpu-b2", cordoned: true, reason: "new fans on Friday" });
     return new BusyPool(pool, busy);
   }

@@ -120,6 +120,41 @@ describe.skipIf(missingBrowser !== "")(`queues and tenants in the console${missi
     await dialog.waitFor({ state: "hidden" });
     expect(await limitOf("team-a")).toBe(3000n);
 
+    const limits = async () => {
+      const { tenants } = await queues.listTenants({});
+      const { each, users = [] } = tenants.find(({ name }) => name === "team-a")?.userLimits ?? {};
+      return [each?.gpuMilli, users.map(({ user, limit }) => [user, limit?.gpuMilli])];
+    };
+    await page.getByRole("button", { name: "Change: team-a" }).click();
+    await field("Limit of each user").fill("gpus=1");
+    await page.getByRole("button", { name: "Add a limit for one user" }).click();
+    await act("Change");
+    // A limit needs a user.
+    expect(await dialog.locator("input:invalid").count()).toBe(1);
+    await field("User 1").fill("ann");
+    await field("Limit of user 1").fill("gpus=2");
+    await watched.expectAccessible();
+    expect(await dialog.locator("code").innerText()).toBe(
+      "millpond tenant change team-a --limit gpus=3 --user-limit gpus=1 && " +
+        "millpond tenant change team-a --user ann --user-limit gpus=2",
+    );
+    await act("Change");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await limits()).toEqual([1000n, [["ann", 2000n]]]);
+    await watched.row("team-a").getByText("ann: 2 GPU").waitFor();
+    // A change of the tenant's own limit leaves those of its users alone.
+    await page.getByRole("button", { name: "Change: team-a" }).click();
+    await field("Limit").fill("gpus=4");
+    await act("Change");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await limits()).toEqual([1000n, [["ann", 2000n]]]);
+    await page.getByRole("button", { name: "Change: team-a" }).click();
+    await dialog.getByRole("button", { name: "Remove: ann" }).click();
+    expect(await dialog.locator("code").innerText()).toContain("--forget-user ann");
+    await act("Change");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await limits()).toEqual([1000n, []]);
+
     const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
     await page.getByRole("button", { name: "Delete: team-a" }).click();
     await act("Delete");

@@ -3,29 +3,49 @@
 // Texts of the page. Messages of the controller, reasons above all, are shown as they are.
 
 import { Store } from "../state/store.ts";
-import { chinese } from "./chinese.ts";
 import { english, type Texts } from "./english.ts";
 
-export const languages = { en: english, zh: chinese } as const;
+/** The languages by their own names. */
+export const languages = { en: english.language, zh: "中文" } as const;
 export type Language = keyof typeof languages;
 
 const key = "millpond-language";
 
-function first(): Language {
-  const asked = localStorage.getItem(key) ?? navigator.language;
-  return asked.startsWith("zh") ? "zh" : "en";
+const loaded = new Map<Language, Texts>([["en", english]]);
+
+/** A browser loads only the language that its user reads. */
+async function load(wanted: Language): Promise<void> {
+  if (!loaded.has(wanted)) {
+    loaded.set(wanted, (await import("./chinese.ts")).chinese);
+  }
 }
 
-export const language = new Store<Language>(first());
-document.documentElement.lang = language.get();
+export const language = new Store<Language>("en");
 
-export function setLanguage(next: Language): void {
+/** Shows the page in the language that the user chose, or that of the browser. The page is rendered afterwards. */
+export async function startLanguage(): Promise<void> {
+  const asked = localStorage.getItem(key) ?? navigator.language;
+  await show(asked.startsWith("zh") ? "zh" : "en");
+}
+
+export async function setLanguage(next: Language): Promise<void> {
   localStorage.setItem(key, next);
+  await show(next);
+}
+
+async function show(next: Language): Promise<void> {
+  try {
+    await load(next);
+  } catch (error) {
+    // Such as after an upgrade of the controller: the page stays in the language that it has.
+    reportError(error);
+    return;
+  }
   document.documentElement.lang = next;
   language.set(next);
 }
 
 /** Returns the texts in the present language; the whole page is rendered again when the language changes. */
 export function texts(): Texts {
-  return languages[language.get()];
+  return loaded.get(language.get()) ?? english;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useState } from "preact/hooks";
-import { type AuditRecord, parseDuration, type Token } from "@millpond/api/browser";
+import { type AuditRecord, type Login, parseDuration, type Token } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { Field, NameField } from "../parts/field.tsx";
 import { dateTime } from "../parts/format.ts";
@@ -84,7 +84,66 @@ export function AccessView({ me }: { readonly me: Me }) {
       <Awaited of={watched}>
         {(tokens) => <Table label={t.views.access} items={tokens} columns={columns} />}
       </Awaited>
+      <h2>{t.logins}</h2>
+      <Logins />
     </View>
+  );
+}
+
+/** The logins that the user may end. */
+function Logins() {
+  const t = texts();
+  const watched = useWatch("logins", async (signal) => (await access.listLogins({}, { signal })).logins);
+  const columns: Column<Login>[] = [
+    { id: "who", title: t.who, width: "minmax(9rem, 1fr)", value: ({ who }) => who },
+    { id: "tenant", title: t.tenant, width: "7rem", value: ({ tenant }) => tenant },
+    {
+      id: "kind",
+      title: t.kind,
+      width: "8rem",
+      value: ({ kind }) => t.loginKinds[kind === "console" ? "console" : "command-line"],
+    },
+    {
+      id: "created",
+      title: t.created,
+      width: "13rem",
+      value: ({ createdAt }) => Number(createdAt),
+      cell: ({ createdAt }) => dateTime(createdAt),
+    },
+    {
+      id: "expires",
+      title: t.expires,
+      width: "13rem",
+      value: ({ expiresAt }) => Number(expiresAt),
+      cell: ({ expiresAt }) => dateTime(expiresAt),
+    },
+    { id: "id", title: "ID", width: "11rem", value: ({ id }) => id },
+    {
+      id: "actions",
+      title: t.actionsTitle,
+      width: "7rem",
+      value: () => "",
+      cell: ({ id, who }) => (
+        <Action
+          key={id}
+          label={t.actions.endLogin}
+          accessibleName={`${t.actions.endLogin}: ${who} ${id}`}
+          title={`${t.actions.endLogin}: ${who}`}
+          command={`millpond logout --id ${id}`}
+          onDo={async ({ headers }) => {
+            await access.revokeLogin({ id }, { headers });
+            watched.again();
+          }}
+        >
+          <p>{t.endLoginMeans}</p>
+        </Action>
+      ),
+    },
+  ];
+  return (
+    <Awaited of={watched}>
+      {(logins) => <Table label={t.logins} items={logins} columns={columns} isPart />}
+    </Awaited>
   );
 }
 

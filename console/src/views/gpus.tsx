@@ -15,8 +15,55 @@ function nameOf({ node, device }: Gpu): string {
   return `${node.name}/${device.index}`;
 }
 
-/** @param more Columns behind the usual ones. */
-export function gpuColumns(more: readonly Column<Gpu>[] = []): Column<Gpu>[] {
+/**
+ * Temperature, power and clock. The controller sends them to administrators, and to a tenant for a card that one of its claims
+ * has whole.
+ */
+function cardColumns(): Column<Gpu>[] {
+  const t = texts();
+  return [
+    {
+      id: "temperature",
+      title: t.temperature,
+      width: "6.5rem",
+      isNumber: true,
+      value: ({ device }) => device.card?.temperatureCelsius,
+      cell: ({ device: { card } }) => withUnit(card?.temperatureCelsius, "°C"),
+    },
+    {
+      id: "power",
+      title: t.power,
+      width: "8rem",
+      isNumber: true,
+      value: ({ device }) => device.card?.powerMilliwatts,
+      cell: ({ device: { card } }) =>
+        withUnit(watts(card?.powerMilliwatts), "W") +
+        (card?.powerLimitMilliwatts === undefined ? "" : ` / ${watts(card.powerLimitMilliwatts)} W`),
+    },
+    {
+      id: "clock",
+      title: t.clock,
+      width: "6.5rem",
+      isNumber: true,
+      value: ({ device }) => device.card?.smClockMhz,
+      cell: ({ device: { card } }) => withUnit(card?.smClockMhz, "MHz"),
+    },
+  ];
+}
+
+function watts(milliwatts: number | undefined): number | undefined {
+  return milliwatts === undefined ? undefined : Math.round(milliwatts / 1000);
+}
+
+function withUnit(value: number | undefined, unit: string): string {
+  return value === undefined ? "–" : `${value} ${unit}`;
+}
+
+/**
+ * @param items The GPUs: figures of cards have columns where there are any.
+ * @param more Columns behind the usual ones.
+ */
+export function gpuColumns(items: readonly Gpu[], more: readonly Column<Gpu>[] = []): Column<Gpu>[] {
   const t = texts();
   return [
     { id: "gpu", title: "GPU", width: "minmax(8rem, 1.2fr)", value: nameOf },
@@ -84,6 +131,7 @@ export function gpuColumns(more: readonly Column<Gpu>[] = []): Column<Gpu>[] {
       isNumber: true,
       value: ({ device }) => device.openSessions,
     },
+    ...(items.some(({ device }) => device.card !== undefined) ? cardColumns() : []),
     {
       id: "reason",
       title: t.reason,
@@ -108,14 +156,17 @@ export function GpusView() {
   return (
     <View title={t.views.gpus} command="millpond top devices">
       <Awaited of={nodes}>
-        {(all) => (
-          <Table
-            label={t.views.gpus}
-            items={gpusOf(all)}
-            columns={gpuColumns()}
-            addressOf={({ node }) => addressOf("nodes", node.name)}
-          />
-        )}
+        {(all) => {
+          const items = gpusOf(all);
+          return (
+            <Table
+              label={t.views.gpus}
+              items={items}
+              columns={gpuColumns(items)}
+              addressOf={({ node }) => addressOf("nodes", node.name)}
+            />
+          );
+        }}
       </Awaited>
     </View>
   );

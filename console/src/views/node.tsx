@@ -50,6 +50,7 @@ export function NodeView({ name, me }: { readonly name: string; readonly me: Me 
                 label={t.views.gpus}
                 items={node.devices.map((device) => ({ node, device }))}
                 columns={gpuColumns(
+                  node.devices.map((device) => ({ node, device })),
                   mayAs(me, "admin")
                     ? [
                         {

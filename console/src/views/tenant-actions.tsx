@@ -3,36 +3,36 @@
 // Making, changing and deleting tenants. For administrators: the controller refuses others.
 
 import { useState } from "preact/hooks";
-import { parseQuota, quotaText, type Tenant } from "@millpond/api/browser";
+import type { Tenant } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { NameField } from "../parts/field.tsx";
-import { nameWord, shellWord } from "../parts/shell.ts";
+import { nameWord } from "../parts/shell.ts";
 import { queues } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
-import { QuotaField } from "./queue-actions.tsx";
+import { limitCommand, LimitFields, limitTexts, parseLimits } from "./tenant-limits.tsx";
 
 /** Makes a tenant; with `tenant`, changes that one. */
 export function PutTenant({ tenant, onDone }: { readonly tenant?: Tenant; readonly onDone: () => void }) {
   const t = texts();
   const isNew = tenant === undefined;
-  const before = { name: tenant?.name ?? "", limit: quotaText(tenant?.limit) };
-  const [name, setName] = useState(before.name);
-  const [limit, setLimit] = useState(before.limit);
+  const before = limitTexts(tenant);
+  const [name, setName] = useState(tenant?.name ?? "");
+  const [limits, setLimits] = useState(before);
   const label = isNew ? t.actions.makeTenant : t.actions.change;
   return (
     <Action
       label={label}
       {...(isNew ? {} : { accessibleName: `${label}: ${name}` })}
       title={isNew ? label : `${label}: ${name}`}
-      command={`millpond tenant ${isNew ? "create" : "change"} ${nameWord(name)} --limit ${shellWord(limit || "none")}`}
+      command={limitCommand(name, isNew, limits, before)}
       onOpen={() => {
-        setName(before.name);
-        setLimit(before.limit);
+        setName(tenant?.name ?? "");
+        setLimits(before);
       }}
       onDo={async ({ headers }) => {
         await queues.putTenant(
           {
-            tenant: { name, limit: parseQuota(limit || "none") },
+            tenant: { name, ...parseLimits(limits, before) },
             createOnly: isNew,
             changeOnly: !isNew,
           },
@@ -43,7 +43,7 @@ export function PutTenant({ tenant, onDone }: { readonly tenant?: Tenant; readon
     >
       <p>{t.tenantMeans}</p>
       {isNew && <NameField value={name} onChange={setName} required />}
-      <QuotaField label={t.limit} value={limit} onChange={setLimit} />
+      <LimitFields of={limits} onChange={setLimits} />
     </Action>
   );
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { Tenant } from "@millpond/api/browser";
 import { quota } from "../parts/format.ts";
 import { Awaited, Plain, Used, View } from "../parts/view.tsx";
 import { queues } from "../state/calls.ts";
@@ -22,7 +23,15 @@ export function TenantsView({ me }: { readonly me: Me }) {
         {(all) => (
           <Plain
             label={t.views.tenants}
-            heads={[t.name, t.used, t.limit, t.bound, t.waitingCount, ...(isAdmin ? [t.actionsTitle] : [])]}
+            heads={[
+              t.name,
+              t.used,
+              t.limit,
+              t.userLimit,
+              t.bound,
+              t.waitingCount,
+              ...(isAdmin ? [t.actionsTitle] : []),
+            ]}
           >
             {all.map((tenant) => (
               <tr key={tenant.name}>
@@ -31,6 +40,9 @@ export function TenantsView({ me }: { readonly me: Me }) {
                   <Used used={tenant.used} limit={tenant.limit} />
                 </td>
                 <td>{quota(tenant.limit) || "–"}</td>
+                <td>
+                  <UserLimitsOf tenant={tenant} />
+                </td>
                 <td>{tenant.boundClaims}</td>
                 <td>{tenant.waitingClaims}</td>
                 {isAdmin && (
@@ -47,5 +59,20 @@ export function TenantsView({ me }: { readonly me: Me }) {
         )}
       </Awaited>
     </View>
+  );
+}
+
+/** The limit of each user, and those of named ones. */
+function UserLimitsOf({ tenant: { userLimits } }: { readonly tenant: Tenant }) {
+  const t = texts();
+  return (
+    <>
+      {quota(userLimits?.each) || "–"}
+      {(userLimits?.users ?? []).map(({ user, limit }) => (
+        <div key={user}>
+          {user}: {quota(limit) || t.none}
+        </div>
+      ))}
+    </>
   );
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web console as static files: build/console/index.html, and beside it one script, one style sheet and an icon, whose
-// names change with their content. Controllers find them there.
+// The web console as static files: build/console/index.html, and beside it a script, a script for each language that is loaded
+// on demand, a style sheet and an icon, whose names change with their content. Controllers find them there.
 import { copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
@@ -21,6 +21,8 @@ export async function buildConsole(): Promise<string[]> {
     ],
     outdir: consoleDirectory,
     entryNames: "[name]-[hash]",
+    chunkNames: "[name]-[hash]",
+    splitting: true,
     absWorkingDir: root,
     bundle: true,
     minify: true,
@@ -31,7 +33,9 @@ export async function buildConsole(): Promise<string[]> {
     legalComments: "none",
     logLevel: "silent",
   });
-  const made = Object.keys(metafile.outputs).map((path) => basename(path));
+  const made = Object.keys(metafile.outputs)
+    .map((path) => basename(path))
+    .filter((name) => name.startsWith("console-"));
   const page = await readFile(inRoot("console", "src", "index.html"), "utf8");
   await writeFile(
     join(consoleDirectory, "index.html"),
