@@ -6,6 +6,7 @@ import { create } from "@bufbuild/protobuf";
 import { ClaimSchema, ClaimState, DeviceHealth, NodeSchema, NodeState } from "@millpond/api";
 import { planConsolidation } from "@millpond/scheduler";
 import { expect, test } from "vitest";
+import { planText } from "../commands/plans/defrag.ts";
 import { PoolFixture } from "../../test/fixture.ts";
 import { boundRequests, type PoolPicture, toExport, toSnapshot } from "./pool-picture.ts";
 
@@ -50,7 +51,11 @@ function picture(leftover = 0n): PoolPicture {
 test("what the controller shows is enough to plan moves", () => {
   const pool = picture();
   const options = { goal: "device", maxMoves: 8 } as const;
-  const [step] = planConsolidation(toSnapshot(pool), boundRequests(pool), options);
+  const steps = planConsolidation(toSnapshot(pool), boundRequests(pool), options);
+  const [step] = steps;
+  expect(planText(steps)).toMatch(
+    /^FREES +CLAIM +FROM +TO\nnode-a\/0 +a +node-a\/0 +node-a\/1\n1 move frees 1 device; nothing has been moved\n$/,
+  );
   expect(step).toMatchObject({ node: "node-a", devices: [0], moves: [{ to: { claim: "a" } }] });
   expect(planConsolidation(toSnapshot(pool), new Map(), options)).toEqual([]);
 });

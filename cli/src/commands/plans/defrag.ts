@@ -24,7 +24,7 @@ export async function run(values: Values<"defrag">): Promise<number> {
     goal,
     maxMoves: values.maxMoves ?? usualMoves,
   });
-  process.stdout.write(values.output === "json" ? toJson(goal, steps) : toText(steps));
+  process.stdout.write(values.output === "json" ? toJson(goal, steps) : planText(steps));
   return exitStatus.ok;
 }
 
@@ -43,7 +43,8 @@ function toJson(goal: string, steps: readonly ConsolidationStep[]): string {
   });
 }
 
-function toText(steps: readonly ConsolidationStep[]): string {
+/** The plan as text, with its total. */
+export function planText(steps: readonly ConsolidationStep[]): string {
   if (steps.length === 0) {
     return "nothing to gain: no move of claims would free a device or a node\n";
   }
@@ -73,5 +74,16 @@ function toText(steps: readonly ConsolidationStep[]): string {
     rows,
     { headers: true },
   );
-  return `${lines.join("\n")}\n`;
+  return `${lines.join("\n")}\n${totalOf(steps)}\n`;
+}
+
+/** `2 moves free 2 devices; nothing has been moved`. */
+function totalOf(steps: readonly ConsolidationStep[]): string {
+  const moves = steps.reduce((sum, step) => sum + step.moves.length, 0);
+  const devices = steps.reduce((sum, step) => sum + step.devices.length, 0);
+  return `${count(moves, "move")} ${moves === 1 ? "frees" : "free"} ${count(devices, "device")}; nothing has been moved`;
+}
+
+function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? "" : "s"}`;
 }

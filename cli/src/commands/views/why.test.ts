@@ -78,3 +78,13 @@ test("why and usage say what a platform team is asked", async () => {
   );
   expect(await sinceOf("yesterday")).toContain('--since: "yesterday" is not a duration');
 });
+
+test("why of a claim whose gang is incomplete says that it waits for the gang", async () => {
+  await using pool = await PoolFixture.start();
+  await pool.connection.claims.createClaim({
+    claim: { name: "first", gang: "ddp", gangSize: 2, memoryPercent: 10, leaseSeconds: 600 },
+  });
+  const { stdout } = await pool.home.millpond(["why", "first"]);
+  expect(stdout).toMatch(/waits for: +the rest of its gang\n/);
+  expect(stdout).not.toContain("nothing that is known");
+});

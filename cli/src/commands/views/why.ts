@@ -80,7 +80,7 @@ export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: num
 
 const mostNames = 8;
 
-function whatItWaitsFor({ waitsFor, waitsForHidden: hidden }: ExplainClaimResponse): string {
+function whatItWaitsFor({ waitsFor, waitsForHidden: hidden, obstacle }: ExplainClaimResponse): string {
   const more = waitsFor.length - mostNames;
   const parts = [
     ...waitsFor.slice(0, mostNames),
@@ -88,6 +88,6 @@ function whatItWaitsFor({ waitsFor, waitsForHidden: hidden }: ExplainClaimRespon
     ...(hidden > 0 ? [hidden === 1 ? "a claim of another tenant" : `${hidden} claims of other tenants`] : []),
   ];
   const last = parts.at(-1);
-  if (last === undefined) return "nothing that is known";
+  if (last === undefined) return obstacle === "gang" ? "the rest of its gang" : "nothing that is known";
   return `the end of ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
 }
