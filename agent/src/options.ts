@@ -4,7 +4,15 @@ import { isIP } from "node:net";
 import { totalmem } from "node:os";
 import { resolve } from "node:path";
 import { checkLabels, isNodeName, millpondError, quote } from "@millpond/api";
-import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses } from "@millpond/platform";
+import {
+  isLoopbackAddress,
+  isLoopbackHost,
+  isLoopbackUrl,
+  logDestinationOptions,
+  outlivingItsDisk,
+  reachableHost,
+  splitAddresses,
+} from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 import { parseWorkerPorts, type PortRange } from "./workers/worker-ports.ts";
@@ -175,11 +183,11 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     );
   }
   const { advertise, encrypt, drivers, worker, run, workerPorts, ...rest } = parsed.data;
-  const remote = rest.controllers.find((each) => !isLoopbackName(new URL(each).hostname));
+  const remote = rest.controllers.find((each) => !isLoopbackUrl(new URL(each)));
   const listen = parsed.data.listen ?? (remote === undefined ? "127.0.0.1:0" : "0.0.0.0:7171");
   const { host, port } = parseAddress(listen);
   const advertisedHost = advertise === undefined ? reachableHost(host) : checkHost(advertise);
-  if (remote !== undefined && isLoopbackName(advertisedHost)) {
+  if (remote !== undefined && isLoopbackHost(advertisedHost)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the agent would be reached at ${advertisedHost}, by programs of this machine only, and its controller ${remote} is not of this machine only`,
@@ -200,7 +208,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     listenPort: port,
     workerPorts: workerPorts === undefined ? undefined : parseWorkerPorts(workerPorts, port),
     advertisedHost,
-    isEncrypted: encrypt || !isLoopback(host),
+    isEncrypted: encrypt || !isLoopbackAddress(host),
     assignTimeoutMs: 10_000,
     log:
       log ??
@@ -225,15 +233,6 @@ function parseAddress(text: string): { readonly host: string; readonly port: num
     throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is not an address such as 127.0.0.1:0`);
   }
   return { host: address, port };
-}
-
-function isLoopback(address: string): boolean {
-  return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
-}
-
-/** Whether a host name, alone or from a URL, means this machine only. */
-function isLoopbackName(host: string): boolean {
-  return /^localhost\.?$/i.test(host) || isLoopback(host.replace(/^\[|\]$/g, ""));
 }
 
 function checkHost(text: string): string {

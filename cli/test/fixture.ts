@@ -189,6 +189,12 @@ export class PoolFixture implements AsyncDisposable {
     });
   }
 
+  /** Throws where a claim is left, pending or bound. */
+  async expectNoClaims(): Promise<void> {
+    const names = (await this.connection.claims.listClaims({})).claims.map(({ name }) => name);
+    if (names.length > 0) throw new Error(`there are claims left: ${names.join(", ")}`);
+  }
+
   /** Resolves when `isSo` resolves to true; polls every few milliseconds. */
   async until(isSo: (connection: Connection) => Promise<boolean>): Promise<void> {
     const deadline = Date.now() + 120_000;

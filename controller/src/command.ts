@@ -2,11 +2,9 @@
 
 // The controller as a process: its command line and lifecycle.
 
-import { homedir } from "node:os";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { millpondError, quote } from "@millpond/api";
-import { type OtlpTarget, otlpTarget, readAuthorities } from "@millpond/platform";
+import { controllerStateDirectory, type OtlpTarget, otlpTarget, readAuthorities } from "@millpond/platform";
 import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { startController } from "./controller.ts";
 import { type LogLevel, logLevels, makeLog } from "./log.ts";
@@ -108,8 +106,7 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
   const { level } = parseLevel(args, env);
   const ca = values.ca ?? env["MILLPOND_CA"] ?? "";
   return {
-    stateDirectory:
-      values.state ?? env["MILLPOND_STATE"] ?? join(homedir(), ".local", "state", "millpond", "controller"),
+    stateDirectory: values.state ?? env["MILLPOND_STATE"] ?? controllerStateDirectory(env),
     storeUrl: values.store ?? env["MILLPOND_STORE"],
     keyFile: values["key-file"] ?? env["MILLPOND_KEY_FILE"],
     advertise: values.advertise ?? env["MILLPOND_ADVERTISE"],

@@ -3,7 +3,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { isAbsolute, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
-import type { ConnectionLimits, OtlpTarget } from "@millpond/platform";
+import { type ConnectionLimits, isLoopbackAddress, type OtlpTarget } from "@millpond/platform";
 import type { Logger } from "pino";
 import { type Clock, systemClock } from "./timers/clock.ts";
 import type { TlsSource } from "./http/tls.ts";
@@ -158,7 +158,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     takesSharedAgentTokens,
     webhooks: webhooks === "" ? [] : readWebhooks(resolve(webhooks)),
     oidc: oidc === "" ? undefined : readOidcConfig(resolve(oidc)),
-    tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
+    tls: given ?? (isLoopbackAddress(host) ? undefined : { kind: "own", names: tlsNames }),
     clock,
   };
 }
@@ -196,8 +196,4 @@ function checkUrl(text: string): string {
     );
   }
   return text.replace(/\/+$/, "");
-}
-
-function isLoopback(address: string): boolean {
-  return isIPv4(address) ? address.startsWith("127.") : address === "::1";
 }

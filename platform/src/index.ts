@@ -13,11 +13,13 @@ export {
 } from "./connection-limits.ts";
 export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
 export { makePromptAgent } from "./outgoing/prompt-agent.ts";
-export { isLoopbackUrl, isOwnHost, reachableHost } from "./reachable-host.ts";
+export { isLoopbackAddress, isLoopbackHost, isLoopbackUrl } from "./addresses/loopback.ts";
+export { isOwnHost, reachableHost } from "./addresses/reachable-host.ts";
 
 // Files
 export { makeFolders } from "./make-folders.ts";
 export { makeFileOnce, makePrivateFile } from "./private-file.ts";
+export { controllerStateDirectory, userStateDirectory } from "./state-directory.ts";
 
 // TLS
 export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";

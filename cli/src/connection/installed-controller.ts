@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
+import { isLoopbackHost } from "@millpond/platform";
 import type { Endpoint } from "./endpoint.ts";
 
 export interface InstalledPaths {
@@ -28,8 +29,7 @@ export function installedController(paths: InstalledPaths = packagePaths): Endpo
   const token = read(join(state, "user.token"))?.trim();
   if (token === undefined || token === "") return undefined;
   const { host, port } = splitListen(options["listen"] ?? defaultListen);
-  const isLoopback = host === "localhost" || host === "[::1]" || host.startsWith("127.");
-  const isSecure = !isLoopback || options["tlsCert"] !== undefined;
+  const isSecure = !isLoopbackHost(host) || options["tlsCert"] !== undefined;
   const reached = host === "0.0.0.0" || host === "[::]" ? "127.0.0.1" : host;
   return {
     controller: `${isSecure ? "https" : "http"}://${reached}:${port}`,

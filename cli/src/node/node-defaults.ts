@@ -3,9 +3,10 @@
 // Defaults of an agent on a host where Millpond is installed.
 
 import { chmodSync, existsSync, mkdirSync } from "node:fs";
-import { homedir, hostname } from "node:os";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { millpondError, quote } from "@millpond/api";
+import { userStateDirectory } from "@millpond/platform";
 import { findDriver } from "../host/driver-search.ts";
 import { findNativeFiles, type NativeFiles } from "../host/native-files.ts";
 import { configDirectory } from "../service/service-options.ts";
@@ -76,7 +77,7 @@ export function defaultNodeName(): string {
 function defaultRunDirectory(): string {
   return process.getuid?.() === 0
     ? "/var/lib/millpond/agent"
-    : join(homedir(), ".local", "state", "millpond", "agent");
+    : join(userStateDirectory(process.env), "agent");
 }
 
 function isNamed(driver: string | undefined): boolean {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import {
@@ -29,12 +28,6 @@ interface UpRecord {
   readonly controller: string;
   /** Processes that it started. */
   readonly services: readonly ProcessIdentity[];
-}
-
-/** `$XDG_STATE_HOME/millpond`, or `~/.local/state/millpond`. */
-export function defaultStateDirectory(environment: NodeJS.ProcessEnv): string {
-  const base = environment["XDG_STATE_HOME"];
-  return join(base === undefined || base === "" ? join(homedir(), ".local", "state") : base, "millpond");
 }
 
 /** The directory of a pool on this machine, held by one `millpond up` at a time. */

@@ -4,10 +4,8 @@
 // controller's host writes it: a method that did would let its callers choose their own role.
 
 import { hash } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
-import { isName, millpondError, quote } from "@millpond/api";
-import { isLoopbackUrl } from "@millpond/platform";
+import { isName, quote } from "@millpond/api";
+import { ConfigObject, readConfigFile } from "../domain/config-file.ts";
 
 /** Gives the members of a group a role. */
 export interface OidcRule {
@@ -61,65 +59,54 @@ const ruleMembers = ["group", "role", "tenant"] as const;
 
 /** @throws MILLPOND_E_INVALID naming the file and the member */
 export function readOidcConfig(path: string): OidcConfig {
-  const given = asObject(parseFile(path), path, members);
-  const issuer = checkUrl(textOf(given, "issuer", path), "issuer", path);
-  const rules = given["rules"];
+  const given = new ConfigObject(readConfigFile(path, "docs/oidc.md"), path, members);
+  const issuer = plainUrl(given, "issuer");
+  const rules = given.get("rules");
   if (!Array.isArray(rules) || rules.length === 0 || rules.length > mostRules) {
-    throw invalid(
-      path,
+    throw given.invalid(
       `rules is not a list of 1 to ${mostRules} rules`,
       'Write [{"group": "gpu-admins", "role": "admin"}].',
     );
   }
-  const secretFile = textOf(given, "clientSecretFile", path, "");
-  const url = textOf(given, "url", path, "");
-  const tolerance = given["clockToleranceSeconds"] ?? 30;
+  const tolerance = given.get("clockToleranceSeconds") ?? 30;
   if (typeof tolerance !== "number" || !(tolerance >= 0 && tolerance <= mostToleranceSeconds)) {
-    throw invalid(
-      path,
+    throw given.invalid(
       `clockToleranceSeconds is not within 0 and ${mostToleranceSeconds}`,
       "Set the clocks by NTP.",
     );
   }
-  const scopes = textOf(given, "scopes", path, "openid profile").split(" ");
+  const scopes = given.text("scopes", "openid profile").split(" ");
   if (!scopes.includes("openid")) {
-    throw invalid(path, "scopes lacks openid", 'Write "openid profile groups", as the provider has them.');
+    throw given.invalid("scopes lacks openid", 'Write "openid profile groups", as the provider has them.');
   }
   return {
     issuer,
-    clientId: textOf(given, "clientId", path),
-    clientSecret: secretFile === "" ? "" : readSecret(resolve(dirname(path), secretFile), path),
-    url: url === "" ? "" : checkUrl(url, "url", path).href.replace(/\/+$/, ""),
-    label: textOf(given, "label", path, issuer.hostname),
+    clientId: given.text("clientId"),
+    clientSecret:
+      given.text("clientSecretFile", "") === ""
+        ? ""
+        : given.secret("clientSecretFile", { config: path, least: 1 }),
+    url: given.text("url", "") === "" ? "" : plainUrl(given, "url").href.replace(/\/+$/, ""),
+    label: given.text("label", issuer.hostname),
     scopes,
-    nameClaim: textOf(given, "nameClaim", path, "sub"),
-    groupsClaim: textOf(given, "groupsClaim", path, "groups"),
+    nameClaim: given.text("nameClaim", "sub"),
+    groupsClaim: given.text("groupsClaim", "groups"),
     rules: rules.map((each: unknown, index) => readRule(each, issuer, `${path}: rule ${index + 1}`)),
     clockToleranceSeconds: tolerance,
   };
 }
 
-function parseFile(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, "utf8"));
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw invalid(path, `it cannot be read: ${why}`, "See docs/oidc.md for its form.");
-  }
-}
-
 function readRule(value: unknown, issuer: URL, place: string): OidcRule {
-  const given = asObject(value, place, ruleMembers);
-  const group = textOf(given, "group", place);
-  const asked = textOf(given, "role", place);
+  const given = new ConfigObject(value, place, ruleMembers);
+  const group = given.text("group");
+  const asked = given.text("role");
   const role = oidcRoles.find((each) => each === asked);
   if (role === undefined) {
-    throw invalid(place, `the role ${quote(asked)} is unknown`, `Use one of ${oidcRoles.join(", ")}.`);
+    throw given.invalid(`the role ${quote(asked)} is unknown`, `Use one of ${oidcRoles.join(", ")}.`);
   }
-  const tenant = textOf(given, "tenant", place, "");
+  const tenant = given.text("tenant", "");
   if (role === "admin" ? tenant !== "" : !isName(tenant)) {
-    throw invalid(
-      place,
+    throw given.invalid(
       tenant === "" ? `the role ${role} needs a tenant` : `the role ${role} and the tenant ${quote(tenant)}`,
       "Administrators have no tenant, all others have one.",
     );
@@ -128,60 +115,11 @@ function readRule(value: unknown, issuer: URL, place: string): OidcRule {
   return { id: hash("sha256", said, "buffer").subarray(0, 8).toString("base64url"), group, role, tenant };
 }
 
-function asObject(
-  value: unknown,
-  place: string,
-  known: readonly string[],
-): Readonly<Record<string, unknown>> {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw invalid(place, "it is not an object", `Its members are ${known.join(", ")}.`);
-  }
-  const unknown = Object.keys(value).find((key) => !known.includes(key));
-  if (unknown !== undefined) {
-    throw invalid(place, `it has no member ${quote(unknown)}`, `Its members are ${known.join(", ")}.`);
-  }
-  return { ...value };
-}
-
-function textOf(
-  given: Readonly<Record<string, unknown>>,
-  member: string,
-  place: string,
-  otherwise?: string,
-): string {
-  const value = given[member] ?? otherwise;
-  if (typeof value === "string" && (value !== "" || otherwise === "")) {
-    return value;
-  }
-  throw invalid(place, `${member} is missing, or no text`, `Give it a ${member}.`);
-}
-
-/** Without encryption only on this host. */
-function checkUrl(text: string, member: string, place: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isPlain = url?.search === "" && url.hash === "" && url.username === "" && url.password === "";
-  if (url === undefined || !isPlain || (url.protocol !== "https:" && url.protocol !== "http:")) {
-    throw invalid(place, `${member} ${quote(text)} is no address`, "Write https://host/path.");
-  }
-  if (url.protocol === "http:" && !isLoopbackUrl(url)) {
-    throw invalid(place, `${member} ${quote(text)} is not encrypted, and not of this host`, "Use https://.");
+/** An address to which paths are added. */
+function plainUrl(given: ConfigObject, member: string): URL {
+  const url = given.url(member);
+  if (url.search !== "" || url.hash !== "") {
+    throw given.invalid(`${member} ${quote(url.href)} is no address`, "Write https://host/path.");
   }
   return url;
-}
-
-function readSecret(path: string, place: string): string {
-  try {
-    const secret = readFileSync(path, "utf8").trim();
-    if (secret !== "") {
-      return secret;
-    }
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw invalid(place, `the secret cannot be read: ${why}`, "Name a file that the controller may read.");
-  }
-  throw invalid(place, `the secret in ${path} is empty`, "Write the client's secret there.");
-}
-
-function invalid(place: string, why: string, remedy: string) {
-  return millpondError("MILLPOND_E_INVALID", `${place}: ${why}`, { remedy });
 }

@@ -7,6 +7,7 @@
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { millpondError } from "@millpond/api";
+import { isLoopbackAddress } from "../addresses/loopback.ts";
 
 /** The two ends of a connection, from its client's side. */
 export interface Ends {
@@ -85,11 +86,6 @@ function parseTrustedUsers(text = ""): Set<number> {
       remedy: "Use user ids, such as 1000, separated by commas.",
     },
   );
-}
-
-function isLoopbackAddress(address: string): boolean {
-  const plain = address.replace(/^::ffff:/i, "");
-  return plain === "::1" || (isIPv4(plain) && plain.startsWith("127."));
 }
 
 /** Users of the processes that have the other end, or will accept it; none where the kernel does not show TCP. */

@@ -6,7 +6,7 @@ import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
 import { jobsDirectory, readJob } from "../../job/job.ts";
-import { defaultStateDirectory } from "../../node/pool-directory.ts";
+import { userStateDirectory } from "@millpond/platform";
 import { findOne } from "../../output/find.ts";
 import { claimKind } from "../../output/kinds.ts";
 
@@ -41,6 +41,6 @@ async function findClaim(connection: Connection, name: string): Promise<Claim> {
  * @returns whether there was one
  */
 function cancelJob(name: string): boolean {
-  const job = readJob(jobsDirectory(defaultStateDirectory(process.env)), name);
+  const job = readJob(jobsDirectory(userStateDirectory(process.env)), name);
   return job !== undefined && job.endedAt === null && signalProcess(job.runner, "SIGTERM");
 }

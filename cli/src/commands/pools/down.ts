@@ -4,17 +4,18 @@ import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { isProcessAlive, signalProcess } from "@millpond/agent";
 import { millpondError } from "@millpond/api";
+import { userStateDirectory } from "@millpond/platform";
 import { WaitingDisplay } from "../../claim/waiting-display.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
-import { defaultStateDirectory, runningPool } from "../../node/pool-directory.ts";
+import { runningPool } from "../../node/pool-directory.ts";
 
 /** Agents end their sessions, then the controller ends: each has 15 s before it is killed. */
 const patienceMs = 60_000;
 const pollMs = 50;
 
 export async function run(values: Values<"down">): Promise<number> {
-  const path = resolve(values.state ?? defaultStateDirectory(process.env));
+  const path = resolve(values.state ?? userStateDirectory(process.env));
   const up = runningPool(path);
   if (up === undefined) {
     process.stderr.write(`millpond: no pool runs on ${path}\n`);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { millpondError } from "@millpond/api";
+import { controllerStateDirectory } from "@millpond/platform";
 import { downgradeDatabase, downgradeDirectory, poolKeyFile } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 
 /** `millpond downgrade`. */
 export async function run({ state, store, keyFile }: Values<"downgrade">): Promise<number> {
-  const directory = state ?? join(homedir(), ".local", "state", "millpond", "controller");
+  const directory = state ?? controllerStateDirectory(process.env);
   if (store !== undefined) {
     await downgradeDatabase(store, keyFile ?? join(directory, poolKeyFile));
     process.stdout.write("the database is of the release before; start its controllers\n");

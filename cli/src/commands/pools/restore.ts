@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { homedir } from "node:os";
-import { join } from "node:path";
 import { millpondError } from "@millpond/api";
+import { controllerStateDirectory } from "@millpond/platform";
 import { restoreBackup, resumeDatabase } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -28,7 +27,7 @@ export async function run(
       remedy: "Name the file that `millpond backup` has written, or give --store.",
     });
   }
-  const directory = state ?? join(homedir(), ".local", "state", "millpond", "controller");
+  const directory = state ?? controllerStateDirectory(process.env);
   const restored = restoreBackup({ from: backup, to: directory, now: Date.now(), keyFile, withNewKeys });
   say(restored);
   if (restored.replaced !== undefined) {

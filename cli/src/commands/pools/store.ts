@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { homedir } from "node:os";
-import { join } from "node:path";
 import { millpondError } from "@millpond/api";
+import { controllerStateDirectory } from "@millpond/platform";
 import { copyStore } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -14,7 +13,7 @@ export async function run({ from, to }: Values<"store">): Promise<number> {
       remedy: "Give --to postgres://user@host:5432/database, or set MILLPOND_STORE.",
     });
   }
-  const directory = from ?? join(homedir(), ".local", "state", "millpond", "controller");
+  const directory = from ?? controllerStateDirectory(process.env);
   const copied = await copyStore({ from: directory, to });
   const count = (table: string): number => copied.get(table) ?? 0;
   process.stdout.write(

@@ -8,7 +8,7 @@ import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, connect, resolveEndpoint } from "../../connection/connection.ts";
 import { diagnose } from "../../doctor/diagnosis.ts";
-import { defaultStateDirectory } from "../../node/pool-directory.ts";
+import { userStateDirectory } from "@millpond/platform";
 import { collectBundle } from "../../support/bundle.ts";
 import { packArchive } from "../../support/tar.ts";
 
@@ -20,7 +20,7 @@ export async function run(values: Values<"support-bundle">): Promise<number> {
     environment: process.env,
     connection: connectionOf(values),
     findings: await diagnose(values, process.env),
-    state: values.state ?? defaultStateDirectory(process.env),
+    state: values.state ?? userStateDirectory(process.env),
   });
   const archive = packArchive(files, Math.floor(now.getTime() / 1000));
   try {

@@ -7,7 +7,7 @@ import { resolve } from "node:path";
 import type { Readable } from "node:stream";
 import { text as readAll } from "node:stream/consumers";
 import { formatBytes, millpondError, type Node, shellQuote } from "@millpond/api";
-import { makeFolders } from "@millpond/platform";
+import { makeFolders, userStateDirectory } from "@millpond/platform";
 import { ExitError } from "../../command-line/errors.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -23,7 +23,7 @@ import { makeConsoleLink } from "../../connection/console-link.ts";
 import { findDriver } from "../../host/driver-search.ts";
 import { LocalPool } from "../../node/local-pool.ts";
 import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
-import { defaultStateDirectory, detachedLogPath, PoolDirectory } from "../../node/pool-directory.ts";
+import { detachedLogPath, PoolDirectory } from "../../node/pool-directory.ts";
 import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 import { programVersion } from "../../command-line/version.ts";
 import { WaitingDisplay } from "../../claim/waiting-display.ts";
@@ -58,7 +58,7 @@ export async function run(values: Values<"up">): Promise<number> {
 
 /** Starts this command again without a terminal. Resolves when its pool is ready, or has failed. */
 async function detach(values: Values<"up">): Promise<number> {
-  const path = values.state ?? defaultStateDirectory(process.env);
+  const path = values.state ?? userStateDirectory(process.env);
   makeFolders(resolve(path), 0o700);
   const logPath = detachedLogPath(path);
   const log = openSync(logPath, "w", 0o600);
@@ -100,7 +100,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: bool
   // Fails for a file that cannot be read or written before anything is started.
   changeContexts(contextPath, (file) => file);
 
-  using directory = PoolDirectory.open(values.state ?? defaultStateDirectory(process.env));
+  using directory = PoolDirectory.open(values.state ?? userStateDirectory(process.env));
   using display = new WaitingDisplay();
   display.show("looking for GPUs");
   const hardware = await chooseHardware(values, soft, native);
@@ -123,7 +123,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: bool
   const connection = pool.connect();
   const { nodes } = await connection.pool.listNodes({});
   const { link } = await makeConsoleLink(connection);
-  const usualState = defaultStateDirectory(process.env);
+  const usualState = userStateDirectory(process.env);
   const before = readContexts(contextPath).currentContext;
   let name = "";
   changeContexts(contextPath, (file) => {
@@ -239,7 +239,7 @@ function summary(
 ): string {
   const { controller, state, context } = at;
   const stateOption =
-    state === resolve(defaultStateDirectory(process.env)) ? "" : ` --state ${shellQuote(state)}`;
+    state === resolve(userStateDirectory(process.env)) ? "" : ` --state ${shellQuote(state)}`;
   const instead = context.before === "" ? "" : ` (it was ${context.before})`;
   const width = Math.max("controller".length, ...nodes.map(({ name }) => name.length));
   const line = (name: string, text: string): string => `  ${name.padEnd(width)}   ${text}`;

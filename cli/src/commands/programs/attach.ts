@@ -5,13 +5,13 @@ import { millpondError } from "@millpond/api";
 import type { Values } from "../../command-line/command-values.ts";
 import { follow, startOfLastLines, toStandardOutput } from "../../job/follow.ts";
 import { jobsDirectory, jobState, logOf, requireJob } from "../../job/job.ts";
-import { defaultStateDirectory } from "../../node/pool-directory.ts";
+import { userStateDirectory } from "@millpond/platform";
 
 /** Signals that the runner forwards to its program. */
 const passed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 
 export async function run(values: Values<"attach">, [name = ""]: readonly string[]): Promise<number> {
-  const jobs = jobsDirectory(defaultStateDirectory(process.env));
+  const jobs = jobsDirectory(userStateDirectory(process.env));
   const { runner } = requireJob(jobs, name);
   const path = logOf(jobs, name);
   for (const signal of passed) process.on(signal, () => void signalProcess(runner, signal));

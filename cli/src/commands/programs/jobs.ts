@@ -4,12 +4,12 @@ import { formatAge, shellQuote } from "@millpond/api";
 import type { Values } from "../../command-line/command-values.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import { type JobRecord, jobsDirectory, jobState, listJobs } from "../../job/job.ts";
-import { defaultStateDirectory } from "../../node/pool-directory.ts";
+import { userStateDirectory } from "@millpond/platform";
 import { renderObject } from "../../output/resources.ts";
 import { type Column, layOut } from "../../output/table.ts";
 
 export async function run(values: Values<"jobs">): Promise<number> {
-  const jobs = listJobs(jobsDirectory(defaultStateDirectory(process.env)));
+  const jobs = listJobs(jobsDirectory(userStateDirectory(process.env)));
   process.stdout.write(render(jobs, values.output ?? "table"));
   return exitStatus.ok;
 }

@@ -4,10 +4,10 @@ import type { Values } from "../../command-line/command-values.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import { follow, startOfLastLines, toStandardOutput } from "../../job/follow.ts";
 import { jobsDirectory, jobState, logOf, requireJob } from "../../job/job.ts";
-import { defaultStateDirectory } from "../../node/pool-directory.ts";
+import { userStateDirectory } from "@millpond/platform";
 
 export async function run(values: Values<"logs">, [name = ""]: readonly string[]): Promise<number> {
-  const jobs = jobsDirectory(defaultStateDirectory(process.env));
+  const jobs = jobsDirectory(userStateDirectory(process.env));
   requireJob(jobs, name);
   const path = logOf(jobs, name);
   const isOver = (): boolean => {

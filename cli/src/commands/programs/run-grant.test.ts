@@ -12,11 +12,6 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** No claim is left, pending or bound. */
-async function expectNoClaims(): Promise<void> {
-  expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
-}
-
 test("-v says what was granted", async () => {
   const result = await pool.home.millpond(["run", "-v", "-m", "1Gi", "--compute", "30", "--", "true"]);
   expect(result.stderr).toMatch(
@@ -41,7 +36,7 @@ test("-v names the transport that was asked for, and the one that a program uses
   await running.says("stderr", /over shared memory\nmillpond: \S+ \(\d+\) uses node-a\/0 over TCP\n/);
   running.child.kill("SIGTERM");
   await running.finished;
-  await expectNoClaims();
+  await pool.expectNoClaims();
 });
 
 test("run keeps its claim while it is stopped, as by Ctrl-Z", async () => {
@@ -72,5 +67,5 @@ test("run keeps its claim while it is stopped, as by Ctrl-Z", async () => {
   await pool.until(async () => childrenOf(pid) === before);
   running.child.stdin?.end();
   expect(await running.finished).toMatchObject({ code: 1, stdout: "runs\n", stderr: "" });
-  await expectNoClaims();
+  await pool.expectNoClaims();
 }, 60_000);

@@ -21,11 +21,6 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** No claim is left, pending or bound. */
-async function expectNoClaims(): Promise<void> {
-  expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
-}
-
 /** Takes memory of the only device until it is released. */
 async function occupy(memoryBytes: bigint): Promise<AsyncDisposable> {
   const { claim } = await pool.connection.claims.createClaim({
@@ -46,7 +41,7 @@ describe("a program under millpond run", () => {
       input: "hello\n",
     });
     expect(result).toEqual({ code: 7, signal: null, stdout: "HELLO\n", stderr: "to-stderr\n" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("finds the client library first and its claim in the environment", async () => {
@@ -58,7 +53,7 @@ describe("a program under millpond run", () => {
     );
     const library = join(pool.home.native, "client");
     expect(result.stdout).toBe(`${library}:/opt/lib|${pool.connection.controller}|job-1|tcp||sh\n`);
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("has a token of its claim alone: it cannot list, open or release another claim", async () => {
@@ -97,7 +92,7 @@ describe("a program under millpond run", () => {
     await running.finished;
     expect((await pool.connection.claims.getClaim({ name: "other" })).claim?.state).toBe(ClaimState.BOUND);
     await pool.connection.claims.releaseClaim({ name: "other" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("reads of its own claim with the commands of millpond, and of no other", async () => {
@@ -115,7 +110,7 @@ describe("a program under millpond run", () => {
     expect(refused.code).not.toBe(0);
     expect(refused.stderr).toContain("MILLPOND_E_NOT_FOUND");
     await pool.connection.claims.releaseClaim({ name: "other" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("of an environment has a token for claims of its own, or of the one that is there already", async () => {
@@ -127,7 +122,7 @@ describe("a program under millpond run", () => {
     await claims.createClaim({ claim: { name: "own", memoryBytes: 1n << 20n, sessionBound: true } });
     expect(tokenOf(await pool.home.millpond(["env", "--claim", "own"]))).toMatch(/^mp-claim-own\./);
     await claims.releaseClaim({ name: "own" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("writes its calls where --trace says, and keeps the level of its messages", async () => {
@@ -143,7 +138,7 @@ describe("a program under millpond run", () => {
     const result = await run("/no/such/folder/calls");
     expect(result.code).toBe(118);
     expect(result.stderr).toContain('--trace "/no/such/folder/calls" cannot be written: ENOENT');
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("reaches its worker over either transport, and is seen by smi and get", async () => {
@@ -162,7 +157,7 @@ describe("a program under millpond run", () => {
       );
       running.child.stdin?.end();
       expect(await running.finished).toMatchObject({ code: 0, stderr: "" });
-      await expectNoClaims();
+      await pool.expectNoClaims();
     }
   });
 
@@ -172,13 +167,13 @@ describe("a program under millpond run", () => {
     await running.says("stdout", /ready/);
     running.child.kill(signal);
     expect(await running.finished).toMatchObject({ code: 9, stdout: "ready\ngot it\n", stderr: "" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("that a signal kills makes the status 128 and the signal's number", async () => {
     const result = await pool.home.millpond(["run", "-m", "1Gi", "--", "sh", "-c", "kill -KILL $$"]);
     expect(result).toMatchObject({ code: 137, stderr: "" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("that is not there is 127, that cannot be run is 126, and nothing is claimed", async () => {
@@ -203,7 +198,7 @@ describe("a program under millpond run", () => {
       code: 126,
       stdout: "",
     });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("has its lease renewed, and gets notice when its claim is taken away", async () => {
@@ -279,7 +274,7 @@ describe("without room", () => {
     expect(result.stderr).toMatch(
       /^millpond: claim claim-\w+ is waiting .*\nmillpond: claim claim-\w+ is bound after \d+s\n$/,
     );
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test.for([
@@ -308,7 +303,7 @@ describe("without room", () => {
       /error: no room for 1 vGPU of 1 GiB within 1s: .*\n {2}.*\n {2}\[MILLPOND_E_WAIT_TIMEOUT\]\n$/,
     );
     await occupation[Symbol.asyncDispose]();
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("what no node could ever hold is refused at once", async () => {
@@ -320,7 +315,7 @@ describe("without room", () => {
       expect(result).toMatchObject({ code: 122, stdout: "" });
       expect(result.stderr).toMatch(/\[MILLPOND_E_IMPOSSIBLE\]\n$/);
     }
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 });
 
@@ -375,7 +370,7 @@ describe("without a controller", () => {
     });
     expect(lossy.lost).toBe(1);
     expect(result).toMatchObject({ code: 0, stdout: "" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("with a wrong token the controller's own words come through", async () => {
@@ -426,7 +421,7 @@ describe("vGPUs that are taken back", () => {
       return found.claim?.state === ClaimState.BOUND;
     });
     await pool.connection.claims.releaseClaim({ name: "urgent" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("the program is started again when there is room", async () => {
@@ -443,7 +438,7 @@ describe("vGPUs that are taken back", () => {
     await running.says("stdout", /runs\nsaved\nruns/);
     running.child.kill("SIGTERM");
     expect(await running.finished).toMatchObject({ code: 3, stdout: "runs\nsaved\nruns\nsaved\n" });
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 
   test("time and idle limits are two more ways", async () => {
@@ -460,6 +455,6 @@ describe("vGPUs that are taken back", () => {
     expect(idle.stderr).toMatch(
       /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: its devices were idle for 20s, its idle limit/,
     );
-    await expectNoClaims();
+    await pool.expectNoClaims();
   });
 });

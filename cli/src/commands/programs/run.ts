@@ -97,11 +97,11 @@ async function waitUntilAfter(
 ): Promise<void> {
   const { checkPredecessors, waitForPredecessors } = await import("../../job/after.ts");
   const { jobsDirectory } = await import("../../job/job.ts");
-  const { defaultStateDirectory } = await import("../../node/pool-directory.ts");
+  const { userStateDirectory } = await import("@millpond/platform");
   using signals = new SignalRelay();
   using display = new WaitingDisplay(process.stderr);
   const options = {
-    jobs: jobsDirectory(defaultStateDirectory(process.env)),
+    jobs: jobsDirectory(userStateDirectory(process.env)),
     connection,
     signal: signals.cancelled,
     onWaiting: (why: string) => display.show(why),
@@ -157,8 +157,8 @@ async function openJob(command: readonly string[]) {
 async function detachJob({ name }: Values<"run">, command: readonly string[]): Promise<number> {
   const { detach } = await import("../../job/detach.ts");
   const { jobsDirectory, newJobName } = await import("../../job/job.ts");
-  const { defaultStateDirectory } = await import("../../node/pool-directory.ts");
-  return await detach(jobsDirectory(defaultStateDirectory(process.env)), name ?? newJobName(), command);
+  const { userStateDirectory } = await import("@millpond/platform");
+  return await detach(jobsDirectory(userStateDirectory(process.env)), name ?? newJobName(), command);
 }
 
 /** Runs each task as a program in a claim of its own, without standard input. */

@@ -14,13 +14,6 @@ export function reachableHost(host: string): string {
   return found?.address ?? (host === "::" ? "::1" : "127.0.0.1");
 }
 
-/** Whether the address is one of this machine alone, where a request may do without encryption. */
-export function isLoopbackUrl({ hostname }: URL): boolean {
-  return (
-    hostname === "localhost" || hostname === "[::1]" || (isIPv4(hostname) && hostname.startsWith("127."))
-  );
-}
-
 /**
  * Whether a request without TLS was sent to an address or a name that is this server's for certain. A page of a browser that
  * has its own name resolved to loopback (DNS rebinding) sends that name.
