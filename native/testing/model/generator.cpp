@@ -219,7 +219,7 @@ class Generator {
       case OpKind::fill:
       case OpKind::hostUpdate: return op.to >= 0;
       case OpKind::hostCheck: return op.from >= 0;
-      case OpKind::hostFunction: return true;
+      case OpKind::hostFunction: return has("functions");
       default: return op.object != kNone;
     }
   }
@@ -311,7 +311,7 @@ class Generator {
   void addOp() {
     if (inPile_ > 0) {
       --inPile_;
-    } else if (has("pile") && chance(3)) {
+    } else if (has("pile") && has("functions") && chance(3)) {
       beginPile();
       return;
     }

@@ -15,13 +15,14 @@ namespace millpond::model {
 
 /// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
 // clang-format off
-inline constexpr std::array<std::string_view, 27> kFeatures = {
+inline constexpr std::array<std::string_view, 28> kFeatures = {
     "threads",     // more than one thread
     "burst",       // a thousand launches and more behind each other
     "pile",        // much work behind a host function
     "large",       // memory of 4 and 8 MiB
-    "sleep",       // host functions that sleep
-    "promise",     // host functions that wait for a thread
+    "functions",   // host functions
+    "sleep",       // those that sleep
+    "promise",     // those that wait for a thread
     "value",       // streams that wait for words and write them
     "pageable", "registered", "managed", "pool", "peer",
     "mapped",      // kernels that work on host memory

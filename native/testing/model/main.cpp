@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs random programs on the libcuda.so.1 that it finds: model [--seed S] [--first N] [--programs N] [--without FEATURE,…]
-// [--seconds N] [--only OP,…] [--patience SECONDS] [--describe | --check]. It prints "program N" before each, and ends with 0 when all compute
+// [--seconds N] [--only OP,…] [--patience SECONDS] [--pause MS] [--describe | --check]. It prints "program N" before each, and ends with 0 when all compute
 // what the oracle says, 1 after a difference or an error, 2 when it cannot run, 3 when a program hangs. --only takes the
 // named ops of one program, and ends with 77 when they are not a valid program: their outcome is open, or they hang by
 // themselves.
@@ -35,6 +35,7 @@ struct Options {
   uint64_t programs = 1;
   int64_t seconds = 0;  ///< after which no further program begins; 0: none
   unsigned patienceSeconds = 20;
+  unsigned pauseMs = 0;  ///< between two programs, in which the session may be parked
   Features without;
   std::optional<std::vector<size_t>> only;
   bool describe = false;
@@ -69,6 +70,8 @@ Options readOptions(int argc, char** argv) {
       options.programs = std::strtoull(value(), nullptr, 10);
     } else if (name == "--patience") {
       options.patienceSeconds = static_cast<unsigned>(std::strtoul(value(), nullptr, 10));
+    } else if (name == "--pause") {
+      options.pauseMs = static_cast<unsigned>(std::strtoul(value(), nullptr, 10));
     } else if (name == "--seconds") {
       options.seconds = std::strtoll(value(), nullptr, 10);
     } else if (name == "--without") {
@@ -151,6 +154,8 @@ int main(int argc, char** argv) {
       startDriver(!options.without.contains("peer"));
       std::thread(watch, options.patienceSeconds).detach();
       isStarted = true;
+    } else if (options.pauseMs != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(options.pauseMs));
     }
     const Outcome outcome = evaluate(program);
     underWay = &program;

@@ -299,7 +299,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isOfWorker(pinned)) return within(call, host, from, bytes, stream, wait);
   // Partly: the copy exceeds the allocation.
-  if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pinned && Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);

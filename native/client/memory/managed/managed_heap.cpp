@@ -26,6 +26,9 @@ constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + TracedPages::kPage;
 constexpr uint64_t kCompared = uint64_t{256} << 10;
 constexpr uint64_t kComparedStep = uint64_t{16} << 10;
 constexpr uint64_t kLargestCompared = uint64_t{64} << 10;
+/// Slabs are given back that often in a row, and once more for each interval: a loop that allocates and frees keeps them.
+constexpr int64_t kTrims = 8;
+constexpr int64_t kTrimIntervalNs = 1'000'000'000;
 /// How often an address is tried at which something of this process lies.
 constexpr int kPlacesTried = 16;
 
@@ -158,12 +161,48 @@ CUresult ManagedHeap::free(Call& call, CUdeviceptr address, uint16_t context) {
     const auto slab = std::prev(slabs_.upper_bound(address));
     giveBack(slab->second, address, piece->second);
     pieces_.erase(piece);
-    return CUDA_SUCCESS;
+    return trim(call, context);
   }
   if (whole_.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
   Mirror::instance().remove(address);
   call.useContext(context);
   return freeAtWorker(call, address);
+}
+
+bool ManagedHeap::mayTrim() {
+  const int64_t now = monotonicNs();
+  trimsFrom_ = std::max(trimsFrom_, now - kTrims * kTrimIntervalNs);
+  if (trimsFrom_ + kTrimIntervalNs > now) return false;
+  trimsFrom_ += kTrimIntervalNs;
+  return true;
+}
+
+CUresult ManagedHeap::trim(Call& call, uint16_t context) {
+  const auto isInUse = [&](const auto& each) {
+    const Slab& slab = each.second;
+    return slab.context == context &&
+           pieces_.lower_bound(slab.address) != pieces_.lower_bound(slab.address + slab.bytes);
+  };
+  if (std::any_of(slabs_.begin(), slabs_.end(), isInUse) || !mayTrim()) return CUDA_SUCCESS;
+  call.useContext(context);
+  CUresult result = CUDA_SUCCESS;
+  for (auto each = slabs_.begin(); each != slabs_.end();) {
+    if (each->second.context != context) {
+      ++each;
+      continue;
+    }
+    endMirrored(each->second);
+    if (const CUresult r = freeAtWorker(call, each->second.address); result == CUDA_SUCCESS) result = r;
+    each = slabs_.erase(each);
+  }
+  return result;
+}
+
+void ManagedHeap::endMirrored(const Slab& slab) {
+  Mirror& mirror = Mirror::instance();
+  for (uint64_t at = 0; at < slab.mirrored; at += kComparedStep) mirror.remove(slab.address + at);
+  mirror.remove(slab.address + slab.compared);
+  if (slab.compared) ::munmap(reinterpret_cast<void*>(slab.address), slab.compared);
 }
 
 std::vector<CUdeviceptr> ManagedHeap::removeOf(uint16_t context) {
@@ -186,9 +225,7 @@ std::vector<CUdeviceptr> ManagedHeap::removeOf(uint16_t context) {
       continue;
     }
     pieces_.erase(pieces_.lower_bound(slab.address), pieces_.lower_bound(slab.address + slab.bytes));
-    for (uint64_t at = 0; at < slab.mirrored; at += kComparedStep) mirror.remove(slab.address + at);
-    mirror.remove(slab.address + slab.compared);
-    if (slab.compared) ::munmap(reinterpret_cast<void*>(slab.address), slab.compared);
+    endMirrored(slab);
     ended.push_back(slab.address);
     each = slabs_.erase(each);
   }

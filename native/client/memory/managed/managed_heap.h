@@ -34,6 +34,12 @@ class ManagedHeap {
     std::map<uint64_t, uint64_t> free;  ///< start → bytes
   };
 
+  /// Gives the context's slabs back if nothing is cut from them, but not again and again. Their memory would keep a session
+  /// from being parked, and others of the claim from having it.
+  CUresult trim(Call& call, uint16_t context);
+  bool mayTrim();
+  /// Ends what is mirrored of a slab.
+  static void endMirrored(const Slab& slab);
   CUresult map(Call& call, size_t bytes, uint64_t compared, CUdeviceptr& address);
   CUresult addSlab(Call& call);
   bool cut(uint16_t context, size_t bytes, CUdeviceptr& address);
@@ -44,6 +50,7 @@ class ManagedHeap {
   std::map<uint64_t, uint64_t> pieces_;  ///< what was cut: address → bytes
   std::map<uint64_t, uint16_t> whole_;   ///< what was not: address → context
   uint64_t nextSlab_ = 0;
+  int64_t trimsFrom_ = 0;  ///< of a token bucket: it was empty, monotonic nanoseconds
 };
 
 }  // namespace millpond::client
