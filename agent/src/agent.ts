@@ -298,6 +298,7 @@ class RunningAgent implements Agent {
         advertisedHost,
         certificate,
         token: this.#options.token,
+        metricsToken: this.#options.metricsToken,
         opener: {
           admission: this.#admission,
           pool: this.#pool,

@@ -58,6 +58,7 @@ export function parseAgentCommand(
   const name = required("name");
   const controller = required("controller");
   const tokenFile = required("token-file");
+  const metricsTokenFile = values["metrics-token-file"];
   const drivers = required("driver").split(",");
   return {
     options: {
@@ -65,6 +66,7 @@ export function parseAgentCommand(
       controller,
       ca: ca === "" ? undefined : readAuthorities(ca),
       token: readToken(tokenFile),
+      metricsToken: metricsTokenFile === undefined ? undefined : readToken(metricsTokenFile),
       drivers,
       worker: required("worker"),
       run: required("run"),
@@ -142,6 +144,7 @@ function parse(args: readonly string[]) {
         name: { type: "string" },
         controller: { type: "string" },
         "token-file": { type: "string" },
+        "metrics-token-file": { type: "string" },
         driver: { type: "string" },
         worker: { type: "string" },
         run: { type: "string" },

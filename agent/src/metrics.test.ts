@@ -30,3 +30,21 @@ test("metrics tell of workers, devices and sessions, to those who have the agent
   }
   expect(Number(/^millpond_agent_last_sync_timestamp_seconds (\d+)$/m.exec(text)?.[1])).toBeGreaterThan(0);
 });
+
+test("a further token reads the metrics, and nothing else", async () => {
+  await using node = await NodeFixture.create();
+  const metricsToken = "prometheus-0123456789abcdef";
+  const agent = await node.startKnownAgent({ metricsToken });
+  const authorization = `Bearer ${metricsToken}`;
+  const status = async (token: string) =>
+    (await fetch(`${agent.url}/metrics`, { headers: { authorization: `Bearer ${token}` } })).status;
+  expect([await status(metricsToken), await status(node.controller.token)]).toEqual([200, 200]);
+  expect([await status(`${metricsToken}0`), await status("")]).toEqual([401, 401]);
+  await expect(node.startKnownAgent({ metricsToken: "short" })).rejects.toThrow(/at least 16 printable/);
+  const call = await fetch(`${agent.url}/millpond.v1.NodeService/GetNodeStatus`, {
+    method: "POST",
+    headers: { authorization, "content-type": "application/json" },
+    body: "{}",
+  });
+  expect(call.status).toBe(401);
+});

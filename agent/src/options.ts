@@ -27,6 +27,8 @@ export interface AgentOptions {
   readonly ca?: string | undefined;
   /** The pool's agent token. */
   readonly token: string;
+  /** A further token, with which metrics are read and nothing else. Default: none. */
+  readonly metricsToken?: string | undefined;
   /** Driver libraries whose devices this node offers, in the order of the node's ordinals. */
   readonly drivers: readonly string[];
   /** The worker program. */
@@ -101,6 +103,7 @@ export interface ResolvedAgentOptions {
   readonly ca: string | undefined;
   readonly controllers: readonly string[];
   readonly token: string;
+  readonly metricsToken?: string | undefined;
   readonly drivers: readonly string[];
   readonly worker: string;
   readonly run: string;
@@ -144,6 +147,11 @@ const schema = z.object({
     .min(1, "must be a URL such as http://127.0.0.1:7170"),
   ca: z.string().optional(),
   token: z.string().regex(/^[\x21-\x7e]+$/, "must be one word of printable characters"),
+  // A short one could be guessed.
+  metricsToken: z
+    .string()
+    .regex(/^[\x21-\x7e]{16,}$/, "must be one word of at least 16 printable characters")
+    .optional(),
   drivers: z.array(z.string().min(1)).min(1, "at least one driver library is needed"),
   worker: z.string().min(1),
   run: z.string().min(1),

@@ -24,7 +24,7 @@ export function renderMetricsDoc(): string {
 # Metrics
 
 \`GET /metrics\` returns metrics in the text format of Prometheus: on a controller with the token of a user, an agent or an
-administrator, on an agent with that agent's token. Only a tenant's own tokens and administrators see its usage. For a pool on one
+administrator, on an agent with that agent's token or its token of metrics. Only a tenant's own tokens and administrators see its usage. For a pool on one
 machine:
 
 \`\`\`yaml
@@ -57,7 +57,7 @@ scrape_configs:
 | \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or the authority of a given certificate; concatenated for several controllers |
 | \`user.token\` | a token for Prometheus: \`millpond token create prometheus --role admin\` to see the usage of all tenants and the temperature, power and clocks of all cards, otherwise without the role |
 | \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, concatenated: each agent has its own authority, which is valid for ten years |
-| \`agent.token\` | the token with which the agents were started. If each agent has its own token, each needs its own job |
+| \`agent.token\` | a token of metrics, the same for all agents: \`openssl rand -hex 32\` in a file of each node that \`metricsTokenFile\` in its agent.yaml names. Without it, the token with which an agent was started |
 | \`agents.json\` | the list of agents, generated as below; Prometheus rereads it when it changes |
 
 \`\`\`

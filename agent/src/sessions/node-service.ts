@@ -32,6 +32,8 @@ export interface NodeServerOptions {
   readonly certificate: CertificatePair | undefined;
   /** The agent token, which GetNodeStatus asks for. */
   readonly token: string;
+  /** A further token for the metrics; undefined: there is none. */
+  readonly metricsToken?: string | undefined;
   readonly opener: SessionOpener;
   readonly claims: ClaimSources;
   readonly status: () => MessageInitShape<typeof GetNodeStatusResponseSchema>;
@@ -114,7 +116,9 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
   });
   server.get("/metrics", async (request, reply) => {
     try {
-      authenticate(request.headers.authorization, options.token);
+      const { token, metricsToken } = options;
+      const tokens = metricsToken === undefined ? [token] : [token, metricsToken];
+      authenticate(request.headers.authorization, tokens);
     } catch (error) {
       return await reply.code(401).send({ message: ConnectError.from(error).rawMessage });
     }
@@ -125,7 +129,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
       openSession: (request) => openSession(options.opener, request),
       describeClaim: (request) => describeClaim(options.claims, request),
       getNodeStatus: (_request, context) => {
-        authenticate(context.requestHeader.get("authorization") ?? "", options.token);
+        authenticate(context.requestHeader.get("authorization") ?? "", [options.token]);
         return options.status();
       },
     });
@@ -160,10 +164,11 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
   };
 }
 
-function authenticate(authorization: string | undefined, token: string): void {
+function authenticate(authorization: string | undefined, tokens: readonly string[]): void {
   const presented = /^Bearer (.+)$/.exec(authorization ?? "")?.[1] ?? "";
   const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  if (!timingSafeEqual(digest(presented), digest(token))) {
+  const found = tokens.filter((token) => timingSafeEqual(digest(presented), digest(token)));
+  if (found.length === 0) {
     throw millpondError(
       "MILLPOND_E_UNAUTHENTICATED",
       "the status and the metrics of a node need the agent token",

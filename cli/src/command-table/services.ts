@@ -226,6 +226,13 @@ The value of an omitted option comes from its environment variable, then from th
         env: "MILLPOND_AGENT_TOKEN_FILE",
         defaultText: "/etc/millpond/agent.token",
       },
+      metricsTokenFile: {
+        flags: "--metrics-token-file <file>",
+        type: "text",
+        description: "File with a further token that only reads metrics; it may be the same on all nodes",
+        env: "MILLPOND_AGENT_METRICS_TOKEN_FILE",
+        defaultText: "none",
+      },
       ca: {
         ...authorities,
         description: "Certificate authority of the controller, PEM",

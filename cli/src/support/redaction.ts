@@ -75,6 +75,7 @@ export const shownOptions: Readonly<Record<"controller" | "agent", ReadonlySet<s
   agent: new Set([
     "controller",
     "tokenFile",
+    "metricsTokenFile",
     "ca",
     "name",
     "listen",
