@@ -143,6 +143,7 @@ function requireRole(caller: Caller, required: RequiredRole, what: string): void
     throw millpondError(
       "MILLPOND_E_FORBIDDEN",
       `${what} needs a token of the role ${required}, this is one of the role ${caller.role}`,
+      { remedy: "Use a token of that role, or ask an administrator. `millpond whoami` shows yours." },
     );
   }
 }
