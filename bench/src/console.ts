@@ -216,7 +216,7 @@ async function measure(options: Options) {
 
 async function scriptSize() {
   const directory = join(root, "build", "console");
-  const script = (await readdir(directory)).find((name) => name.endsWith(".js"));
+  const script = (await readdir(directory)).find((name) => /^console-.*\.js$/.test(name));
   if (script === undefined) throw new UsageError("the console was not built: run `npm run build`");
   const bytes = await readFile(join(directory, script));
   return { scriptBytes: bytes.byteLength, gzippedBytes: gzipSync(bytes).byteLength };
