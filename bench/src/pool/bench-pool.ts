@@ -98,19 +98,20 @@ export class BenchPool implements AsyncDisposable {
   async warm(): Promise<void> {
     const deadline = Date.now() + readyTimeoutMs;
     for (;;) {
-      const { nodes } = (await this.#ask("ListNodes")) as { nodes: { warmWorkers: number }[] };
-      const { sessions } = (await this.#ask("ListSessions")) as { sessions: unknown[] };
+      const { nodes } = (await this.ask("PoolService/ListNodes")) as { nodes: { warmWorkers: number }[] };
+      const { sessions } = (await this.ask("PoolService/ListSessions")) as { sessions: unknown[] };
       if (sessions.length === 0 && nodes.some(({ warmWorkers }) => warmWorkers > 0)) return;
       if (Date.now() > deadline) throw new Error("the pool has no warm worker");
       await sleep(pollMs);
     }
   }
 
-  async #ask(method: string): Promise<unknown> {
-    const response = await fetch(`${this.#controller}/millpond.v1.PoolService/${method}`, {
+  /** Calls a method of the controller, `PoolService/ListNodes`, with the token of `millpond up`. */
+  async ask(method: string, request: object = {}): Promise<unknown> {
+    const response = await fetch(`${this.#controller}/millpond.v1.${method}`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${this.#token}` },
-      body: "{}",
+      body: JSON.stringify(request),
     });
     if (!response.ok) throw new Error(`${method}: ${await response.text()}`);
     return response.json();

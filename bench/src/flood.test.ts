@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { spawnSync } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+
+const positive = expect.toSatisfy((value) => typeof value === "number" && value > 0) as number;
+
+test("a tenant's sessions and calls are measured while another floods the device, the services and both", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "millpond-bench-test-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const file = join(directory, "result.json");
+  const small = ["--rounds", "1", "--seconds", "1", "--opens", "1", "--processes", "1", "--json", file];
+  const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "flood.ts"), ...small], {
+    encoding: "utf8",
+  });
+  // 1: beyond a bar, as on a busy machine.
+  expect([status === 0 || status === 1, stderr]).toEqual([true, ""]);
+  const times = {
+    openMs: { most: positive, samples: 1 },
+    callUs: { p99: positive },
+    apiUs: { p99: positive },
+  };
+  const result = JSON.parse(await readFile(file, "utf8")) as object;
+  expect(result).toMatchObject({
+    quiet: times,
+    device: times,
+    services: times,
+    both: times,
+    floodCalls: { answered: positive, refused: positive },
+    ratios: { device: { callP99: positive }, services: { callP99: positive }, both: { callP99: positive } },
+  });
+});
