@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/address_places.h"
 #include "protocol/futex.h"
 #include "testing/check.h"
 #include "worker/testing/executor_fixture.h"
@@ -41,19 +42,18 @@ class Rival {
   Rival(const Gates& gates, gate::Lane lane) : file_(gates.open(0, lane)) {
     const auto seat = file_->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
     CHECK(bool(seat));
-    std::atomic<bool> holds{false};
-    thread_ = std::thread([this, seat = *seat, &holds] {
+    thread_ = std::thread([this, seat = *seat] {
       while (!isOver_.load()) {
         {
           gate::GateFile::Locked locked(*file_);
           locked.turns.charge(0, 100'000'000, monotonicNs());
-          if (locked.turns.ask(seat, monotonicNs()).isMine) holds.store(true);
+          if (locked.turns.ask(seat, monotonicNs()).isMine) hadTurn_.store(true);
         }
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
       file_->leave(seat, monotonicNs());
     });
-    waitUntil("the other claim has the turn", [&] { return holds.load(); });
+    waitUntil("the other claim has the turn", [&] { return hadTurn_.load(); });
   }
   ~Rival() {
     isOver_.store(true);
@@ -72,6 +72,7 @@ class Rival {
  private:
   std::unique_ptr<gate::GateFile> file_;
   std::atomic<bool> isOver_{false};
+  std::atomic<bool> hadTurn_{false};
   std::thread thread_;
 };
 
@@ -284,7 +285,7 @@ TEST("boxes between host and device wait in the lane of their direction") {
   const CUdeviceptr memory = f.allocate(kBytes);
   cmd::HostAlloc pin{};
   pin.bytes = kBytes;
-  pin.address = uint64_t{0x300} << 32;
+  pin.address = kPinnedPlaces.first;
   pin.isPrivate = 1;
   CHECK_EQ(f.wait(pin), 0);
   cmd::CopyBox box{};
