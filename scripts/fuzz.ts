@@ -38,6 +38,12 @@ const targets: readonly Target[] = [
     corpus: inRoot("native", "protocol", "corpus", "replies"),
     maxLength: 8_192,
   },
+  {
+    name: "answers",
+    program: join("client", "fuzz_answers"),
+    corpus: inRoot("native", "client", "corpus", "answers"),
+    maxLength: 8_192,
+  },
 ];
 
 const defaultSeconds = 60;

@@ -284,6 +284,10 @@ std::optional<HttpFailure> openChannel(const Url& base, const HttpTrust& trust, 
 
 }  // namespace
 
+Result<HttpAnswer> readAnswer(Channel& channel, const HttpLimits& limits) {
+  return AnswerReader(channel, limits).read();
+}
+
 HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
                     const HttpLimits& limits, const HttpTrust& trust) {
   std::string request = "POST " + base.path;
@@ -297,7 +301,7 @@ HttpResult httpPost(const Url& base, std::string_view path, std::string_view bea
   if (auto failure = openChannel(base, trust, limits, channel)) return {{}, std::move(failure)};
   const Status sent = sendAll(channel, std::as_bytes(std::span(request.data(), request.size())));
   // A server may refuse before it has read everything; its response matters more than the failed send.
-  auto answer = AnswerReader(channel, limits).read();
+  auto answer = readAnswer(channel, limits);
   if (!answer) return {{}, HttpFailure{(sent ? answer.error() : sent.error()).message}};
   return {std::move(*answer), std::nullopt};
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "protocol/transport/channel.h"
 #include "protocol/transport/loopback_peer.h"
 #include "protocol/transport/tls_stream.h"
 
@@ -55,6 +56,9 @@ struct HttpResult {
   explicit operator bool() const { return !failure; }
   const HttpAnswer* operator->() const { return &answer; }
 };
+
+/// Reads the answer to a request on that connection, within the limits.
+Result<HttpAnswer> readAnswer(Channel& channel, const HttpLimits& limits);
 
 /// Whom to trust as a server.
 struct HttpTrust {
