@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller or an agent answers to a program, as arbitrary bytes: HTTP, the JSON in it, and the addresses in that.
+// Arbitrary bytes as the answer of a controller or an agent: HTTP, the JSON in it, and the addresses in that.
 #include <fcntl.h>
 #include <sys/socket.h>
 

@@ -27,7 +27,7 @@ uint64_t Landings::begin(Source source, std::span<const Range> ranges, bool isHe
   return number;
 }
 
-void Landings::isSent(uint64_t number) {
+void Landings::markSent(uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto found = underWay_.find(number);
   if (found != underWay_.end()) found->second.isSent = true;

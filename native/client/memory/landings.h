@@ -35,10 +35,10 @@ class Landings {
   /// Whether any is pending. Costs one read.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
 
-  /// The number of a landing that is about to begin. Threads that wait for it first wait until its command `isSent`.
+  /// The number of a landing that is about to begin. Threads that wait for it first wait for `markSent`.
   /// `isHeld`: it may wait for later calls of the program.
   uint64_t begin(Source source, std::span<const Range> ranges, bool isHeld = false);
-  void isSent(uint64_t number);
+  void markSent(uint64_t number);
   /// It is over. May also be called on the thread that reads the worker's messages.
   void end(uint64_t number) noexcept;
   /// The first pending landing of a copy if the worker would keep more than `most` bytes of such landings with `more` further

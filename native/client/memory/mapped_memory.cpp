@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/call/named_places.h"
-#include "client/session/callback_thread.h"
 
 namespace millpond::client {
 namespace {

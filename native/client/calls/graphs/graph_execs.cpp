@@ -232,7 +232,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   wire.landing = beginLanding(call, *info);
   wire.landed = wire.landing ? call.remote().landings.over() : 0;
   const CUresult r = call.post(wire);
-  if (wire.landing) call.remote().landings.isSent(wire.landing);
+  if (wire.landing) call.remote().landings.markSent(wire.landing);
   if (r == static_cast<CUresult>(kSessionLost)) call.remote().landings.end(wire.landing);
   return r;
 }

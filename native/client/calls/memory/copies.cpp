@@ -282,7 +282,7 @@ CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_
                                                    .landing = number,
                                                    .landed = landings.over(),
                                                    .isHeld = isHeld});
-  landings.isSent(number);
+  landings.markSent(number);
   if (r == static_cast<CUresult>(kSessionLost)) landings.end(number);
   return r;
 }
