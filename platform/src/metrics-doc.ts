@@ -76,7 +76,7 @@ agents' figures for each claim, always cover the whole pool.
 
 ## Alerts
 
-\`packaging/prometheus/millpond.rules.yml\` has alert rules for Prometheus: no leader, lost nodes and GPUs, long waits, idle
+\`packaging/prometheus/millpond.rules.yml\` has alert rules for Prometheus: no leader, lost nodes and GPUs, errors of GPU memory, long waits, idle
 granted GPUs, slow changes. Add it to \`rule_files\`, and adapt the thresholds.
 
 ## Names of DCGM

@@ -127,6 +127,36 @@ export const metricTable = {
     help: "Clock of the card's memory, where the driver reports it",
     labels: onDevice,
   },
+  millpond_device_ecc_corrected_errors_total: {
+    part: "controller",
+    type: "counter",
+    help: "Memory errors of the card that ECC has corrected since its driver was loaded",
+    labels: onDevice,
+  },
+  millpond_device_ecc_uncorrected_errors_total: {
+    part: "controller",
+    type: "counter",
+    help: "Memory errors of the card that ECC could not correct, since its driver was loaded",
+    labels: onDevice,
+  },
+  millpond_device_remapped_rows: {
+    part: "controller",
+    type: "gauge",
+    help: "Rows of the card's memory that were replaced permanently",
+    labels: onDevice,
+  },
+  millpond_device_row_remap_pending: {
+    part: "controller",
+    type: "gauge",
+    help: "1 if rows of the card's memory are replaced at its next reset, otherwise 0",
+    labels: onDevice,
+  },
+  millpond_device_xids_total: {
+    part: "controller",
+    type: "counter",
+    help: "Xids that the driver has reported for the card since its agent started, those of programs included",
+    labels: onDevice,
+  },
   millpond_device_virtual_gpus: {
     part: "controller",
     type: "gauge",

@@ -47,6 +47,12 @@ const cardSchema = z.object({
   utilizationPercent: figure,
   memoryUtilizationPercent: figure,
   performanceState: figure,
+  eccCorrectedErrors: figure,
+  eccUncorrectedErrors: figure,
+  remappedRows: figure,
+  pendingRowRemaps: figure,
+  xids: figure,
+  lastXid: figure,
 });
 
 /** Present figures of a card from the driver's management library; absent: it does not report them. */

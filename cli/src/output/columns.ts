@@ -115,6 +115,24 @@ export function power({ card }: Device): string {
   return `${Math.round(card.powerMilliwatts / 1000)}${limit} W`;
 }
 
+/** `2 corrected, 0 uncorrected, 3 rows replaced`; `-`: not reported. */
+export function memoryErrors({ card }: Device): string {
+  const rows = card?.remappedRows ?? 0;
+  const parts = [
+    ...(card?.eccCorrectedErrors === undefined ? [] : [`${card.eccCorrectedErrors} corrected`]),
+    ...(card?.eccUncorrectedErrors === undefined ? [] : [`${card.eccUncorrectedErrors} uncorrected`]),
+    ...(rows === 0 ? [] : [`${rows} ${rows === 1 ? "row" : "rows"} replaced`]),
+    ...((card?.pendingRowRemaps ?? 0) === 0 ? [] : ["more to be replaced at the next reset"]),
+  ];
+  return parts.join(", ") || none;
+}
+
+/** `2, the last was 31`; `-`: not reported. */
+export function xids({ card }: Device): string {
+  if (card?.xids === undefined) return none;
+  return card.lastXid === undefined ? String(card.xids) : `${card.xids}, the last was ${card.lastXid}`;
+}
+
 export const deviceColumns: readonly Column<Device>[] = [
   { title: "NAME", cell: (device) => `${device.node}/${device.index}` },
   { title: "MODEL", cell: (device) => device.name },

@@ -32,6 +32,9 @@ const sharedFields = {
   "clocks.gr": { unit: "MHz", value: ({ card }) => card?.graphicsClockMhz ?? "" },
   "clocks.sm": { unit: "MHz", value: ({ card }) => card?.smClockMhz ?? "" },
   "clocks.mem": { unit: "MHz", value: ({ card }) => card?.memoryClockMhz ?? "" },
+  "ecc.errors.corrected.volatile.total": { value: ({ card }) => card?.eccCorrectedErrors ?? "" },
+  "ecc.errors.uncorrected.volatile.total": { value: ({ card }) => card?.eccUncorrectedErrors ?? "" },
+  "remapped_rows.pending": { value: ({ card }) => yesOrNo(card?.pendingRowRemaps) },
   pstate: { value: ({ card }) => (card?.performanceState === undefined ? "" : `P${card.performanceState}`) },
 } as const satisfies Record<string, Field>;
 
@@ -44,6 +47,7 @@ const poolFields = {
   vgpus: { value: (device) => device.virtualGpus },
   sessions: { value: (device) => device.openSessions },
   "memory.granted": { unit: "MiB", value: (device) => mebibytes(device.allocatedMemoryBytes) },
+  xids: { value: ({ card }) => card?.xids ?? "" },
   "compute.granted": { unit: "%", value: (device) => device.allocatedComputePercent },
 } as const satisfies Record<string, Field>;
 
@@ -106,6 +110,12 @@ export function renderDeviceList(nodes: readonly Node[]): string {
 /** With two decimals, as nvidia-smi has it; empty: not known. */
 function watts(milliwatts: number | undefined): string {
   return milliwatts === undefined ? "" : (milliwatts / 1000).toFixed(2);
+}
+
+/** As nvidia-smi writes it; empty: not known. */
+function yesOrNo(number: number | undefined): string {
+  if (number === undefined) return "";
+  return number === 0 ? "No" : "Yes";
 }
 
 function mebibytes(bytes: bigint): number {

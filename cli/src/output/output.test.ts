@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { CardFiguresSchema } from "@millpond/api";
 import { expect, test } from "vitest";
 import { boundClaim, device, event, node, now, pendingClaim, session } from "../../test/samples.ts";
 import { renderSmi } from "../commands/views/smi.ts";
+import { memoryErrors, xids } from "./columns.ts";
 import { parseDeviceQuery, renderDeviceList, renderDeviceQuery } from "./device-query.ts";
 import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } from "./kinds.ts";
 import { renderObject } from "./resources.ts";
@@ -87,8 +88,16 @@ test("smi lists devices, and writes the CSV of nvidia-smi", () => {
     powerMilliwatts: 90_250,
     smClockMhz: 1980,
     performanceState: 0,
+    eccUncorrectedErrors: 3,
+    pendingRowRemaps: 1,
   });
   const hot = { ...node, devices: [{ ...device, card }] };
+  const errors = [
+    "ecc.errors.corrected.volatile.total",
+    "ecc.errors.uncorrected.volatile.total",
+    "remapped_rows.pending",
+  ];
+  expect(csv(errors.join(","), "csv,noheader", [hot])).toBe("[N/A], 3, Yes\n");
   expect(csv("temperature.gpu,power.draw,power.limit,clocks.sm,pstate", "csv", [hot])).toBe(
     "temperature.gpu, power.draw [W], power.limit [W], clocks.sm [MHz], pstate\n" +
       "41, 90.25 W, [N/A], 1980 MHz, P0\n",
@@ -97,6 +106,23 @@ test("smi lists devices, and writes the CSV of nvidia-smi", () => {
     /no field "fan.speed". There are index, .*MILLPOND_E_INVALID/,
   );
   expect(() => csv("index", "xml")).toThrow(/--format: "xml" is none of csv, noheader, nounits/);
+});
+
+test("errors of a card's memory and its Xids are told as far as its driver reports them", () => {
+  const told = (figures: MessageInitShape<typeof CardFiguresSchema>) => {
+    const failing = { ...device, card: create(CardFiguresSchema, figures) };
+    return [memoryErrors(failing), xids(failing)];
+  };
+  expect(told({})).toEqual(["-", "-"]);
+  expect(told({ eccCorrectedErrors: 0, eccUncorrectedErrors: 0, remappedRows: 0, xids: 0 })).toEqual([
+    "0 corrected, 0 uncorrected",
+    "0",
+  ]);
+  const broken = { eccCorrectedErrors: 7, eccUncorrectedErrors: 2, remappedRows: 1, pendingRowRemaps: 1 };
+  expect(told({ ...broken, xids: 4, lastXid: 63 })).toEqual([
+    "7 corrected, 2 uncorrected, 1 row replaced, more to be replaced at the next reset",
+    "4, the last was 63",
+  ]);
 });
 
 test("smi shows devices and the sessions that use them", () => {

@@ -118,6 +118,12 @@ function cardToJson(card: Device["card"]) {
     utilizationPercent: card?.utilizationPercent ?? null,
     memoryUtilizationPercent: card?.memoryUtilizationPercent ?? null,
     performanceState: card?.performanceState ?? null,
+    eccCorrectedErrors: card?.eccCorrectedErrors ?? null,
+    eccUncorrectedErrors: card?.eccUncorrectedErrors ?? null,
+    remappedRows: card?.remappedRows ?? null,
+    pendingRowRemaps: card?.pendingRowRemaps ?? null,
+    xids: card?.xids ?? null,
+    lastXid: card?.lastXid ?? null,
   };
 }
 

@@ -86,6 +86,11 @@ function figureSamples(
     ["millpond_device_power_limit_watts", card?.powerLimitMilliwatts, 1000],
     ["millpond_device_sm_clock_hertz", card?.smClockMhz, 1e-6],
     ["millpond_device_memory_clock_hertz", card?.memoryClockMhz, 1e-6],
+    ["millpond_device_ecc_corrected_errors_total", card?.eccCorrectedErrors, 1],
+    ["millpond_device_ecc_uncorrected_errors_total", card?.eccUncorrectedErrors, 1],
+    ["millpond_device_remapped_rows", card?.remappedRows, 1],
+    ["millpond_device_row_remap_pending", card?.pendingRowRemaps, 1],
+    ["millpond_device_xids_total", card?.xids, 1],
   ];
   return figures.flatMap(([name, value, divisor]) =>
     value === undefined ? [] : [{ name, labels, value: value / divisor }],

@@ -60,7 +60,13 @@ describe("nodes", () => {
 
   test("what its driver measures of a card is shown while its node is in contact", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
-    const card = { temperatureCelsius: 41, powerMilliwatts: 90_250, smClockMhz: 1980 };
+    const card = {
+      temperatureCelsius: 41,
+      powerMilliwatts: 90_250,
+      smClockMhz: 1980,
+      eccUncorrectedErrors: 2,
+      xids: 5,
+    };
     pool.agent("node-a").figures = [
       { uuid: "GPU-1", card },
       { uuid: "GPU-9", card },
@@ -77,6 +83,11 @@ describe("nodes", () => {
       "90.25",
       undefined,
       "1980000000",
+    ]);
+    expect(["ecc_corrected_errors_total", "ecc_uncorrected_errors_total", "xids_total"].map(of)).toEqual([
+      undefined,
+      "2",
+      "5",
     ]);
     await pool.killAgent("node-a");
     await pool.passTime(10);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 
 namespace millpond::worker {
 namespace {
@@ -44,22 +45,26 @@ struct FieldValue {
 constexpr unsigned kRecoveryAction = 230;
 enum Recovery : unsigned { kNone, kResetDevice, kRebootHost, kDrainPeers, kDrainAndReset };
 
-struct Xids {
+struct XidRange {
   unsigned long long first, last;
 };
 
 /// Xids for which NVIDIA's catalogue recommends at most a restart of the program. They concern a program, an engine
 /// that lost one, or memory that is contained (94) or replaced in time (63). 154 only summarizes earlier ones, and also
 /// appears after recovery: `recoveryOf` handles it. All other Xids condemn a card.
-constexpr std::array<Xids, 25> kHarmlessXids = {{
+constexpr std::array<XidRange, 25> kHarmlessXids = {{
     {8, 8},     {11, 11},   {13, 14},   {25, 25},   {31, 32},   {37, 41},   {43, 45},   {60, 60},   {63, 63},
     {66, 72},   {75, 77},   {80, 80},   {82, 86},   {88, 89},   {92, 94},   {96, 108},  {121, 121}, {126, 135},
     {137, 137}, {139, 139}, {141, 141}, {152, 154}, {157, 157}, {160, 161}, {162, 165},
 }};
 
+unsigned clamped(unsigned long long number) {
+  return static_cast<unsigned>(std::min<unsigned long long>(number, UINT_MAX));
+}
+
 bool condemns(unsigned long long xid) {
   return std::none_of(kHarmlessXids.begin(), kHarmlessXids.end(),
-                      [xid](Xids each) { return each.first <= xid && xid <= each.last; });
+                      [xid](XidRange each) { return each.first <= xid && xid <= each.last; });
 }
 
 }  // namespace
@@ -124,7 +129,7 @@ void Nvml::watch(const std::string& uuid) {
   if (!create || !join) return;
   if (!reports_ && create(&reports_) != kSuccess) reports_ = nullptr;
   // A device that reports no events, such as a part of a card, is still queried for its state.
-  if (reports_) join(its, kXidEvents, reports_);
+  if (reports_ && join(its, kXidEvents, reports_) == kSuccess) xids_[uuid];
 }
 
 std::vector<Nvml::Fault> Nvml::takeFaults() {
@@ -134,9 +139,14 @@ std::vector<Nvml::Fault> Nvml::takeFaults() {
   constexpr int kMostAtOnce = 64;
   EventData event{};
   for (int i = 0; i < kMostAtOnce && wait(reports_, &event, 0) == kSuccess; ++i) {
-    if ((event.type & kXidEvents) == 0 || !condemns(event.data)) continue;
-    for (const auto& [uuid, its] : watched_)
-      if (its == event.device) faults.push_back({uuid, "the driver has reported Xid " + std::to_string(event.data)});
+    if ((event.type & kXidEvents) == 0) continue;
+    for (const auto& [uuid, its] : watched_) {
+      if (its != event.device) continue;
+      Xids& xids = xids_[uuid];
+      ++xids.count;
+      xids.last = clamped(event.data);
+      if (condemns(event.data)) faults.push_back({uuid, "the driver has reported Xid " + std::to_string(event.data)});
+    }
   }
   return faults;
 }
@@ -192,7 +202,30 @@ std::map<std::string, unsigned> Nvml::figures(const std::string& uuid) const {
     all["utilizationPercent"] = busy.gpu;
     all["memoryUtilizationPercent"] = busy.memory;
   }
+  addMemoryErrors(device, all);
+  if (const auto xids = xids_.find(uuid); xids != xids_.end()) {
+    all["xids"] = xids->second.count;
+    if (xids->second.count != 0) all["lastXid"] = xids->second.last;
+  }
   return all;
+}
+
+/// Errors of the card's memory since the driver was loaded, and its rows that were replaced for good.
+void Nvml::addMemoryErrors(Device device, std::map<std::string, unsigned>& all) const {
+  constexpr int kSinceLoad = 0;
+  constexpr const char* kErrors[] = {"eccCorrectedErrors", "eccUncorrectedErrors"};
+  const auto errors =
+      reinterpret_cast<int (*)(Device, int, int, unsigned long long*)>(find("nvmlDeviceGetTotalEccErrors"));
+  for (int kind = 0; kind < static_cast<int>(std::size(kErrors)); ++kind) {
+    unsigned long long count = 0;
+    if (errors && errors(device, kind, kSinceLoad, &count) == kSuccess) all[kErrors[kind]] = clamped(count);
+  }
+  const auto rows =
+      reinterpret_cast<int (*)(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(find("nvmlDeviceGetRemappedRows"));
+  unsigned corrected = 0, uncorrected = 0, isPending = 0, hasFailed = 0;
+  if (!rows || rows(device, &corrected, &uncorrected, &isPending, &hasFailed) != kSuccess) return;
+  all["remappedRows"] = corrected + uncorrected;
+  all["pendingRowRemaps"] = isPending;
 }
 
 /// The recovery action that the driver requires before further use. Older drivers do not report it.

@@ -34,7 +34,7 @@ class Nvml {
 
   /// Starts to record the driver's reports about a device, by UUID.
   void watch(const std::string& uuid);
-  /// Faults reported since the last call.
+  /// Faults reported since the last call. Also counts all Xids, whether they are faults or not.
   std::vector<Fault> takeFaults();
   /// The figures of NVML for a monitored device, by the members of CardFigures in api/proto; unreported ones are
   /// absent.
@@ -45,12 +45,19 @@ class Nvml {
  private:
   using Device = struct OpaqueNvmlDevice*;
   using EventSet = struct OpaqueNvmlEventSet*;
+  /// Xids of a device since it is watched.
+  struct Xids {
+    unsigned count = 0;
+    unsigned last = 0;
+  };
   void* find(const char* name) const;
   Device device(const std::string& uuid) const;
   std::string recoveryOf(Device device) const;
+  void addMemoryErrors(Device device, std::map<std::string, unsigned>& all) const;
 
   void* library_ = nullptr;                // stays loaded: it has threads of its own
   std::map<std::string, Device> watched_;  // by UUID
+  std::map<std::string, Xids> xids_;       // by UUID, of devices whose driver reports them
   EventSet reports_ = nullptr;
 };
 

@@ -66,6 +66,29 @@ TEST("what the driver reports of a card is told once, and what it reports of pro
   CHECK_EQ(nvml.illness("GPU-b"), kNothing);
 }
 
+TEST("errors of memory and Xids are counted, those of programs too") {
+  Nvml nvml(MILLPOND_FAKE_NVML);
+  for (const char* uuid : {"GPU-a", "GPU-b", "GPU-c"}) nvml.watch(uuid);
+  auto before = nvml.figures("GPU-a");
+  CHECK_EQ(before.at("eccCorrectedErrors"), 0xffff'ffffu);
+  CHECK_EQ(before.at("eccUncorrectedErrors"), 3u);
+  CHECK_EQ(before.at("remappedRows"), 3u);
+  CHECK_EQ(before.at("pendingRowRemaps"), 1u);
+  CHECK_EQ(before.at("xids"), 0u);
+  CHECK(before.count("lastXid") == 0);
+  auto* const report = fake<void(unsigned, unsigned long long, unsigned long long)>("fakeNvmlReport");
+  report(0, kXid, 79);
+  report(0, kXid, 13);
+  report(0, kDoubleBitEcc, 5);
+  CHECK_EQ(nvml.takeFaults().size(), 1u);
+  CHECK_EQ(nvml.figures("GPU-a").at("xids"), 2u);
+  CHECK_EQ(nvml.figures("GPU-a").at("lastXid"), 13u);
+  CHECK_EQ(nvml.figures("GPU-b").at("xids"), 0u);
+  // Without ECC, and without reports: absent, and not zero.
+  const auto silent = nvml.figures("GPU-c");
+  CHECK(silent.count("eccCorrectedErrors") == 0 && silent.count("xids") == 0);
+}
+
 TEST("a device is ill for as long as its driver wants something done with it") {
   Nvml nvml(MILLPOND_FAKE_NVML);
   nvml.watch("GPU-a");

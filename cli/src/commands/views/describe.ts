@@ -39,6 +39,7 @@ import {
   deviceColumns,
   deviceStatus,
   eventColumns,
+  memoryErrors,
   nodeStatus,
   power,
   sessionColumns,
@@ -47,6 +48,7 @@ import {
   timeLimitEnd,
   timeUntil,
   troubleOf,
+  xids,
   userColumns,
 } from "../../output/columns.ts";
 import {
@@ -221,6 +223,8 @@ async function describeDevice(
       ["Temperature", temperature(device)],
       ["Power", power(device)],
       ["Clocks", clocks(device)],
+      ["Memory errors", memoryErrors(device)],
+      ["Xids", xids(device)],
       ["Capability", `${device.computeCapability}, ${device.multiprocessors} multiprocessors`],
       ["CUDA", cudaVersion(device.cudaVersion)],
       ["Driver", device.driverVersion === "" ? "none" : device.driverVersion],

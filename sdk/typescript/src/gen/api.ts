@@ -634,7 +634,7 @@ export type Device = {
   readonly openSessions?: number;
   /** Device time used by sessions over the last seconds, in percent of that time, 0 to 100. Absent: unknown for some. */
   readonly usedComputePercent?: number;
-  /** Temperature, power and clocks. Absent: its driver reports none, its node is not in contact, or the caller is not an administrator and sees no claim that has the whole GPU. */
+  /** Temperature, power, clocks and errors. Absent: its driver reports none, its node is not in contact, or the caller is not an administrator and sees no claim that has the whole GPU. */
   readonly card?: CardFigures;
 };
 
@@ -659,6 +659,16 @@ export type CardFigures = {
   readonly memoryUtilizationPercent?: number;
   /** 0 is the fastest. */
   readonly performanceState?: number;
+  /** Errors of its memory since the driver was loaded. */
+  readonly eccCorrectedErrors?: number;
+  readonly eccUncorrectedErrors?: number;
+  /** Rows of its memory that were replaced for good. */
+  readonly remappedRows?: number;
+  /** 1: rows wait for a reset of the card to be replaced. */
+  readonly pendingRowRemaps?: number;
+  /** Xids that the driver has reported since the agent watches the card, those of programs included. */
+  readonly xids?: number;
+  readonly lastXid?: number;
 };
 
 export type GetNodeRequest = {
