@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { ChildProcess } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { testLog } from "../testing/test-pool.ts";
 import { keepRunning } from "./keep.ts";
@@ -64,6 +73,16 @@ appendFileSync(${JSON.stringify(this.#starts)}, ${JSON.stringify(`${name} `)} + 
   }
 }
 
+/** Starts a process that outlives its agent, as a worker does, and notes its id in `${agent}.worker`, once. */
+const withWorker = `
+import { existsSync } from "node:fs";
+import { spawn } from "node:child_process";
+if (!existsSync(process.argv[1] + ".worker")) {
+  const worker = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)", process.argv[1]], { detached: true, stdio: "ignore" });
+  appendFileSync(process.argv[1] + ".worker", String(worker.pid));
+}
+`;
+
 const lasting = `setInterval(() => {}, 1000);
 appendFileSync(process.argv[1] + ".ready", "x");`;
 
@@ -115,15 +134,52 @@ test("an agent that never starts properly is left to Kubernetes, with its status
   await expect(node.keep(60_000)).resolves.toBe(127);
 });
 
+const failing = "process.exit(3);";
+test.each([
+  ["is killed before it counts as started", lasting, 60_000],
+  ["fails at each start", failing, 60_000],
+  [
+    "fails at each start after a good one",
+    `if (existsSync(process.argv[1] + ".ready")) ${failing}\n${lasting}`,
+    3000,
+  ],
+])(
+  "an agent that %s is started again for as long as a worker of it lives",
+  async (_what, script, goodStartMs) => {
+    const node = new Node();
+    const id = node.publish("a", withWorker + script);
+    const kept = node.keep(goodStartMs);
+    const workerFile = join(node.directory, "releases", id, "agent.mjs.worker");
+    const isKilled = script.endsWith(lasting);
+    const killed = new Set<number>();
+    /** Kills each agent once: the first after a good start, where there is one. */
+    const killLast = async () => {
+      const { pid = 0 } = node.starts.at(-1) ?? {};
+      if (!isKilled || pid === 0 || !existsSync(workerFile) || killed.has(pid)) return;
+      if (killed.size === 0 && goodStartMs < 60_000) await delay(1.5 * goodStartMs);
+      killed.add(pid);
+      if (isAlive(pid)) process.kill(pid, "SIGKILL");
+    };
+    while (node.starts.length < 6) {
+      await killLast();
+      await delay(10);
+    }
+    const worker = Number(readFileSync(workerFile, "utf8"));
+    onTestFinished(() => {
+      if (isAlive(worker)) process.kill(worker, "SIGKILL");
+    });
+    expect(isAlive(worker)).toBe(true);
+    process.kill(worker, "SIGKILL");
+    await until("the worker has gone", () => !isAlive(worker));
+    // Nothing is lost with the container any more: Kubernetes may report it.
+    await killLast();
+    await expect(kept).resolves.toBe(script === lasting ? 137 : 3);
+  },
+);
+
 test("the next release's agent follows without an end of what the last one has left", async () => {
   const node = new Node();
-  const first = node.publish(
-    "a",
-    `${lasting}
-import { spawn } from "node:child_process";
-const worker = spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)", process.argv[1]], { detached: true, stdio: "ignore" });
-appendFileSync(process.argv[1] + ".worker", String(worker.pid));`,
-  );
+  const first = node.publish("a", `${withWorker}${lasting}`);
   const kept = node.keep(0);
   const workerFile = join(node.directory, "releases", first, "agent.mjs.worker");
   let worker = 0;

@@ -19,7 +19,7 @@ export interface KeepOptions {
   readonly log: Logger;
   /** A start after which the agent ended sooner than this counts as failed. Default 10,000. */
   readonly goodStartMs?: number;
-  /** Before the next start. Default 500. */
+  /** Before the next start; doubled for each failed start in a row, up to 16 times as long. Default 500. */
   readonly pauseMs?: number;
   /** Between looks at which release is to run. Default 250. */
   readonly checkMs?: number;
@@ -31,6 +31,7 @@ export interface KeepOptions {
 const notStarted = 127;
 /** Limit of failed starts of a release in a row. */
 const maxFailures = 3;
+const maxPauseFactor = 16;
 
 /** The fallback if the current release does not start. */
 interface Standing {
@@ -44,7 +45,8 @@ interface Standing {
 /**
  * Runs the agent of the current release until it is asked to end. A release that does not start is given up, and the one of
  * before runs on. Resolves with the agent's exit status (128 and the signal's number where one ended it) when it is asked to
- * end, and when there is no release that starts: then Kubernetes reports it.
+ * end, and when there is no release that starts: then Kubernetes reports it. The container ends with this process, and the
+ * sessions with the container: while a worker of any agent lives, an agent is started again, however often it has failed.
  */
 export async function keepRunning(options: KeepOptions): Promise<number> {
   const { signal, releases, log, goodStartMs = 10_000, pauseMs = 500, checkMs = 250 } = options;
@@ -71,9 +73,10 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
       }
       if (ranMs >= goodStartMs && status !== notStarted) standing.failures = 0;
       else standing.failures += 1;
-      if (standing.proven === undefined) return status;
-      if (standing.failures >= maxFailures) {
-        if (standing.proven.id === release.id) return status;
+      const { proven } = standing;
+      const isLast = proven === undefined || (proven.id === release.id && standing.failures >= maxFailures);
+      if (isLast && !releases.isInUse(isUsedByProcess)) return status;
+      if (proven !== undefined && proven.id !== release.id && standing.failures >= maxFailures) {
         log.error(
           { release: release.id, status },
           "the release does not start: the previous one keeps running",
@@ -82,7 +85,8 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
         standing.failures = 0;
       }
       log.error({ status }, "the agent has ended, and is started again; its workers go on");
-      await pause(pauseMs, signal);
+      const factor = Math.min(maxPauseFactor, 2 ** Math.max(0, standing.failures - 1));
+      await pause(pauseMs * factor, signal);
       if (signal.aborted) return status;
     }
   } finally {

@@ -125,6 +125,11 @@ export class ReleaseDirectory {
     }
   }
 
+  /** Whether `isUsed` says of a release that a process has it. */
+  isInUse(isUsed: (path: string) => boolean): boolean {
+    return this.#names().some((name) => idPattern.test(name) && isUsed(join(this.#path, name)));
+  }
+
   /** Removes all of it. */
   remove(): void {
     for (const name of this.#names()) {
