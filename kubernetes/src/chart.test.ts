@@ -63,6 +63,9 @@ test("values choose image, names, replicas and where the pool is", () => {
   expect(text({ namespace: "gpus" })).not.toContain("millpond-system");
   expect(text({ values: { allocation: "device-plugin" } })).not.toContain("DeviceClass");
   expect(text({ minor: 33 })).not.toContain('"kind":"DeviceClass"');
+  expect(byName(renderChart({ values: { operator: { requeue: true } } }))).toEqual(
+    byName([...renderChart(), ...readManifests("requeue")]),
+  );
   expect(renderChart({ values: { networkPolicies: false } }).map(({ kind }) => kind)).not.toContain(
     "NetworkPolicy",
   );

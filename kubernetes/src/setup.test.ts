@@ -61,6 +61,7 @@ test.skipIf(!kubectl)(
       ["base", /Deployment/],
       ["pool", /StatefulSet/],
       ["trial", /softgpu\/libcuda/],
+      ["requeue", /millpond-operator-requeue/],
     ] as const) {
       const rendered = execFileSync(
         "kubectl",

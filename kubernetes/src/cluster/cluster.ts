@@ -4,6 +4,7 @@
 
 import {
   AdmissionregistrationV1Api,
+  AuthorizationV1Api,
   ApiException,
   CoordinationV1Api,
   CoreV1Api,
@@ -25,6 +26,7 @@ export interface Cluster {
   readonly core: CoreV1Api;
   readonly coordination: CoordinationV1Api;
   readonly admission: AdmissionregistrationV1Api;
+  readonly authorization: AuthorizationV1Api;
   readonly resource: ResourceV1Api;
   /** Objects of any kind, by the names in their paths. */
   readonly objects: CustomObjectsApi;
@@ -97,6 +99,7 @@ export function connectCluster(config?: ClusterConfig): Cluster {
     core: known.makeApiClient(CoreV1Api),
     coordination: known.makeApiClient(CoordinationV1Api),
     admission: known.makeApiClient(AdmissionregistrationV1Api),
+    authorization: known.makeApiClient(AuthorizationV1Api),
     resource: known.makeApiClient(ResourceV1Api),
     objects: known.makeApiClient(CustomObjectsApi),
     version: known.makeApiClient(VersionApi),
@@ -151,6 +154,16 @@ export async function unlessStatus<T>(
     if (status !== undefined && statuses.includes(status)) return undefined;
     throw error;
   }
+}
+
+/** Whether the connection's user has a right in all namespaces. */
+export async function hasRight(
+  { authorization }: Pick<Cluster, "authorization">,
+  resourceAttributes: { readonly resource: string; readonly verb: string },
+): Promise<boolean> {
+  const body = { spec: { resourceAttributes } };
+  const { status } = await authorization.createSelfSubjectAccessReview({ body });
+  return status?.allowed === true;
 }
 
 export interface ClusterVersion {

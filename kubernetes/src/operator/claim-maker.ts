@@ -12,10 +12,12 @@ import {
   type PodIdentity,
   toClaimPriority,
   toClaims,
+  type WholeGang,
 } from "../request/pod-claims.ts";
 import type { PodRequest } from "../request/pod-request.ts";
 import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
+import type { JobGang } from "./job-size.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
 import { nameOf, uidOf } from "./pod-writer.ts";
 
@@ -26,8 +28,7 @@ export interface ClaimMakerOptions {
   readonly findPod: (uid: string) => V1Pod | undefined;
   /** As of now. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
   readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
-  /** Claims of all pods of the pod's Job or JobSet together. */
-  readonly gangSizeOf: (pod: V1Pod) => Promise<number>;
+  readonly jobGangOf: (pod: V1Pod) => Promise<JobGang>;
   /** Makes a tenant where there is none of the name. */
   readonly ensureTenant: (tenant: string) => Promise<void>;
 }
@@ -112,28 +113,29 @@ export class ClaimMaker {
       queue: tenancy.queue,
       priority: toClaimPriority(pod.spec?.priority),
       group: groupOf(pod),
-      ...(isWholeJob === true ? { groupClaims: await this.#gangSize(pod, slices.length) } : {}),
+      ...(isWholeJob === true ? { wholeGang: await this.#wholeGang(pod, slices.length) } : {}),
     };
   }
 
   /**
-   * Size of the gang in which the claims of a pod are bound; 1: the pod is bound alone. That is so beside a gang that runs and
-   * will not have its size again, because some of its pods have succeeded, and beyond one that has it.
+   * The gang in which the claims of a pod are bound; of one claim: the pod is bound alone. That is so beside a gang that runs
+   * and will not have its size again, because some of its pods have succeeded, and beyond one that has it.
    */
-  async #gangSize(pod: V1Pod, slices: number): Promise<number> {
-    const { claims, gangSizeOf } = this.#options;
+  async #wholeGang(pod: V1Pod, slices: number): Promise<WholeGang> {
+    const { claims, jobGangOf } = this.#options;
     const uid = uidOf(pod);
     // The size does not matter any more for a pod that has its claims.
     const known = claims.claims.get(claimName(uid, 0));
-    if (known !== undefined) return known.gangSize;
-    const size = await gangSizeOf(pod);
-    const gang = gangName(nameOf(pod).namespace, groupOf(pod) ?? uid);
-    const others = this.#membersOf(gang, uid);
+    if (known !== undefined) return { name: known.gang, claims: known.gangSize };
+    const { size, part } = await jobGangOf(pod);
+    const group = groupOf(pod) ?? uid;
+    const name = gangName(nameOf(pod).namespace, part === undefined ? group : `${group}/${part}`);
+    const others = this.#membersOf(name, uid);
     const [member] = others;
-    if (member === undefined) return size;
-    if (this.#countEnding(pod, gang) > 0) return member.gangSize;
+    if (member === undefined) return { name, claims: size };
+    if (this.#countEnding(pod, name) > 0) return { name, claims: member.gangSize };
     const canJoin = member.gangSize <= size && others.length + slices <= member.gangSize;
-    return canJoin ? member.gangSize : 1;
+    return { name, claims: canJoin ? member.gangSize : 1 };
   }
 
   /** The claims of a gang, but those of one pod, that have not ended. */

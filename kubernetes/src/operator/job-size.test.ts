@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { makeResourceNames } from "../request/resource-names.ts";
-import { claimsOfJob, claimsOfJobSet, type JobLike } from "./job-size.ts";
+import { claimsOfJob, gangOfJobSet, type JobLike } from "./job-size.ts";
 
 const names = makeResourceNames();
 
@@ -35,17 +35,33 @@ test("pods that have succeeded are not waited for", () => {
   expect(claimsOfJob(names, job)).toBe(3);
 });
 
+const jobs = [
+  { name: "plain", replicas: 1, template: makeJob({}, 0, {}) },
+  { name: "workers", replicas: 2, template: makeJob({ parallelism: 3, completions: 3 }, 1) },
+  { name: "leader", template: makeJob({ parallelism: 1 }, 2) },
+  { name: "alone", replicas: 5, template: makeJob({ parallelism: 1 }, 1, {}) },
+];
+
 test("of a JobSet those replicas count that say so", () => {
-  const jobSet = {
-    spec: {
-      replicatedJobs: [
-        { replicas: 1, template: makeJob({}, 0, {}) },
-        { replicas: 2, template: makeJob({ parallelism: 3, completions: 3 }, 1) },
-        { template: makeJob({ parallelism: 1 }, 2) },
-        { replicas: 5, template: makeJob({ parallelism: 1 }, 1, {}) },
-      ],
+  expect(gangOfJobSet(names, { spec: { replicatedJobs: jobs } }, "leader")).toEqual({ size: 8 });
+  expect(gangOfJobSet(names, {}, "leader")).toEqual({ size: 0 });
+});
+
+test("Jobs of a JobSet that start after others are gangs of their own", () => {
+  const inOrder = { replicatedJobs: jobs, startupPolicy: { startupPolicyOrder: "InOrder" } };
+  expect(gangOfJobSet(names, { spec: inOrder }, "workers")).toEqual({ size: 6, part: "workers" });
+  expect(gangOfJobSet(names, { spec: inOrder }, "leader")).toEqual({ size: 2, part: "leader" });
+  const anyOrder = { ...inOrder, startupPolicy: { startupPolicyOrder: "AnyOrder" } };
+  expect(gangOfJobSet(names, { spec: anyOrder }, "leader")).toEqual({ size: 8 });
+  const depending = [
+    ...jobs,
+    {
+      name: "after",
+      template: makeJob({ parallelism: 4 }, 1),
+      dependsOn: [{ name: "leader", status: "Complete" }],
     },
-  };
-  expect(claimsOfJobSet(names, jobSet)).toBe(8);
-  expect(claimsOfJobSet(names, {})).toBe(0);
+  ];
+  const spec = { replicatedJobs: depending };
+  expect(gangOfJobSet(names, { spec }, "workers")).toEqual({ size: 8 });
+  expect(gangOfJobSet(names, { spec }, "after")).toEqual({ size: 4, part: "after" });
 });

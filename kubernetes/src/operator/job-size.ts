@@ -13,26 +13,43 @@ export interface JobLike {
   readonly status?: { readonly succeeded?: number | undefined } | undefined;
 }
 
+interface ReplicatedJob {
+  readonly name?: string;
+  readonly replicas?: number;
+  readonly template?: JobLike;
+  readonly dependsOn?: readonly unknown[];
+}
+
 export interface JobSetLike {
   readonly spec?: {
-    readonly replicatedJobs?: readonly { readonly replicas?: number; readonly template?: JobLike }[];
+    readonly startupPolicy?: { readonly startupPolicyOrder?: string };
+    readonly replicatedJobs?: readonly ReplicatedJob[];
   };
 }
 
+export interface JobGang {
+  /** Claims of all its pods together. */
+  readonly size: number;
+  /** The part of the JobSet, where its parts start one after the other; undefined: the gang is all of it. */
+  readonly part?: string;
+}
+
 const jobSetName = "jobset.sigs.k8s.io/jobset-name";
+const replicatedJobName = "jobset.sigs.k8s.io/replicatedjob-name";
 
 /**
- * Reads the size of the gang of a pod.
+ * Reads the gang of a pod.
  *
  * @throws MILLPOND_E_INVALID where the pod is of neither, MILLPOND_E_NOT_FOUND where its owner has gone
  */
-export async function readGangSize(cluster: Cluster, names: ResourceNames, pod: V1Pod): Promise<number> {
+export async function readJobGang(cluster: Cluster, names: ResourceNames, pod: V1Pod): Promise<JobGang> {
   const { namespace = "", labels = {} } = pod.metadata ?? {};
   const kind = { namespace, group: "batch", version: "v1", plural: "jobs" };
   const jobSet = labels[jobSetName];
   if (jobSet !== undefined) {
     const at = { ...kind, group: "jobset.x-k8s.io", version: "v1alpha2", plural: "jobsets", name: jobSet };
-    return claimsOfJobSet(names, found(`JobSet ${jobSet}`, await readObject<JobSetLike>(cluster, at)));
+    const there = found(`JobSet ${jobSet}`, await readObject<JobSetLike>(cluster, at));
+    return gangOfJobSet(names, there, labels[replicatedJobName] ?? "");
   }
   const owner = pod.metadata?.ownerReferences?.find(({ controller }) => controller === true);
   if (owner?.kind !== "Job") {
@@ -45,7 +62,7 @@ export async function readGangSize(cluster: Cluster, names: ResourceNames, pod: 
     );
   }
   const job = found(`Job ${owner.name}`, await readObject<JobLike>(cluster, { ...kind, name: owner.name }));
-  return claimsOfJob(names, job);
+  return { size: claimsOfJob(names, job) };
 }
 
 /** Claims of the pods that a Job runs at a time, from now on. A pure function. */
@@ -56,12 +73,22 @@ export function claimsOfJob(names: ResourceNames, { spec = {}, status }: JobLike
   return request?.isWholeJob === true ? Math.max(0, Math.min(parallelism, left)) * request.slices.length : 0;
 }
 
-/** Claims of all pods of a JobSet whose template says `all`. A pure function. */
-export function claimsOfJobSet(names: ResourceNames, { spec }: JobSetLike): number {
-  const sizes = (spec?.replicatedJobs ?? []).map(
-    ({ replicas = 1, template = {} }) => replicas * claimsOfJob(names, template),
-  );
-  return sizes.reduce((sum, size) => sum + size, 0);
+/**
+ * The gang of a pod of a JobSet: all pods whose template says `all`. Jobs that start only after others of the JobSet are ready
+ * or complete are gangs of their own, or none would ever start. A pure function.
+ *
+ * @param own The pod's replicated job.
+ */
+export function gangOfJobSet(names: ResourceNames, { spec }: JobSetLike, own: string): JobGang {
+  const { replicatedJobs: jobs = [], startupPolicy } = spec ?? {};
+  const startsLater = ({ dependsOn = [] }: ReplicatedJob): boolean => dependsOn.length > 0;
+  const isOrdered = startupPolicy?.startupPolicyOrder === "InOrder";
+  const isAlone = isOrdered || jobs.some((job) => job.name === own && startsLater(job));
+  const members = jobs.filter((job) => (isAlone ? job.name === own : !startsLater(job)));
+  const size = members
+    .map(({ replicas = 1, template = {} }) => replicas * claimsOfJob(names, template))
+    .reduce((sum, each) => sum + each, 0);
+  return isAlone ? { size, part: own } : { size };
 }
 
 type At = Parameters<Cluster["objects"]["getNamespacedCustomObject"]>[0];

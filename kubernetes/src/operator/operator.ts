@@ -14,7 +14,7 @@ import { errorCodeOf } from "@millpond/api";
 import type { Connection } from "@millpond/cli";
 import type { Logger } from "pino";
 import { type Allocation, chooseAllocation } from "../allocation.ts";
-import { type Cluster, readVersion, unlessStatus } from "../cluster/cluster.ts";
+import { type Cluster, hasRight, readVersion, unlessStatus } from "../cluster/cluster.ts";
 import { LeaderElection } from "../cluster/leader-election.ts";
 import { Reflector } from "../cluster/reflector.ts";
 import { WorkQueue } from "../cluster/work-queue.ts";
@@ -31,7 +31,8 @@ import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
 import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./claims/device-claims.ts";
-import { readGangSize } from "./job-size.ts";
+import { Followers } from "./followers.ts";
+import { readJobGang } from "./job-size.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";
@@ -193,6 +194,7 @@ export class Operator implements AsyncDisposable {
       operatorUser: user,
       limits: () => this.#facts.limits,
       tenancyOf: (name) => this.#tenancies.find(name),
+      canMakePods: () => hasRight(cluster, { resource: "pods", verb: "create" }),
       userClaimsOf: (place, pod) =>
         findUserClaims(cluster, names, classes?.objects.values() ?? [], place, pod),
     };
@@ -342,9 +344,10 @@ export class Operator implements AsyncDisposable {
       },
       isGated: this.#abilities.isGated,
       makeToken: async (claim) => (await pool.claims.createClaimToken({ name: claim })).secret,
-      gangSizeOf: (pod) => readGangSize(cluster, names, pod),
+      jobGangOf: (pod) => readJobGang(cluster, names, pod),
       ensureTenant: (tenant) => this.#ensureTenant(tenant),
       endpoint: programs,
+      followers: new Followers({ cluster, names, writer }),
       log,
     });
     this.#reconciler = reconciler;

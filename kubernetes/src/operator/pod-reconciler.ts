@@ -20,6 +20,7 @@ import { type DeviceClaims, isOfLostDevices, lacksDevices } from "./claims/devic
 import type { UserClaims } from "./claims/user-claims.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
 import { Preparation } from "./preparation.ts";
+import type { Followers } from "./followers.ts";
 import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
 
 export interface PodReconcilerOptions extends ClaimMakerOptions {
@@ -41,6 +42,7 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
   readonly makeToken: (claim: string, tenant: string) => Promise<string>;
   /** Address and authority by which programs reach their controller. */
   readonly endpoint: { readonly controller: string; readonly ca: string };
+  readonly followers: Followers;
   readonly log: Logger;
 }
 
@@ -74,6 +76,8 @@ export class PodReconciler {
   async reconcile(uid: string): Promise<number | undefined> {
     const pod = this.#options.findPod(uid);
     if (pod === undefined || isOver(pod)) {
+      if (pod !== undefined && wasRefused(pod) && (await this.#options.followers.make(pod)) !== undefined)
+        await this.#options.writer.end(pod, 0);
       await this.#endClaims(uid, pod);
       return undefined;
     }
@@ -329,7 +333,8 @@ export class PodReconciler {
   async #giveNotice(pod: V1Pod, claim: Claim): Promise<number | undefined> {
     const { writer, names } = this.#options;
     const seconds = Math.max(1, Number(claim.preemptAt) - Math.floor(Date.now() / 1000));
-    const message = `loses its vGPUs in ${formatDuration(seconds)} and ends: ${claim.reason}`;
+    const follower = isByLimit(claim) ? undefined : await this.#options.followers.make(pod);
+    const message = `loses its vGPUs in ${formatDuration(seconds)} and ends${ofFollower(follower)}: ${claim.reason}`;
     await writer.tell(pod, "Warning", "MillpondPreempted", message);
     await writer.setCondition(pod, {
       type: keysOf(names).bound,
@@ -358,7 +363,8 @@ export class PodReconciler {
    */
   async #endRobbed(pod: V1Pod, why: string): Promise<number | undefined> {
     const { writer, names } = this.#options;
-    const message = `has lost its vGPUs and ends: ${why}`;
+    const follower = await this.#options.followers.make(pod);
+    const message = `has lost its vGPUs and ends${ofFollower(follower)}: ${why}`;
     await writer.tell(pod, "Warning", "MillpondLost", message);
     await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason: "Lost", message });
     await writer.markDisruption(pod, "DeviceLossByMillpond", message);
@@ -372,6 +378,7 @@ export class PodReconciler {
    */
   async #endPod(pod: V1Pod, claim: Claim): Promise<number | undefined> {
     const { writer, names } = this.#options;
+    if (claim.state === ClaimState.FAILED && !isByLimit(claim)) await this.#options.followers.make(pod);
     const message = `its claim ${claim.name} has ended: ${claim.reason === "" ? "released" : claim.reason}`;
     await writer.tell(pod, "Warning", "MillpondClaimEnded", message);
     await writer.setCondition(pod, {
@@ -409,6 +416,16 @@ export class PodReconciler {
     const { writer, names } = this.#options;
     return await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason, message });
   }
+}
+
+function ofFollower(name: string | undefined): string {
+  return name === undefined ? "" : `, and ${name} waits in its place`;
+}
+
+/** Whether the kubelet refused the pod, as where its device plugin was away at that moment: nothing of it has run. */
+function wasRefused(pod: V1Pod): boolean {
+  const { metadata, status } = pod;
+  return status?.phase === "Failed" && metadata?.deletionTimestamp === undefined && !hasStarted(pod);
 }
 
 /**

@@ -21,8 +21,15 @@ export interface PodIdentity {
   readonly priority: number;
   /** Key that the pods of a gang share: the UID of their job, and its attempt. Absent: it belongs to no job. */
   readonly group?: string | undefined;
-  /** Claims of all pods of its Job or JobSet; absent: the pod does not ask for them to be one gang. */
-  readonly groupClaims?: number | undefined;
+  /** The gang of all pods of its Job or JobSet; absent: the pod does not ask for one. */
+  readonly wholeGang?: WholeGang | undefined;
+}
+
+/** The gang of a Job, of a JobSet, or of the part of a JobSet that starts at one time. */
+export interface WholeGang {
+  readonly name: string;
+  /** Claims of all its pods; 1: the pod is bound alone. */
+  readonly claims: number;
 }
 
 /** Such a claim is a pod's. */
@@ -102,10 +109,8 @@ export function parseOwner(
 /** Names of gangs are unique in the pool, and pods of one namespace must not join those of another. */
 function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValues {
   const { gang, gangSize, ...values } = options;
-  if (pod.groupClaims !== undefined) {
-    return pod.groupClaims < 2
-      ? values
-      : { ...values, ...gangOf(pod, pod.group ?? pod.uid, pod.groupClaims) };
+  if (pod.wholeGang !== undefined) {
+    return pod.wholeGang.claims < 2 ? values : { ...values, ...toGang(pod.wholeGang) };
   }
   if (gang === undefined && gangSize === undefined) {
     if (slices.length === 1) return values;
@@ -126,11 +131,11 @@ function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValue
       remedy: "Name the gang by the annotation gang, or make the pod by a Job or JobSet.",
     });
   }
-  return { ...values, ...gangOf(pod, group, gangSize * slices.length) };
+  return { ...values, ...toGang({ name: gangName(pod.namespace, group), claims: gangSize * slices.length }) };
 }
 
 /** @throws MILLPOND_E_INVALID for more claims than a gang can have */
-function gangOf({ namespace }: PodIdentity, group: string, claims: number) {
+function toGang({ name, claims }: WholeGang) {
   if (claims > 256) {
     throw millpondError(
       "MILLPOND_E_INVALID",
@@ -138,7 +143,7 @@ function gangOf({ namespace }: PodIdentity, group: string, claims: number) {
       { remedy: "Use fewer pods, or fewer containers that request vGPUs." },
     );
   }
-  return { gang: gangName(namespace, group), gangSize: claims };
+  return { gang: name, gangSize: claims };
 }
 
 /** Name of the gang of a group of pods. */

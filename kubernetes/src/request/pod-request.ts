@@ -54,6 +54,8 @@ export interface PodRequest {
   readonly options: ClaimValues;
   /** Whether all pods of its Job or JobSet are one gang. */
   readonly isWholeJob?: boolean;
+  /** Whether another pod follows where the pool takes its vGPUs. */
+  readonly isRequeued?: boolean;
 }
 
 /** Limit of the claims of a pod: they are bound together, as a gang. */
@@ -78,12 +80,19 @@ const annotationFields = new Map(
 /**
  * Reads the request of a pod as its author wrote it; undefined: the pod requests nothing of the pool.
  *
+ * @param own Annotations that are not for authors, and that this one may write.
  * @throws MILLPOND_E_INVALID
  */
-export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest | undefined {
+export function readPodRequest(
+  names: ResourceNames,
+  pod: PodLike,
+  own: readonly string[] = [],
+): PodRequest | undefined {
   const slices = readSlices(names, pod);
   if (slices.length === 0) {
-    const stray = Object.keys(pod.metadata?.annotations ?? {}).find((key) => isOption(names, key));
+    const stray = Object.keys(pod.metadata?.annotations ?? {}).find(
+      (key) => isOption(names, key) && !own.includes(key),
+    );
     if (stray === undefined) return undefined;
     throw millpondError(
       "MILLPOND_E_INVALID",
@@ -93,7 +102,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
       },
     );
   }
-  return { slices, ...readOptions(names, pod, () => true) };
+  return { slices, ...readOptions(names, pod, (key) => !own.includes(key)) };
 }
 
 /**
@@ -103,7 +112,8 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
  */
 export function readPodOptions(names: ResourceNames, pod: PodLike): Omit<PodRequest, "slices"> {
   const keys = keysOf(names);
-  const own = new Set<string>([keys.request, keys.id, keys.node, keys.host, keys.claims, keys.retries]);
+  const { request, id, node, host, claims, retries, original, follows } = keys;
+  const own = new Set<string>([request, id, node, host, claims, retries, original, follows]);
   return readOptions(names, pod, (key) => !own.has(key));
 }
 
@@ -165,8 +175,9 @@ function readOptions(
   const keys = keysOf(names);
   const variables: Record<string, string> = {};
   const isWholeJob = annotations[`${domain}/gang-size`] === "all";
+  const isRequeued = readRequeue(keys.requeue, annotations[keys.requeue]);
   const given: [string, string][] = Object.entries(annotations).filter(
-    ([key]) => isOption(names, key) && counts(key),
+    ([key]) => isOption(names, key) && key !== keys.requeue && counts(key),
   );
   const queueLabel = labels[keys.queue];
   if (queueLabel !== undefined && annotations[keys.queue] === undefined) given.push([keys.queue, queueLabel]);
@@ -174,7 +185,7 @@ function readOptions(
     const field = annotationFields.get(key.slice(domain.length + 1));
     if (field === undefined) {
       throw millpondError("MILLPOND_E_INVALID", `the pod's annotation ${quote(key)} means nothing`, {
-        remedy: `Annotations of ${domain} are ${[...annotationFields.keys()].join(", ")}, resize.`,
+        remedy: `Annotations of ${domain} are ${[...annotationFields.keys()].join(", ")}, requeue, resize.`,
       });
     }
     if (field === "gangSize" && isWholeJob) continue;
@@ -187,7 +198,11 @@ function readOptions(
     variables[claimFieldSpecs[field].env] = text;
   }
   try {
-    return { options: parseClaimVariables(variables), ...(isWholeJob ? { isWholeJob } : {}) };
+    return {
+      options: parseClaimVariables(variables),
+      ...(isWholeJob ? { isWholeJob } : {}),
+      ...(isRequeued ? { isRequeued } : {}),
+    };
   } catch (error) {
     const variable = Object.keys(variables).find((each) => String(error).includes(`${each}:`));
     const field = claimFieldNames.find((name) => claimFieldSpecs[name].env === variable);
@@ -198,6 +213,14 @@ function readOptions(
       cause: error,
     });
   }
+}
+
+function readRequeue(key: string, text = "false"): boolean {
+  if (text === "true" || text === "false") return text === "true";
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `the pod's annotation ${key}: ${quote(text)} is neither true nor false`,
+  );
 }
 
 /** Whether an annotation is an option that a pod's author may set. */

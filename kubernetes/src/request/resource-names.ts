@@ -86,6 +86,12 @@ export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
     node: `${domain}/gpu-node`,
     host: `${domain}/host`,
     retries: `${domain}/retries`,
+    /** Annotation of a pod that another one follows: what it was before the webhook changed it, JSON. */
+    original: `${domain}/original`,
+    /** Annotation: UID of the pod in whose place the operator has made this one. */
+    follows: `${domain}/follows`,
+    /** Annotation of pods: whether another one follows where the pool takes their vGPUs. */
+    requeue: `${domain}/requeue`,
     /** Scheduling gate. */
     gate: `${domain}/queue`,
     /** Type of the pod condition. */

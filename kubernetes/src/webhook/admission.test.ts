@@ -20,6 +20,7 @@ const policy: AdmissionPolicy = {
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 141n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),
+  canMakePods: () => Promise.resolve(false),
   tenancyOf: (name) =>
     Promise.resolve(
       tenancyOf(names, namespaceOf(name, name === "team-a" ? { "millpond.dev/queues": "vision" } : {}), []),

@@ -6,12 +6,12 @@ import { errorCodeOf, millpondError } from "@millpond/api";
 import type { V1Pod } from "@kubernetes/client-node";
 import { readPodRequest } from "../request/pod-request.ts";
 import { checkAgainstPool, type PoolLimits } from "./pool-limits.ts";
-import { keysOf } from "../request/resource-names.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import type { Tenancy } from "../request/tenancy.ts";
 import type { UserClaim } from "../request/user-claims.ts";
 import { refuseForeignClaims } from "./guarded.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
-import { type InjectionPolicy, mutatePod } from "./mutate-pod.ts";
+import { type InjectionPolicy, isFollowed, mutatePod } from "./mutate-pod.ts";
 import {
   validateChange,
   validateClaimMetadata,
@@ -29,6 +29,8 @@ export interface AdmissionPolicy extends InjectionPolicy {
   readonly limits: () => PoolLimits | undefined;
   /** Which ResourceClaims of a pod, that users have written, are for the pool. */
   readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;
+  /** Whether the operator has the right to make pods, which an installation gives it or not. */
+  readonly canMakePods: () => Promise<boolean>;
   /** @throws MILLPOND_E_FORBIDDEN where the namespace may not use the pool */
   readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
 }
@@ -90,11 +92,14 @@ export async function reviewMutation(policy: AdmissionPolicy, body: unknown): Pr
   const request = parseReview(body);
   return await answerLater(request.uid, async () => {
     if (request.operation !== "CREATE") return [];
-    const asked = readPodRequest(policy.names, request.object);
+    const own = request.user === policy.operatorUser ? [keysOf(policy.names).follows] : [];
+    const asked = readPodRequest(policy.names, request.object, own);
     if (asked !== undefined) {
       checkAgainstPool(asked, policy.limits(), await policy.tenancyOf(request.namespace));
+      if (isFollowed(request.object, asked) && !(await policy.canMakePods()))
+        throw cannotFollow(policy.names);
     }
-    return mutatePod(policy, request.object);
+    return mutatePod(policy, request.object, { own });
   });
 }
 
@@ -139,6 +144,17 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
     }
     return [];
   });
+}
+
+function cannotFollow(names: ResourceNames): Error {
+  return millpondError(
+    "MILLPOND_E_FORBIDDEN",
+    `the pod has the annotation ${keysOf(names).requeue}, and Millpond's operator may not make pods in this cluster`,
+    {
+      remedy:
+        "Make the pod by a Job, or have an administrator apply kubernetes/deploy/requeue (Helm: operator.requeue=true).",
+    },
+  );
 }
 
 function answer(uid: string, decide: () => readonly unknown[]): AdmissionReview {

@@ -5,10 +5,11 @@
 import { randomBytes } from "node:crypto";
 import { claimFieldNames, claimFieldSpecs, millpondError, quote } from "@millpond/api";
 import type { V1Container, V1EnvVar, V1Pod } from "@kubernetes/client-node";
-import { formatSlices, type PodSlice, readPodRequest } from "../request/pod-request.ts";
+import { formatSlices, type PodRequest, type PodSlice, readPodRequest } from "../request/pod-request.ts";
 import type { Allocation } from "../allocation.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { withoutSlice } from "../request/slice.ts";
+import { formatOriginal } from "./original-pod.ts";
 
 /** How pods get their vGPUs in this cluster. */
 export interface InjectionPolicy {
@@ -17,6 +18,13 @@ export interface InjectionPolicy {
   readonly allocation: Allocation;
   /** Whether pods wait behind a scheduling gate until they are granted their slices (Kubernetes ≥ 1.27). */
   readonly isGated: boolean;
+}
+
+export interface MutationOptions {
+  /** Chosen by default, 16 hexadecimal digits; for tests. */
+  readonly id?: string;
+  /** Annotations that are not for authors, and that this one may write. */
+  readonly own?: readonly string[];
 }
 
 export interface JsonPatchOperation {
@@ -54,16 +62,15 @@ export function tokenKey(index: number): string {
 /**
  * The patch for a pod that is created; empty for one that asks for nothing of the pool.
  *
- * @param id Chosen here, 16 hexadecimal digits; a parameter for tests.
  * @throws MILLPOND_E_INVALID
  */
 export function mutatePod(
   policy: InjectionPolicy,
   pod: V1Pod,
-  id: string = randomBytes(8).toString("hex"),
+  { id = randomBytes(8).toString("hex"), own = [] }: MutationOptions = {},
 ): JsonPatchOperation[] {
   const { names } = policy;
-  const request = readPodRequest(names, pod);
+  const request = readPodRequest(names, pod, own);
   if (request === undefined) return [];
   const keys = keysOf(names);
   const { slices } = request;
@@ -76,7 +83,12 @@ export function mutatePod(
     {
       op: "add",
       path: "/metadata/annotations",
-      value: { ...pod.metadata?.annotations, [keys.request]: formatSlices(slices), [keys.id]: id },
+      value: {
+        ...pod.metadata?.annotations,
+        [keys.request]: formatSlices(slices),
+        [keys.id]: id,
+        ...(isFollowed(pod, request) ? { [keys.original]: formatOriginal(names, pod) } : {}),
+      },
     },
   ];
   if (policy.isGated) {
@@ -114,6 +126,13 @@ export function mutatePod(
     }
   }
   return patch;
+}
+
+/** Whether the operator makes another pod where the pool takes this one's vGPUs: no controller does. */
+export function isFollowed({ metadata }: V1Pod, { isRequeued }: PodRequest): boolean {
+  return (
+    isRequeued === true && !(metadata?.ownerReferences ?? []).some(({ controller }) => controller === true)
+  );
 }
 
 /** Name by which containers of a pod refer to one of its ResourceClaims. */

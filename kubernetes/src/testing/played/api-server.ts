@@ -173,6 +173,8 @@ export class PlayedApiServer implements AsyncDisposable {
         return send(200, { major: "1", minor: "36", gitVersion: "v1.36.2" });
       const target = parseTarget(url.pathname);
       const user = (request.headers.authorization ?? "").replace(/^Bearer /, "");
+      if (target.kind === "authorization.k8s.io/selfsubjectaccessreviews")
+        return send(201, this.#reviewAccess(user, (await readBody(request)) as AccessReview));
       const isWatch = url.searchParams.get("watch") === "true";
       const verb = verbOf(request.method ?? "", target, isWatch);
       this.#authorize(user, verb, target);
@@ -198,6 +200,12 @@ export class PlayedApiServer implements AsyncDisposable {
     if (this.rights.allows({ account: user, verb, kind: full, namespace, name })) return;
     this.denied.push(`${user}: ${full} ${verb}`);
     throw new Refused(403, `${user} may not ${verb} ${full}`);
+  }
+
+  #reviewAccess(account: string, { spec }: AccessReview): Json {
+    const { group = "", resource, verb } = spec.resourceAttributes;
+    const right = { account, verb, kind: `${group}/${resource}`, namespace: "", name: "" };
+    return { spec, status: { allowed: !isAccount(account) || this.rights.has(right) } };
   }
 
   async #create({ kind, namespace }: Target, user: string, body: Json): Promise<StoredObject> {
@@ -267,6 +275,16 @@ export class PlayedApiServer implements AsyncDisposable {
     this.#watchers.add(watcher);
     response.on("close", () => this.#watchers.delete(watcher));
   }
+}
+
+interface AccessReview {
+  readonly spec: {
+    readonly resourceAttributes: {
+      readonly group?: string;
+      readonly resource: string;
+      readonly verb: string;
+    };
+  };
 }
 
 function sendChange({ response, target, query }: Watcher, { kind, before, after, version }: Change): void {

@@ -21,10 +21,15 @@ export class PlayedCluster implements AsyncDisposable {
     this.pool = pool;
   }
 
-  /** @param nodes The memory of each device, by node. */
-  static async start(nodes: Readonly<Record<string, readonly bigint[]>>): Promise<PlayedCluster> {
+  /** @param nodes The memory of each device, by node. @param folders Of `deploy`, what is installed. */
+  static async start(
+    nodes: Readonly<Record<string, readonly bigint[]>>,
+    folders: readonly string[] = ["base"],
+  ): Promise<PlayedCluster> {
     await using cleanup = new AsyncDisposableStack();
-    const server = cleanup.use(await PlayedApiServer.start(readManifests("base")));
+    const server = cleanup.use(
+      await PlayedApiServer.start(folders.flatMap((folder) => readManifests(folder))),
+    );
     const pool = cleanup.use(await TestPool.start(nodes));
     cleanup.move();
     return new PlayedCluster(server, pool);

@@ -30,7 +30,7 @@ export function rightOf({ kind, verb }: Pick<Request, "kind" | "verb">): string 
   return `${kind} ${verb}`;
 }
 
-/** Roles are bound to the accounts of their own names in all manifests of ours. */
+/** Roles are bound in all manifests of ours to the accounts whose names they have, or begin with. */
 export class Rights {
   readonly #roles: readonly Role[];
   readonly #used = new Map<string, Set<string>>();
@@ -41,17 +41,22 @@ export class Rights {
 
   /** Whether the account may; notes it as used. */
   allows(request: Request): boolean {
-    const { account, kind, verb, namespace, name } = request;
+    const { account } = request;
+    const isAllowed = this.has(request);
+    if (isAllowed) this.#used.set(account, (this.#used.get(account) ?? new Set()).add(rightOf(request)));
+    return isAllowed;
+  }
+
+  /** Whether the account may. */
+  has({ account, kind, verb, namespace, name }: Request): boolean {
     const [group = "", ...resource] = kind.split("/");
-    const isAllowed = this.#of(account, namespace).some(
+    return this.#of(account, namespace).some(
       ({ apiGroups, resources, resourceNames, verbs }) =>
         apiGroups.includes(group) &&
         resources.includes(resource.join("/")) &&
         verbs.includes(verb) &&
         (resourceNames === undefined || resourceNames.includes(name)),
     );
-    if (isAllowed) this.#used.set(account, (this.#used.get(account) ?? new Set()).add(rightOf(request)));
-    return isAllowed;
   }
 
   /** Rights of an account that it has not used. */
@@ -73,8 +78,13 @@ export class Rights {
     return this.#roles
       .filter(
         ({ kind, metadata }) =>
-          metadata?.name === account && (kind === "ClusterRole" || metadata.namespace === namespace),
+          isRoleOf(metadata?.name ?? "", account) &&
+          (kind === "ClusterRole" || metadata?.namespace === namespace),
       )
       .flatMap(({ rules = [] }) => rules);
   }
+}
+
+function isRoleOf(name: string, account: string): boolean {
+  return name === account || name.startsWith(`${account}-`);
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Makes another pod in place of one whose vGPUs the pool takes, where its author asks for that and no controller does it.
+
+import type { V1Pod } from "@kubernetes/client-node";
+import { briefly, type Cluster, describeFailure, statusOf, unlessStatus } from "../cluster/cluster.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { followerOf, nextName } from "../webhook/original-pod.ts";
+import { nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
+
+export interface FollowerOptions {
+  readonly cluster: Cluster;
+  readonly names: ResourceNames;
+  readonly writer: PodWriter;
+}
+
+/** Names that other pods may have taken. */
+const maxTaken = 20;
+
+export class Followers {
+  readonly #options: FollowerOptions;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Makes the pod's follower, once: it names the pod. The pod is ended only after that, so that one of the two is always there.
+   *
+   * @returns Its name; undefined: none is to follow, or the cluster refuses it, which an event of the pod then says.
+   */
+  async make(pod: V1Pod): Promise<string | undefined> {
+    const { cluster, names, writer } = this.#options;
+    const { namespace, name: before } = nameOf(pod);
+    let name = before;
+    for (let taken = 0; taken < maxTaken; taken += 1) {
+      name = nextName(name);
+      const body = followerOf(names, pod, name);
+      if (body === undefined) return undefined;
+      try {
+        await cluster.core.createNamespacedPod({ namespace, body }, briefly());
+        await writer.tell(pod, "Normal", "MillpondRequeued", `${name} waits in its place`);
+        return name;
+      } catch (error) {
+        const status = statusOf(error);
+        if (status === 403 || status === 422) {
+          const message = `no pod follows it: ${describeFailure(error)}`;
+          await writer.tell(pod, "Warning", "MillpondNotRequeued", message);
+          return undefined;
+        }
+        if (status !== 409) throw error;
+        const there = await unlessStatus(cluster.core.readNamespacedPod({ namespace, name }), 404);
+        // Not there, and refused for a conflict: another try.
+        if (there === undefined) throw error;
+        if (there.metadata?.annotations?.[keysOf(names).follows] === uidOf(pod)) return name;
+      }
+    }
+    await writer.tell(
+      pod,
+      "Warning",
+      "MillpondNotRequeued",
+      `no pod follows it: ${name} and others are taken`,
+    );
+    return undefined;
+  }
+}
