@@ -4,7 +4,13 @@
 // no more the method itself.
 
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import type { DescMessage, DescMethodUnary, Message, MessageInitShape } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 import { type ConnectRouter, createConnectRouter, type Interceptor } from "@connectrpc/connect";
 import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
 import { errorToJson } from "@connectrpc/connect/protocol-connect";
@@ -12,7 +18,9 @@ import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import type { CallContext, ServiceRegistry } from "../rpc/service-methods.ts";
 import type { CallGuard } from "../auth/call-guard.ts";
+import { turnsKey } from "../fairness/fair-turns.ts";
 import type { LeaderProxy } from "../rpc/leader-proxy.ts";
+import { jsonOptions, writeInTurns, writtenKey } from "./written-answers.ts";
 
 /** The largest request, in bytes. */
 export const maxRequestBytes = 1 << 20;
@@ -40,7 +48,7 @@ export function makeHandlers(
     requestGate: (context) => guard.admit({ ...context, header: headerOf(context.requestHeader) }),
     interceptors: [guarding(guard)],
     readMaxBytes: maxRequestBytes,
-    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false },
+    jsonOptions: { ...jsonOptions, ignoreUnknownFields: false },
     grpc: false,
   });
   const answers = new Map<string, Answer>();
@@ -75,7 +83,14 @@ function guarding(guard: CallGuard): Interceptor {
   return (next) => async (request) => {
     const { method, contextValues: values, signal, header } = request;
     const call = { method, values, signal, header: headerOf(header) };
-    return await guard.run(call, request.message, () => next(request));
+    return await guard.run(call, request.message, async () => {
+      const response = await next(request);
+      const turns = values.get(turnsKey);
+      if (turns === undefined || response.stream) return response;
+      const format = /json/.test(header.get("content-type") ?? "") ? "json" : "binary";
+      values.set(writtenKey, await writeInTurns(method.output, response.message, format, turns));
+      return { ...response, message: create(method.output) };
+    });
   };
 }
 

@@ -12,6 +12,7 @@ import { DirectCall, isDirect } from "./unary-fast-path.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";
 import type { KeptConnections } from "./kept-connections.ts";
+import { withWritten, writtenKey } from "./written-answers.ts";
 
 /** Handlers need complete URLs; the part before the path is irrelevant. */
 const baseUrl = "http://controller";
@@ -79,12 +80,18 @@ async function answerUniversal(
 ): Promise<void> {
   const contextValues = createContextValues();
   try {
-    const { status, header, body } = await handler({ ...toUniversal(request, signal), contextValues });
-    const bytes = await gather(body);
+    const answer = await handler({ ...toUniversal(request, signal), contextValues });
+    const empty = await gather(answer.body);
+    const written = contextValues.get(writtenKey);
+    const accepts = request.headers["accept-encoding"] ?? "";
+    const { header, body } =
+      written === undefined
+        ? { header: answer.header ?? [], body: empty }
+        : await withWritten(answer, empty, { written, accepts });
     await outwait(request, maxRequestBytes);
     connections.keep(response, contextValues.get(callerKey));
-    response.writeHead(status, Object.fromEntries(header ?? []));
-    response.end(bytes);
+    response.writeHead(answer.status, Object.fromEntries(header));
+    response.end(body);
   } finally {
     contextValues.get(admissionKey)?.[Symbol.dispose]();
   }

@@ -15,9 +15,11 @@ import {
 import { millpondError } from "@millpond/api";
 import { admissionKey, type GuardedCall } from "../auth/call-guard.ts";
 import type { Caller } from "../domain/caller.ts";
+import { turnsKey } from "../fairness/fair-turns.ts";
 import { callerKey } from "../auth/visibility.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";
+import { writeInTurns } from "./written-answers.ts";
 
 /** Whether a request can be answered here. */
 export function isDirect({ method, headers }: IncomingMessage): boolean {
@@ -99,8 +101,16 @@ export class DirectCall implements GuardedCall {
     const { guard, method, answer } = this.#handler;
     await guard.admit(this);
     const message = parse(method.input, await readBody(this.#request, maxRequestBytes));
-    const output = await guard.run(this, message, () => answer(message, this));
-    return toBinary(method.output, create(method.output, output));
+    let written: Uint8Array | undefined;
+    const output = await guard.run(this, message, async () => {
+      const made = await answer(message, this);
+      const turns = this.values.get(turnsKey);
+      if (turns !== undefined) {
+        written = await writeInTurns(method.output, create(method.output, made), "binary", turns);
+      }
+      return made;
+    });
+    return written ?? toBinary(method.output, create(method.output, output));
   }
 }
 

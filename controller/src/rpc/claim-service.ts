@@ -25,6 +25,7 @@ import {
   yieldClaim,
 } from "../operations/claims.ts";
 import { createTicket, viewClaim } from "../operations/tickets.ts";
+import { mapInTurns } from "../fairness/fair-turns.ts";
 import type { KeyRing } from "../auth/key-ring.ts";
 import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";
@@ -178,10 +179,15 @@ export function makeClaimService(
     async listClaims({ includeEnded, gang }, context) {
       const sees = sightOf(callerOf(context));
       const positions = waitingPositions(pool);
-      const claims = claimsByArrival(pool).filter(
-        (claim) => sees(claim) && (includeEnded || isLive(claim)) && (gang === "" || claim.gang === gang),
-      );
-      return { claims: claims.map((claim) => show(claim, context, positions)) };
+      const isAsked = (claim: ClaimRecord): boolean =>
+        sees(claim) && (includeEnded || isLive(claim)) && (gang === "" || claim.gang === gang);
+      const claims = claimsByArrival(pool).filter(isAsked);
+      const shown = await mapInTurns(claims, context, ({ name }) => {
+        // As it is now: others have had their turns since.
+        const claim = pool.ledger.claims.get(name);
+        return claim !== undefined && isAsked(claim) ? show(claim, context, positions) : undefined;
+      });
+      return { claims: shown.filter((claim) => claim !== undefined) };
     },
   };
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { setImmediate } from "node:timers/promises";
 import { millpondError, parseNodeName, type PoolService } from "@millpond/api";
 import type { ServiceMethods } from "./service-methods.ts";
 import type { EventRecord, NodeRecord } from "../domain/records.ts";
 import { nodeNotFound } from "../operations/agent-sync.ts";
+import { mapInTurns, nextTurnOf } from "../fairness/fair-turns.ts";
 import { callerOf, seesAll, type Sight, sightOf, mayKnowOf } from "../auth/visibility.ts";
 import { toDevices, toEvent, toNode, toSession } from "./to-proto.ts";
 import { cordonNode, drainNode, labelNode, removeNode } from "../operations/nodes.ts";
@@ -33,7 +33,11 @@ export function makePoolService(
   return {
     async listNodes(_request, context) {
       const viewer = callerOf(context);
-      return { nodes: nodesByName(pool).map((node) => toNode(pool, node, viewer)) };
+      const nodes = await mapInTurns(nodesByName(pool), context, ({ name }) => {
+        const node = pool.ledger.nodes.get(name);
+        return node === undefined ? undefined : toNode(pool, node, viewer);
+      });
+      return { nodes: nodes.filter((node) => node !== undefined) };
     },
 
     async getNode({ name }, context) {
@@ -63,7 +67,11 @@ export function makePoolService(
     async listDevices({ node }, context) {
       const viewer = callerOf(context);
       const nodes = node === "" ? nodesByName(pool) : [requireNode(pool, node)];
-      return { devices: nodes.flatMap((each) => toDevices(pool, each, viewer)) };
+      const devices = await mapInTurns(nodes, context, ({ name }) => {
+        const each = pool.ledger.nodes.get(name);
+        return each === undefined ? [] : toDevices(pool, each, viewer);
+      });
+      return { devices: devices.flat() };
     },
 
     async listSessions({ claim, node }, context) {
@@ -81,7 +89,11 @@ export function makePoolService(
             (node === "" || each.node === node),
         )
         .sort((a, b) => a.session.startedAt - b.session.startedAt || (a.session.id < b.session.id ? -1 : 1));
-      return { sessions: sessions.map((each) => toSession(pool, each.node, each.session)) };
+      const shown = await mapInTurns(sessions, context, (each) =>
+        // Its claim may have ended meanwhile, and another tenant's have its name.
+        isSeen(each.session.claim) ? toSession(pool, each.node, each.session) : undefined,
+      );
+      return { sessions: shown.filter((session) => session !== undefined) };
     },
 
     async listEvents({ after, subject, limit }, context) {
@@ -99,9 +111,9 @@ export function makePoolService(
       };
       const events = await (sees === seesAll
         ? store.listEvents(query)
-        : listSeenEvents(pool, store, query, sees));
+        : listSeenEvents(pool, store, query, { sees, nextTurn: nextTurnOf(context) }));
       const mayKnow = mayKnowOf(caller);
-      return { events: events.map((event) => toEvent(event, mayKnow)) };
+      return { events: await mapInTurns(events, context, (event) => toEvent(event, mayKnow)) };
     },
 
     async backUp() {
@@ -131,7 +143,7 @@ async function listSeenEvents(
   pool: Pool,
   store: Store,
   query: EventQuery,
-  sees: Sight,
+  { sees, nextTurn }: { readonly sees: Sight; readonly nextTurn: () => Promise<void> },
 ): Promise<EventRecord[]> {
   const isSeen = ({ subject, at }: EventRecord): boolean => {
     const claim = pool.ledger.claims.get(subject.replace(/^claim\//, ""));
@@ -156,7 +168,7 @@ async function listSeenEvents(
     }
     after = last.id;
     // Other calls are answered between two of many.
-    await setImmediate();
+    await nextTurn();
   }
   return query.end === "oldest" ? found.slice(0, query.limit) : found.slice(-query.limit);
 }
