@@ -3,7 +3,7 @@
 // Pods that run CUDA programs: a real control plane, kubelet and container runtime, and software GPUs of a machine that is
 // none of the cluster's.
 
-import type { V1Pod } from "@kubernetes/client-node";
+import type { V1EnvVar, V1Pod } from "@kubernetes/client-node";
 import type { Connection } from "@millpond/cli";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { programImage } from "./testing/images.ts";
@@ -36,6 +36,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       command: readonly string[],
       more: object = {},
       namespace = "default",
+      env: readonly V1EnvVar[] = [],
     ): Promise<V1Pod> => {
       const limits = { "millpond.dev/vgpu": "1", "millpond.dev/compute": "25", "millpond.dev/memory": "1Gi" };
       await cluster.createPod(name, limits, {
@@ -43,7 +44,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         spec: {
           restartPolicy: "Never",
           ...more,
-          containers: [exampleContainer("main", command, limits)],
+          containers: [{ ...exampleContainer("main", command, limits), env: [...env] }],
         },
       });
       let pod: V1Pod | undefined;
@@ -83,6 +84,15 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       const output = await logOf("info", "strict");
       expect([pod.status?.phase, output]).toEqual(["Succeeded", expect.stringContaining("Software GPU")]);
       expect(output).toMatch(/1(\.0)? GiB|1024 MiB|1073741824/);
+    });
+
+    test("a container that asks for it computes with the libraries for profilers in its process", async () => {
+      const script = "exec 2>&1; LD_DEBUG=libs /usr/bin/vectoradd | grep -E 'calling init.*cupti|OK'";
+      const env = [{ name: "MILLPOND_PRELOAD", value: "1" }];
+      const pod = await run("profiled", ["/bin/sh", "-c", script], {}, "default", env);
+      const output = await logOf("profiled");
+      expect([pod.status?.phase, output]).toEqual(["Succeeded", expect.stringMatching(/vectoradd: OK/)]);
+      for (const version of [12, 13]) expect(output).toContain(`/usr/lib/millpond/libcupti.so.${version}`);
     });
 
     test("a GPU of the pod's own machine is reached by shared memory", async () => {

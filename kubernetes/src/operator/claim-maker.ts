@@ -17,7 +17,7 @@ import {
 import type { PodRequest } from "../request/pod-request.ts";
 import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
-import type { JobGang } from "./job-size.ts";
+import type { JobGang } from "./gangs/job-size.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
 import { nameOf, uidOf } from "./pod-writer.ts";
 

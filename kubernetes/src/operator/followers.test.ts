@@ -12,7 +12,7 @@ import { followerOf, formatOriginal, nextName } from "../webhook/original-pod.ts
 
 const GiB = 1n << 30n;
 const namespace = "default";
-const patience = { timeout: 60_000 };
+const patience = { timeout: 120_000 };
 const whole = { "millpond.dev/vgpu": "1" };
 const annotations = {
   "millpond.dev/requeue": "true",

@@ -32,7 +32,7 @@ import { ClaimView } from "./claim-view.ts";
 import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./claims/device-claims.ts";
 import { Followers } from "./followers.ts";
-import { readJobGang } from "./job-size.ts";
+import { readJobGang } from "./gangs/job-size.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";

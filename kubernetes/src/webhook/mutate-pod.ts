@@ -36,6 +36,9 @@ export interface JsonPatchOperation {
 /** Where our library is in containers; also in the directories that the dynamic linker knows by itself. */
 export const libraryDirectory = "/usr/lib/millpond";
 
+/** Libraries of the client library's directory by which profilers in a program see its vGPUs. */
+const profilerLibraries = ["libcupti.so.13", "libcupti.so.12"].map((name) => `${libraryDirectory}/${name}`);
+
 /** Variables that lead programs to their pool and hold their request; pods may not set these themselves. */
 const ownVariables = new Set<string>([
   "MILLPOND_POD_UID",
@@ -199,11 +202,31 @@ export function environmentFor(
     fromSecret("MILLPOND_CONTROLLER", "controller"),
     fromSecret("MILLPOND_CA", "ca"),
     fromSecret("MILLPOND_TOKEN", tokenKey(index)),
-    ...given.map((variable) =>
+    ...withProfilers(container.name, given).map((variable) =>
       // Without it the linker finds our library where the node plugin puts it into its own directories.
       variable.name === "LD_LIBRARY_PATH" && variable.value !== undefined && variable.value !== ""
         ? { ...variable, value: `${libraryDirectory}:${variable.value}` }
         : variable,
     ),
   ];
+}
+
+/**
+ * Preloads the libraries for profilers where the container asks for it: a container may have programs that cannot load them,
+ * of another C library for example, so that it has to say so.
+ */
+function withProfilers(container: string, given: readonly V1EnvVar[]): readonly V1EnvVar[] {
+  if (!given.some(({ name, value }) => name === "MILLPOND_PRELOAD" && value === "1")) return given;
+  const own = given.find(({ name }) => name === "LD_PRELOAD");
+  if (own?.valueFrom !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the container ${quote(container)} takes LD_PRELOAD from elsewhere, where the libraries for profilers cannot be added`,
+      { remedy: "Write its value, or omit MILLPOND_PRELOAD." },
+    );
+  }
+  const users = (own?.value ?? "").split(/[ :]+/).filter((entry) => entry !== "");
+  const all = [...users, ...profilerLibraries.filter((path) => !users.includes(path))];
+  const others = given.filter(({ name }) => name !== "LD_PRELOAD");
+  return [...others, { name: "LD_PRELOAD", value: all.join(":") }];
 }

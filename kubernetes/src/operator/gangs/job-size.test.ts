@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { expect, test } from "vitest";
-import { makeResourceNames } from "../request/resource-names.ts";
+import { makeResourceNames } from "../../request/resource-names.ts";
 import { claimsOfJob, gangOfJobSet, type JobLike } from "./job-size.ts";
 
 const names = makeResourceNames();

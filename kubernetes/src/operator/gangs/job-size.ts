@@ -4,9 +4,9 @@
 
 import type { V1JobSpec, V1Pod } from "@kubernetes/client-node";
 import { millpondError, quote } from "@millpond/api";
-import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
-import { readPodRequest } from "../request/pod-request.ts";
-import type { ResourceNames } from "../request/resource-names.ts";
+import { type Cluster, unlessStatus } from "../../cluster/cluster.ts";
+import { readPodRequest } from "../../request/pod-request.ts";
+import type { ResourceNames } from "../../request/resource-names.ts";
 
 export interface JobLike {
   readonly spec?: Partial<V1JobSpec> | undefined;

@@ -3,7 +3,7 @@
 // JobSets, whose controller this test plays: it makes the pods of their Jobs.
 
 import { expect, onTestFinished, test } from "vitest";
-import { PlayedCluster } from "../testing/played/played-cluster.ts";
+import { PlayedCluster } from "../../testing/played/played-cluster.ts";
 
 const GiB = 1n << 30n;
 const namespace = "default";
