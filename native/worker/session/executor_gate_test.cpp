@@ -47,6 +47,7 @@ class Rival {
         {
           gate::GateFile::Locked locked(*file_);
           locked.turns.charge(0, 100'000'000, monotonicNs());
+          if (locked.turns.table().seats[0].state == gate::Seat::State::kWaiting) hasSeenWaiting_.store(true);
           if (locked.turns.ask(seat, monotonicNs()).isMine) hadTurn_.store(true);
         }
         std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -59,12 +60,15 @@ class Rival {
     isOver_.store(true);
     thread_.join();
   }
-  /// Does that until the session waits for its turn. The machine may let the rival sleep until its turn is over.
+  /// Does that until the session has waited for its turn. The machine may let the rival sleep until its own turn is over.
   void untilWaiting(const std::function<void()>& issue) {
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 600; ++i) {
       issue();
-      for (const int64_t end = monotonicNs() + 100'000'000; monotonicNs() < end; std::this_thread::yield())
-        if (gate::GateFile::Locked(*file_).turns.table().seats[0].state == gate::Seat::State::kWaiting) return;
+      // The rival looks: a thread that asks without pause would keep both from the lock of the table.
+      for (int look = 0; look < 100; ++look) {
+        if (hasSeenWaiting_.load()) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     }
     testing::fail(__FILE__, __LINE__, "copies do not wait for their turn");
   }
@@ -73,6 +77,7 @@ class Rival {
   std::unique_ptr<gate::GateFile> file_;
   std::atomic<bool> isOver_{false};
   std::atomic<bool> hadTurn_{false};
+  std::atomic<bool> hasSeenWaiting_{false};
   std::thread thread_;
 };
 
@@ -224,17 +229,19 @@ TEST("copies wait for a turn in their direction, while another claim copies and 
     CHECK_EQ(f.syncStream(f.stream(1)), 0);
     std::vector<std::byte> back(kBytes);
     {
-      Rival rival(gates, gate::Lane::kFromDevice);
+      std::optional<Rival> rival(std::in_place, gates, gate::Lane::kFromDevice);
       std::atomic<bool> isOver{false};
       std::thread reader([&] {
         while (!isOver.load()) CHECK_EQ(f.download(back, memory, f.stream(1)), 0);
       });
-      rival.untilWaiting([] {});
+      rival->untilWaiting([] {});
       // It holds up no other thread of the program, no computation, and no copy in the other direction.
       CHECK(f.fill(memory, 9, 1, f.stream(1)));
       CHECK(f.upload(memory, data, f.stream(1)));
       f.marker();
       isOver.store(true);
+      // Beside it each piece of the last copy would have to wait until a second of debt is paid.
+      rival.reset();
       reader.join();
     }
     CHECK_EQ(f.download(back, memory, f.stream(1)), 0);
