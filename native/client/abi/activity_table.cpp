@@ -2,8 +2,8 @@
 #include "client/abi/activity_table.h"
 
 #include "client/abi/runtime_hooks.h"
+#include "client/process/client.h"
 #include "client/profile/activity_feed.h"
-#include "client/session/client.h"
 #include "client/trace/trace.h"
 
 namespace millpond::client {

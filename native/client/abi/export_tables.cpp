@@ -20,7 +20,7 @@
 #include "client/abi/runtime_hooks.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client {
 
@@ -354,7 +354,7 @@ CUresult integrityCheck(uint32_t version, uint64_t unixSeconds, uint64_t* result
   Tables& handedOut = tables();
   const auto number = [](const void* pointer) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(pointer)); };
   const IntegrityQuestion question{
-      .driverVersion = static_cast<uint32_t>(client.driverVersion()),
+      .driverVersion = static_cast<uint32_t>(client.snapshot().driverVersion),
       .version = version,
       .pid = static_cast<uint32_t>(::getpid()),
       .thread = static_cast<uint32_t>(::pthread_self() & 0xffffffffu),

@@ -2,15 +2,29 @@
 #include "client/call/call.h"
 
 #include "base/log.h"
-#include "client/call/preconditions.h"
-#include "client/session/callback_thread.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
+#include "client/process/threads.h"
 #include "client/session/restoration.h"
 #include "client/state/capture_state.h"
 #include "client/state/device_text.h"
 #include "client/trace/trace.h"
 
 namespace millpond::client {
+namespace {
+
+/// Ends a default stream of a thread that ends.
+void endStream(uint16_t context, uint64_t wire) {
+  // A capture that another thread of the program ends continues without this one.
+  if (CaptureState::isKnownCaptured(wire)) return;
+  Call call("end of a thread", Call::Teardown{context});
+  cmd::StreamDestroyV2 end{};
+  const auto* stream = reinterpret_cast<const void*>(wire);
+  if (call.entry() != CUDA_SUCCESS || call.destroy(HandleKind::kStream, stream, end.hStream) != CUDA_SUCCESS) return;
+  call.post(end);
+}
+
+}  // namespace
+
 Call::Call(const char* name, Needs needs) noexcept : name_(name) {
   entry_ = Client::check();
   if (entry_ != CUDA_SUCCESS) return;
@@ -23,7 +37,7 @@ Call::Call(const char* name, Needs needs) noexcept : name_(name) {
     caller_.context = current->wireContext();
     home_ = current->home();
   }
-  if (CallbackThread::running()) {
+  if (HostFunctions::running()) {
     entry_ = CUDA_ERROR_NOT_PERMITTED;
   } else if (session_->lost()) {
     entry_ = static_cast<CUresult>(kSessionLost);
@@ -108,7 +122,7 @@ CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   if (wire != 0) return CUDA_SUCCESS;
   wire = remote_->handles.create(HandleKind::kStream, caller_.context);
   if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  ThreadStreams::set(caller_.context, wire);
+  ThreadStreams::set(caller_.context, wire, &endStream);
   cmd::StreamCreate create{};
   create.phStream = wire;
   return post(create);
@@ -197,10 +211,35 @@ CUresult Call::settle(int32_t result) noexcept {
   return failure;
 }
 
-bool Call::isDoneNow(uint64_t stream) noexcept {
-  bool isCaptured = false;
-  return precondition::isCaptured(*this, stream, isCaptured) != CUDA_SUCCESS || !isCaptured;
+CUresult Call::isCaptured(uint64_t stream, bool& captured) noexcept {
+  captured = false;
+  if (stream == 0 || !CaptureState::anyOpen()) return CUDA_SUCCESS;
+  captured = CaptureState::isKnownCaptured(stream);
+  if (captured) return CUDA_SUCCESS;
+  cmd::CaptureInfo ask{};
+  ask.stream = stream;
+  cmd::CaptureInfoReply reply{};
+  if (const CUresult r = wait(ask, reply); r != CUDA_SUCCESS) return r;
+  captured = reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (captured) CaptureState::learnCaptured(stream);
+  return CUDA_SUCCESS;
 }
+
+bool Call::isDoneNow(uint64_t stream) noexcept {
+  bool captured = false;
+  return isCaptured(stream, captured) != CUDA_SUCCESS || !captured;
+}
+
+CUresult Call::reachCommand(const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+                            std::span<const std::span<const std::byte>> tails) noexcept {
+  return remote_->mapped.reachCommand(CallSink(*this), layout, fixed, tails);
+}
+
+CUresult Call::admit(uint64_t stream, size_t bytes) noexcept {
+  return remote_->queues.admit(CallSink(*this), stream, bytes);
+}
+
+void Call::reportLandings(uint64_t over) noexcept { post(cmd::LandingsOver{.landed = over}); }
 
 bool Call::isOnlyContext() noexcept {
   size_t contexts = 0;
@@ -209,7 +248,7 @@ bool Call::isOnlyContext() noexcept {
 }
 
 std::optional<uint64_t> Call::momentOfAll() noexcept {
-  return isOnlyContext() ? Mirror::instance().moment() : std::nullopt;
+  return isOnlyContext() ? remote_->mirror.moment() : std::nullopt;
 }
 
 CUresult Call::awaitWork(uint64_t stream) noexcept {
@@ -231,6 +270,29 @@ bool Call::awaitTaken() noexcept {
   session_->wait(
       static_cast<uint16_t>(cmd::Marker::kOp), caller_, cmd::Marker::kFixedBytes, [](std::byte*) {}, answer);
   return !session_->lost();
+}
+
+CUresult CallSink::post(const cmd::MemFree& command) const noexcept { return call_.post(command); }
+CUresult CallSink::wait(const cmd::MemAlloc& command, cmd::MemAllocReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::HostAlloc& command, cmd::HostAllocReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::HostFree& command, cmd::HostFreeReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::HostMirror& command, cmd::HostMirrorReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::LandingAwait& command, cmd::LandingAwaitReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::StreamQuery& command, cmd::StreamQueryReply& reply) const noexcept {
+  return call_.wait(command, reply);
+}
+CUresult CallSink::wait(const cmd::StreamSync& command, cmd::StreamSyncReply& reply) const noexcept {
+  return call_.wait(command, reply);
 }
 
 }  // namespace millpond::client

@@ -11,8 +11,8 @@
 
 #include "client/call/flavour.h"
 #include "client/call/mirror_turn.h"
-#include "client/call/queue_bound.h"
-#include "client/session/callback_thread.h"
+#include "client/memory/command_sink.h"
+#include "client/process/host_functions.h"
 #include "client/session/remote.h"
 #include "client/state/answer_cache.h"
 #include "client/state/capture_state.h"
@@ -126,6 +126,8 @@ class Call {
     }
     return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
+  /// Whether the stream's work becomes part of a graph. The worker is asked once for each stream of a capture.
+  CUresult isCaptured(uint64_t stream, bool& captured) noexcept;
   /// Whether work for the stream is executed, not recorded.
   bool isDoneNow(uint64_t stream) noexcept;
   /// If calls block: waits until the stream's work is done, so that its failure is this call's.
@@ -145,7 +147,7 @@ class Call {
     const MirrorTurn turn = this->turn(fixed);
     std::vector<std::byte> copied;
     if (!use.isOfOwn() && Mirror::exists() &&
-        Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
+        remote_->mirror.overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
       // A fault must not come while the session's locks are held.
       copied.assign(data.begin(), data.end());
       data = copied;
@@ -180,15 +182,17 @@ class Call {
       if (Mirror::exists()) [[unlikely]] {
         // A wait only reads, so the device's turn need not last.
         (void)turn(fixed);
-        if constexpr (endsTurn(C::kOp)) Mirror::instance().beginWait(isAnsweredAtOnce(C::kOp));
+        if constexpr (endsTurn(C::kOp)) remote_->mirror.beginWait(isAnsweredAtOnce(C::kOp));
         const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
         const CUresult result = settle(ask(fixed, answer, tails...));
-        if (result == CUDA_SUCCESS && endsTurn(C::kOp)) Mirror::instance().afterWait(whole);
+        if (result == CUDA_SUCCESS && endsTurn(C::kOp)) remote_->mirror.afterWait(whole);
         return result;
       }
     }
     const CUresult result = settle(ask(fixed, answer, tails...));
-    if constexpr (endsTurn(C::kOp)) remote_->landings.tell(*this);
+    if constexpr (endsTurn(C::kOp))
+      if (const auto over = remote_->landings.takeReport()) [[unlikely]]
+        reportLandings(*over);
     return result;
   }
   /// As `wait`, but cached for these arguments. `scope`: the function or kernel whose Set calls change the result.
@@ -247,7 +251,7 @@ class Call {
       if (!remote_->memory.hasLocal()) [[likely]]
         return CUDA_SUCCESS;
       const std::array<std::span<const std::byte>, sizeof...(Tails)> all{std::as_bytes(std::span(tails))...};
-      return remote_->mapped.reachCommand(*this, layout, std::as_bytes(std::span(&fixed, 1)), all);
+      return reachCommand(layout, std::as_bytes(std::span(&fixed, 1)), all);
     }
     return CUDA_SUCCESS;
   }
@@ -261,7 +265,7 @@ class Call {
       return false;
     const auto bytes = std::as_bytes(std::span(tail));
     const auto address = reinterpret_cast<uint64_t>(bytes.data());
-    if (Mirror::exists() && Mirror::instance().overlaps(address, bytes.size())) return true;
+    if (Mirror::exists() && remote_->mirror.overlaps(address, bytes.size())) return true;
     const auto run = remote_->memory.find(address);
     return run && run->kind == MemoryKind::kPinnedLocal;
   }
@@ -271,26 +275,31 @@ class Call {
     cmd::encode(out.data(), fixed, tails...);
     return out;
   }
+  CUresult reachCommand(const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+                        std::span<const std::span<const std::byte>> tails) noexcept;
+  /// Waits for room in the stream's queue.
+  CUresult admit(uint64_t stream, size_t bytes) noexcept;
+  void reportLandings(uint64_t over) noexcept;
   /// Called before work that could fill the stream's queue.
   CUresult enqueue(uint64_t stream, size_t bytes) noexcept {
-    if (!CallbackThread::anyBusy()) [[likely]]
+    if (!HostFunctions::anyPending()) [[likely]]
       return CUDA_SUCCESS;
-    return QueueBound::instance().admit(*this, stream, bytes);
+    return admit(stream, bytes);
   }
   /// The same for the record of an event.
   CUresult enqueueRecord(uint64_t event, uint64_t stream) noexcept {
-    if (!CallbackThread::anyBusy()) [[likely]]
+    if (!HostFunctions::anyPending()) [[likely]]
       return CUDA_SUCCESS;
     const auto* slot = remote_->handles.find(event);
     const bool isTimed = slot && !(slot->traits.flags & CU_EVENT_DISABLE_TIMING);
-    return isTimed ? QueueBound::instance().admit(*this, stream, 0) : CUDA_SUCCESS;
+    return isTimed ? admit(stream, 0) : CUDA_SUCCESS;
   }
   /// The device's turn at mirrored memory, while the command is being appended.
   template <typename C>
   MirrorTurn turn(const C& fixed) noexcept {
     if constexpr (isTurn(C::kOp))
-      if (Mirror::exists() && touchesMirror(fixed) && isDoneNow(streamOf(fixed))) [[unlikely]]
-        return MirrorTurn(caller_.context, streamOf(fixed));
+      if (Mirror::exists() && touchesMirror(remote_->mirror, fixed) && isDoneNow(streamOf(fixed))) [[unlikely]]
+        return MirrorTurn(remote_->mirror, caller_.context, streamOf(fixed));
     return {};
   }
   /// Sends a command for which `waitFor` waits.
@@ -319,7 +328,7 @@ class Call {
     return result;
   }
   /// The position up to which all work is done when a wait for the whole context has succeeded.
-  static std::optional<uint64_t> momentOfAll() noexcept;
+  std::optional<uint64_t> momentOfAll() noexcept;
   static bool isOnlyContext() noexcept;
   template <typename C>
   static std::optional<uint64_t> streamIn(const C& fixed) noexcept {
@@ -363,6 +372,27 @@ class Call {
   Session* session_ = nullptr;
   Remote* remote_ = nullptr;
   std::vector<uint64_t> claimed_;
+};
+
+/// A call as seen by the layers below, whose commands it sends.
+class CallSink final : public CommandSink {
+ public:
+  explicit CallSink(Call& call) noexcept : call_(call) {}
+  uint16_t context() const noexcept override { return call_.context(); }
+  void useContext(uint16_t context) const noexcept override { call_.useContext(context); }
+  uint16_t streamContext(uint64_t stream) const noexcept override { return call_.streamContext(stream); }
+  bool isDoneNow(uint64_t stream) const noexcept override { return call_.isDoneNow(stream); }
+  CUresult post(const cmd::MemFree& command) const noexcept override;
+  CUresult wait(const cmd::MemAlloc& command, cmd::MemAllocReply& reply) const noexcept override;
+  CUresult wait(const cmd::HostAlloc& command, cmd::HostAllocReply& reply) const noexcept override;
+  CUresult wait(const cmd::HostFree& command, cmd::HostFreeReply& reply) const noexcept override;
+  CUresult wait(const cmd::HostMirror& command, cmd::HostMirrorReply& reply) const noexcept override;
+  CUresult wait(const cmd::LandingAwait& command, cmd::LandingAwaitReply& reply) const noexcept override;
+  CUresult wait(const cmd::StreamQuery& command, cmd::StreamQueryReply& reply) const noexcept override;
+  CUresult wait(const cmd::StreamSync& command, cmd::StreamSyncReply& reply) const noexcept override;
+
+ private:
+  Call& call_;
 };
 
 }  // namespace millpond::client

@@ -17,22 +17,22 @@ inline bool handsWords(Call& call, uint64_t stream) noexcept { return call.isDon
 
 /// A stream waits for a word (`isWait`), or writes one: the condition holds when it has that value.
 template <typename T>
-void handWord(bool isWait, uint64_t address, T value, unsigned flags) {
+void handWord(Mirror& mirror, bool isWait, uint64_t address, T value, unsigned flags) {
   using By = AwaitedWord::By;
-  Mirror::instance().await({isWait ? By::kStream : By::kProgram, address, sizeof(T), value,
-                            isWait ? flags : unsigned{CU_STREAM_WAIT_VALUE_EQ}});
+  mirror.await({isWait ? By::kStream : By::kProgram, address, sizeof(T), value,
+                isWait ? flags : unsigned{CU_STREAM_WAIT_VALUE_EQ}});
 }
 
 template <class Command>
 void awaitsWord(Call& call, const Command& wait) {
   if (handsWords(call, wait.stream)) [[unlikely]]
-    handWord(true, OwnAddress::of(wait.addr), wait.value, wait.flags);
+    handWord(call.remote().mirror, true, OwnAddress::of(wait.addr), wait.value, wait.flags);
 }
 
 template <class Command>
 void writesWord(Call& call, const Command& write) {
   if (handsWords(call, write.stream)) [[unlikely]]
-    handWord(false, OwnAddress::of(write.addr), write.value, write.flags);
+    handWord(call.remote().mirror, false, OwnAddress::of(write.addr), write.value, write.flags);
 }
 
 /// Some of both: CUstreamBatchMemOpParams each.

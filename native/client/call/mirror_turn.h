@@ -43,8 +43,7 @@ constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept {
 
 /// Whether a turn could touch mirrored memory. Commands that do not name their memory could.
 template <typename C>
-bool touchesMirror(const C& fixed) {
-  const Mirror& mirror = Mirror::instance();
+bool touchesMirror(const Mirror& mirror, const C& fixed) {
   // The longest unit of a fill.
   constexpr uint64_t kUnit = 4;
   if constexpr (requires {

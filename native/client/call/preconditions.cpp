@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/call/preconditions.h"
 
+#include "client/process/client.h"
 #include "client/state/capture_state.h"
 #include "client/state/context.h"
 
@@ -38,24 +39,10 @@ CUresult streamAnswer(Call& call, CUstream) {
   return CaptureState::checkUnsafe(call.session(), call.thread());
 }
 
-CUresult isCaptured(Call& call, uint64_t stream, bool& captured) {
-  captured = false;
-  if (stream == 0 || !CaptureState::anyOpen()) return CUDA_SUCCESS;
-  captured = CaptureState::isKnownCaptured(stream);
-  if (captured) return CUDA_SUCCESS;
-  cmd::CaptureInfo ask{};
-  ask.stream = stream;
-  cmd::CaptureInfoReply reply{};
-  if (const CUresult r = call.wait(ask, reply); r != CUDA_SUCCESS) return r;
-  captured = reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
-  if (captured) CaptureState::learnCaptured(stream);
-  return CUDA_SUCCESS;
-}
-
 CUresult uncaptured(Call& call, uint64_t stream) {
   if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
   bool captured = false;
-  if (const CUresult r = isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.isCaptured(stream, captured); r != CUDA_SUCCESS) return r;
   return captured ? CUDA_SUCCESS : CaptureState::checkUnsafe(call.session(), call.thread());
 }
 

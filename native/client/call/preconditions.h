@@ -26,8 +26,6 @@ inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
 }
 /// Querying a stream, or waiting for it, where that could disturb a capture.
 CUresult streamAnswer(Call& call, CUstream);
-/// Whether the stream's work becomes part of a graph. Queried once for each stream of a capture.
-CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
 /// Refuses work in a stream outside of a capture if it could disturb the capture of another stream.
 CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: it must not exceed memory of this session.

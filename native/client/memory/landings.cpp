@@ -3,24 +3,16 @@
 
 #include <algorithm>
 
-#include "client/call/call.h"
-#include "client/session/callback_thread.h"
+#include "client/memory/command_sink.h"
+#include "client/process/host_functions.h"
 
 namespace millpond::client {
-namespace {
-
-/// Maximum of bytes of finished landings that the worker keeps before it gets a message; each counts as at least a
-/// page.
-constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
-constexpr uint64_t kLeastBytes = 4096;
-
-}  // namespace
 
 uint64_t Landings::begin(Source source, std::span<const Range> ranges, bool isHeld) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = ++last_;
   for (const Range& each : ranges) ranges_.set(each.address, each.bytes, number);
-  underWay_[number] = {source, CallbackThread::given(), {ranges.begin(), ranges.end()}, isHeld};
+  underWay_[number] = {source, HostFunctions::given(), {ranges.begin(), ranges.end()}, isHeld};
   if (source == Source::kCopy)
     for (const Range& each : ranges) copied_ += each.bytes;
   count_.store(underWay_.size(), std::memory_order_relaxed);
@@ -104,42 +96,35 @@ Landings::Parts::~Parts() {
     if (part.landing != 0) landings_.named_.erase(landings_.named_.find(part.landing));
 }
 
-CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
+CUresult Landings::await(const CommandSink& call, uint64_t address, uint64_t bytes) {
   if (!any()) return CUDA_SUCCESS;
   const Parts parts(*this, address, bytes);
   for (const Part& part : parts)
     if (part.landing != 0)
-      if (const CUresult r = await(call, *this, part.landing); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = await(call, part.landing); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;
 }
 
-CUresult Landings::awaitCopies(Call& call, uint64_t address, uint64_t bytes) {
+CUresult Landings::awaitCopies(const CommandSink& call, uint64_t address, uint64_t bytes) {
   while (const uint64_t number = firstCopyTo(address, bytes, false))
-    if (const CUresult r = await(call, *this, number); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = await(call, number); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;
 }
 
-CUresult Landings::await(Call& call, Landings& landings, uint64_t number) {
+CUresult Landings::await(const CommandSink& call, uint64_t number) {
   {
     // The worker takes a landing that it does not know for one that is over.
-    std::unique_lock lock(landings.mutex_);
-    landings.sent_.wait(lock, [&] {
-      const auto found = landings.underWay_.find(number);
-      return found == landings.underWay_.end() || found->second.isSent;
+    std::unique_lock lock(mutex_);
+    sent_.wait(lock, [&] {
+      const auto found = underWay_.find(number);
+      return found == underWay_.end() || found->second.isSent;
     });
   }
   cmd::LandingAwaitReply reply{};
   const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
   // A landing that never began gets no other message.
-  if (r == CUDA_SUCCESS) landings.end(number);
+  if (r == CUDA_SUCCESS) end(number);
   return r;
-}
-
-void Landings::tell(Call& call) {
-  if (untold_.load(std::memory_order_relaxed) < kMuchBytes) [[likely]]
-    return;
-  untold_.store(0, std::memory_order_relaxed);
-  call.post(cmd::LandingsOver{.landed = over()});
 }
 
 }  // namespace millpond::client

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -18,7 +19,7 @@
 
 namespace millpond::client {
 
-class Call;
+class CommandSink;
 
 class Landings {
  public:
@@ -56,7 +57,7 @@ class Landings {
     uint64_t landing = 0;
     Source source = Source::kCopy;
     bool isWhole = true;  ///< the worker has the bytes in one piece
-    uint64_t begun = 0;   ///< CallbackThread::given() when the landing began
+    uint64_t begun = 0;   ///< HostFunctions::given() when the landing began
   };
   /// The parts of a range. During the lifetime of this object the worker keeps the bytes of the landings.
   class Parts {
@@ -74,14 +75,25 @@ class Landings {
   };
 
   /// Waits until nothing is in transit to any of that memory.
-  CUresult await(Call& call, uint64_t address, uint64_t bytes);
+  CUresult await(const CommandSink& call, uint64_t address, uint64_t bytes);
   /// The same for bytes of copies that the program does not hold up.
-  CUresult awaitCopies(Call& call, uint64_t address, uint64_t bytes);
-  static CUresult await(Call& call, Landings& landings, uint64_t number);
-  /// Reports finished landings to the worker if it keeps much data for them. For calls that have waited.
-  void tell(Call& call);
+  CUresult awaitCopies(const CommandSink& call, uint64_t address, uint64_t bytes);
+  CUresult await(const CommandSink& call, uint64_t number);
+  /// If the worker keeps much data for finished landings: the number that LandingsOver then has to say. For calls that have
+  /// waited.
+  std::optional<uint64_t> takeReport() noexcept {
+    if (untold_.load(std::memory_order_relaxed) < kMuchBytes) [[likely]]
+      return std::nullopt;
+    untold_.store(0, std::memory_order_relaxed);
+    return over();
+  }
 
  private:
+  /// Maximum of bytes of finished landings that the worker keeps before it gets a message; each counts as at least a
+  /// page.
+  static constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kLeastBytes = 4096;
+
   struct UnderWay {
     Source source = Source::kCopy;
     uint64_t begun = 0;

@@ -12,8 +12,11 @@
 
 #include "base/address_places.h"
 #include "base/log.h"
-#include "client/call/call.h"
-#include "client/call/named_places.h"
+#include "client/memory/command_sink.h"
+#include "client/memory/landings.h"
+#include "client/memory/named_places.h"
+#include "client/state/graph_store.h"
+#include "protocol/futex.h"
 
 namespace millpond::client {
 namespace {
@@ -113,7 +116,7 @@ uint64_t MappedMemory::inOne(uint64_t address, uint64_t bytes) {
   return part == parts_.end() ? bytes : std::min(bytes, part->first + part->second.bytes - address);
 }
 
-CUresult MappedMemory::hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares) {
+CUresult MappedMemory::hold(const CommandSink& call, const MemoryRun& run, std::vector<uint64_t>& shares) {
   constexpr uint64_t kPage = TracedPages::kPage;
   const uint64_t end = (run.address + run.bytes + kPage - 1) / kPage * kPage;
   for (uint64_t at = run.address / kPage * kPage; at < end;) {
@@ -135,7 +138,7 @@ CUresult MappedMemory::hold(Call& call, const MemoryRun& run, std::vector<uint64
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) {
+CUresult MappedMemory::release(const CommandSink& call, const std::vector<uint64_t>& shares) {
   CUresult result = CUDA_SUCCESS;
   for (const uint64_t share : shares) {
     const auto part = parts_.find(share);
@@ -149,10 +152,10 @@ CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) 
   return result;
 }
 
-std::optional<CUresult> MappedMemory::mirror(Call& call, const MemoryRun& run) {
+std::optional<CUresult> MappedMemory::mirror(const CommandSink& call, const MemoryRun& run) {
   const std::lock_guard lock(mutex_);
   // Another thread may have been quicker.
-  const auto now = call.remote().memory.find(run.address);
+  const auto now = memory_.find(run.address);
   if (!now || now->kind != MemoryKind::kPinnedLocal) return now ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   const bool isReadOnly = (run.flags & MemoryRun::kRegistered) && (run.flags & CU_MEMHOSTREGISTER_READ_ONLY);
   if (!isUsable(run.address, run.bytes, isReadOnly)) {
@@ -160,13 +163,12 @@ std::optional<CUresult> MappedMemory::mirror(Call& call, const MemoryRun& run) {
         static_cast<unsigned long long>(run.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  const Landings& landings = call.remote().landings;
-  const Handover::Turn turn(handover_, run, [&] { return landings.firstCopyTo(run.address, run.bytes, false) == 0; });
+  const Handover::Turn turn(handover_, run, [&] { return landings_.firstCopyTo(run.address, run.bytes, false) == 0; });
   if (!turn.hasBegun()) return std::nullopt;
   // Memory that calls and graphs may still write must stay accessible. Bytes of held copies go to the worker's pages only,
   // which must not get the program's pages as a whole later.
-  const bool mayLand = call.remote().graphs.mayLandIn(run.address, run.bytes);
-  const bool isStill = turn.awaitUses() && !mayLand && landings.firstCopyTo(run.address, run.bytes, true) == 0;
+  const bool mayLand = graphs_.mayLandIn(run.address, run.bytes);
+  const bool isStill = turn.awaitUses() && !mayLand && landings_.firstCopyTo(run.address, run.bytes, true) == 0;
   std::vector<uint64_t> shares;
   if (const CUresult r = hold(call, run, shares); r != CUDA_SUCCESS) {
     release(call, shares);
@@ -185,23 +187,22 @@ std::optional<CUresult> MappedMemory::mirror(Call& call, const MemoryRun& run) {
     release(call, shares);
     return r;
   }
-  Mirror& mirror = Mirror::instance();
   if (const auto pages = traceable_.find(run.address); pages != traceable_.end() && isStill) {
-    if (!mirror.addPages(std::move(pages->second), run.context, TracedPages::Content::kProgram))
+    if (!mirror_.addPages(std::move(pages->second), run.context, TracedPages::Content::kProgram))
       return CUDA_ERROR_OUT_OF_MEMORY;
     traceable_.erase(pages);
   } else {
     for (const Piece& piece : pieces)
-      mirror.addProgramBytes(piece.address, piece.bytes, run.context,
-                             isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
-                             mayLand ? Mirror::Landed::kYes : Mirror::Landed::kNo);
+      mirror_.addProgramBytes(piece.address, piece.bytes, run.context,
+                              isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
+                              mayLand ? Mirror::Landed::kYes : Mirror::Landed::kNo);
   }
   shares_[run.address] = std::move(shares);
-  call.remote().memory.setMirrored(run.address);
+  memory_.setMirrored(run.address);
   return tellState(call, pieces, State::kMirrored);
 }
 
-CUresult MappedMemory::tellState(Call& call, std::span<const Piece> pieces, State state) {
+CUresult MappedMemory::tellState(const CommandSink& call, std::span<const Piece> pieces, State state) {
   for (const Piece& piece : pieces) {
     cmd::HostMirror wire{};
     wire.address = piece.address;
@@ -213,59 +214,56 @@ CUresult MappedMemory::tellState(Call& call, std::span<const Piece> pieces, Stat
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reach(Call& call, const MemoryRun& run) { return reachEach(call, {run.address}); }
+CUresult MappedMemory::reach(const CommandSink& call, const MemoryRun& run) { return reachEach(call, {run.address}); }
 
-CUresult MappedMemory::reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+CUresult MappedMemory::reachCommand(const CommandSink& call, const cmd::CommandLayout& layout,
+                                    std::span<const std::byte> fixed,
                                     std::span<const std::span<const std::byte>> tails) {
-  std::vector<uint64_t> places = namedPlaces(call.remote().memory, layout, fixed, tails);
+  std::vector<uint64_t> places = namedPlaces(memory_, layout, fixed, tails);
   return places.empty() ? CUDA_SUCCESS : reachEach(call, std::move(places));
 }
 
-CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> places) {
-  const MemoryMap& memory = call.remote().memory;
-  Landings& landings = call.remote().landings;
-  while (!places.empty() && memory.hasLocal()) {
-    const auto run = memory.find(places.back());
+CUresult MappedMemory::reachEach(const CommandSink& call, std::vector<uint64_t> places) {
+  while (!places.empty() && memory_.hasLocal()) {
+    const auto run = memory_.find(places.back());
     places.pop_back();
     if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-    awaitHeld(landings, *run);
+    awaitHeld(landings_, *run);
     std::optional<CUresult> result;
     while (!result) {
-      if (const CUresult r = landings.awaitCopies(call, run->address, run->bytes); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = landings_.awaitCopies(call, run->address, run->bytes); r != CUDA_SUCCESS) return r;
       result = mirror(call, *run);
     }
     if (*result != CUDA_SUCCESS) return *result;
     // Addresses stored there refer to further memory.
-    const std::vector<uint64_t> inside = placesIn(memory, *run);
+    const std::vector<uint64_t> inside = placesIn(memory_, *run);
     places.insert(places.end(), inside.begin(), inside.end());
   }
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes) {
-  if (!call.remote().memory.hasLocal()) [[likely]]
+CUresult MappedMemory::reachNamed(const CommandSink& call, uint64_t address, std::span<const std::byte> bytes) {
+  if (!memory_.hasLocal()) [[likely]]
     return CUDA_SUCCESS;
   std::vector<uint64_t> found;
-  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });
+  memory_.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });
   return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
 }
 
-CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
-  if (!Mirror::exists() || !call.remote().memory.hasLocal()) [[likely]]
-    return CUDA_SUCCESS;
+CUresult MappedMemory::reachNoted(const CommandSink& call, uint64_t stream) {
   // A recorded kernel runs with the launches of its graph, which look for themselves.
   if (!call.isDoneNow(stream)) return CUDA_SUCCESS;
   for (;;) {
-    { const MirrorTurn turn(call.context(), stream); }
+    { const MirrorTurn turn(mirror_, call.context(), stream); }
     std::vector<uint64_t> found;
-    for (const uint64_t each : Mirror::instance().takeNamed()) addPlaces(found, each);
+    for (const uint64_t each : mirror_.takeNamed()) addPlaces(found, each);
     if (found.empty()) return CUDA_SUCCESS;
     if (const CUresult r = reachEach(call, std::move(found)); r != CUDA_SUCCESS) return r;
   }
 }
 
-CUresult MappedMemory::leave(Call& call, const MemoryRun& run) {
-  Mirror::instance().settle();
+CUresult MappedMemory::leave(const CommandSink& call, const MemoryRun& run) {
+  mirror_.settle();
   const std::lock_guard lock(mutex_);
   const auto known = shares_.extract(run.address);
   if (!known) return CUDA_ERROR_INVALID_VALUE;
@@ -273,7 +271,7 @@ CUresult MappedMemory::leave(Call& call, const MemoryRun& run) {
   std::vector<Piece> pieces;
   for (const uint64_t share : known.mapped()) {
     const uint64_t first = std::max(share, run.address);
-    werePages = Mirror::instance().remove(first) == Mirror::Removed::kPages || werePages;
+    werePages = mirror_.remove(first) == Mirror::Removed::kPages || werePages;
     pieces.push_back({first, std::min(share + parts_[share].bytes, run.address + run.bytes) - first});
   }
   const CUresult told = tellState(call, pieces, State::kOwn);

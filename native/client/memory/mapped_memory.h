@@ -15,15 +15,21 @@
 #include "client/addresses/memory_map.h"
 #include "client/addresses/pages/traced_pages.h"
 #include "client/memory/handover.h"
+#include "client/memory/mirror/mirror.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/command_layouts.h"
 
 namespace millpond::client {
 
-class Call;
+class CommandSink;
+class GraphStore;
+class Landings;
 
 class MappedMemory {
  public:
+  MappedMemory(Mirror& mirror, MemoryMap& memory, Landings& landings, GraphStore& graphs)
+      : mirror_(mirror), memory_(memory), landings_(landings), graphs_(graphs) {}
+
   /// Whole pages of zeros at an address that the worker can be expected to have free; null when there is no memory.
   void* allocate(size_t bytes);
   /// Where workers can be expected to have room for that much. Nothing is there yet, and may not be free here.
@@ -33,18 +39,23 @@ class MappedMemory {
 
   /// Lets kernels access the run, and all memory whose address is stored in it. Waits for bytes in transit to it, unless they
   /// may not arrive before later calls of the program: then the worker puts them there, in the order of their streams.
-  CUresult reach(Call& call, const MemoryRun& run);
+  CUresult reach(const CommandSink& call, const MemoryRun& run);
   /// The same for all memory to which a command that is about to be sent leads the worker or a kernel, by whatever address.
-  CUresult reachCommand(Call& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
+  CUresult reachCommand(const CommandSink& call, const cmd::CommandLayout& layout, std::span<const std::byte> fixed,
                         std::span<const std::span<const std::byte>> tails);
   /// The same for memory whose address is among bytes for a device, to be stored at `address`: kernels may find it
   /// there.
-  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
+  CUresult reachNamed(const CommandSink& call, uint64_t address, std::span<const std::byte> bytes);
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
-  CUresult reachWritten(Call& call, uint64_t stream);
+  CUresult reachWritten(const CommandSink& call, uint64_t stream) {
+    // Every launch asks.
+    if (!Mirror::exists() || !memory_.hasLocal()) [[likely]]
+      return CUDA_SUCCESS;
+    return reachNoted(call, stream);
+  }
   /// Ends the mapping of a run that kernels reach, when the device is done with it, and of pinned memory itself. The program's
   /// own memory then has the bytes that the device wrote.
-  CUresult leave(Call& call, const MemoryRun& run);
+  CUresult leave(const CommandSink& call, const MemoryRun& run);
 
   /// Excludes that memory which a call treats as this process's own becomes mirrored meanwhile.
   Handover& handover() { return handover_; }
@@ -69,18 +80,24 @@ class MappedMemory {
     kFilling = 1,   ///< with both, but the worker lacks contents
     kMirrored = 2,  ///< with both
   };
-  static CUresult tellState(Call& call, std::span<const Piece> pieces, State state);
+  static CUresult tellState(const CommandSink& call, std::span<const Piece> pieces, State state);
 
+  /// The memory whose addresses the mirror has noted.
+  CUresult reachNoted(const CommandSink& call, uint64_t stream);
   /// Lets kernels access the memory of the places, and all memory that its contents refer to.
-  CUresult reachEach(Call& call, std::vector<uint64_t> places);
+  CUresult reachEach(const CommandSink& call, std::vector<uint64_t> places);
   /// The worker has the run from now on, too. None: a copy to it was begun meanwhile, which has to be awaited first.
-  std::optional<CUresult> mirror(Call& call, const MemoryRun& run);
+  std::optional<CUresult> mirror(const CommandSink& call, const MemoryRun& run);
   void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
-  CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);
-  CUresult release(Call& call, const std::vector<uint64_t>& shares);
+  CUresult hold(const CommandSink& call, const MemoryRun& run, std::vector<uint64_t>& shares);
+  CUresult release(const CommandSink& call, const std::vector<uint64_t>& shares);
   std::map<uint64_t, Part>::iterator partAt(uint64_t address);
 
+  Mirror& mirror_;
+  MemoryMap& memory_;
+  Landings& landings_;
+  GraphStore& graphs_;
   Handover handover_;
   std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<TracedPages>> traceable_;  ///< pinned memory whose pages are not traced yet

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "client/memory/mirror/mirror.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
+#include "client/process/host_functions.h"
+#include "client/process/threads.h"
 #include "client/session/remote.h"
 #include "cuda/graph_node.h"
 #include "protocol/client/session_client.h"
@@ -72,9 +73,9 @@ struct CallbackLoop {
         log(LogLevel::Error, "callbacks of this process do not run any more: the worker answered %d", result);
         return;
       }
-      if (next.kind != kNothing && Mirror::exists()) Mirror::instance().beginHostFunction();
+      if (next.kind != kNothing && Mirror::exists()) Remote::instance().mirror.beginHostFunction();
       call(next);
-      if (next.kind != kNothing && Mirror::exists()) Mirror::instance().endHostFunction();
+      if (next.kind != kNothing && Mirror::exists()) Remote::instance().mirror.endHostFunction();
       if (next.kind <= kStreamCallback) {
         sendSources(next, reply.tail[0]);
         sendLate();
@@ -85,7 +86,7 @@ struct CallbackLoop {
         session->flush();
       }
       expected.fetch_sub(1, std::memory_order_acq_rel);
-      if (CallbackThread::pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) Remote::instance().graphs.endLate();
+      if (HostFunctions::pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) Remote::instance().graphs.endLate();
     }
   }
 
@@ -147,7 +148,7 @@ struct CallbackLoop {
           "the worker asks for a function that this program has not given to a stream or graph: it is not run");
       return;
     }
-    CallbackThread::running_ = true;
+    HostFunctions::running_ = true;
     switch (next.kind) {
       case kHostFunction:
       case kDestructor: reinterpret_cast<CUhostFn>(next.function)(data); break;
@@ -157,7 +158,7 @@ struct CallbackLoop {
         break;
       default: break;
     }
-    CallbackThread::running_ = false;
+    HostFunctions::running_ = false;
   }
 
   static void* main(void* self) {
@@ -194,8 +195,9 @@ CUresult CallbackThread::expect(Session& session, uint16_t context, uint32_t cou
     log(LogLevel::Error, "cannot start the thread that runs callbacks");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  given_.fetch_add(count, std::memory_order_acq_rel);
-  if (pending_.fetch_add(count, std::memory_order_acq_rel) == 0) epoch_.fetch_add(1, std::memory_order_acq_rel);
+  HostFunctions::given_.fetch_add(count, std::memory_order_acq_rel);
+  if (HostFunctions::pending_.fetch_add(count, std::memory_order_acq_rel) == 0)
+    HostFunctions::epoch_.fetch_add(1, std::memory_order_acq_rel);
   if (loop.expected.fetch_add(count, std::memory_order_acq_rel) == 0) futexWake(loop.expected);
   return CUDA_SUCCESS;
 }

@@ -9,7 +9,7 @@
 #include "base/errors/coded_error.h"
 #include "base/log.h"
 #include "client/addresses/own_address.h"
-#include "client/session/image_sender.h"
+#include "client/session/image_transfer.h"
 
 namespace millpond::client {
 namespace {

@@ -32,7 +32,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     bug: "full-queue",
-    file: "native/client/call/queue_bound.cpp",
+    file: "native/client/session/queue_bound.cpp",
     from: "      if (take(key, inQueue)) return CUDA_SUCCESS;\n",
     to: "      if (take(key, inQueue) || inQueue != SIZE_MAX) return CUDA_SUCCESS;\n",
     ways: [shm, tcp],
@@ -61,13 +61,13 @@ export const mutants: readonly Mutant[] = [
   {
     bug: "unreached-pointers",
     file: "native/client/memory/mapped_memory.cpp",
-    from: "  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
-    to: "  call.remote().memory.eachLocalAddress(address, bytes, [](uint64_t) {});\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
+    from: "  memory_.eachLocalAddress(address, bytes, [&](uint64_t each) { addPlaces(found, each); });\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
+    to: "  memory_.eachLocalAddress(address, bytes, [](uint64_t) {});\n  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));\n",
     ways: [tcp],
   },
   {
     bug: "unreached-parameters",
-    file: "native/client/call/named_places.cpp",
+    file: "native/client/memory/named_places.cpp",
     from: "    if (layout.tailUses[i] == cmd::TailUse::kWords) found.words(tails[i]);\n",
     to: "",
     ways: [tcp],

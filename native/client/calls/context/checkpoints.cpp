@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client::api {
 namespace {

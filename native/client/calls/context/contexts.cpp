@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client {
 

@@ -9,7 +9,7 @@
 
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client {
 

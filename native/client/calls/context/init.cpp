@@ -9,7 +9,8 @@
 #include "client/abi/export_tables.h"
 #include "client/gen/api.h"
 #include "client/gen/resolver.h"
-#include "client/session/client.h"
+#include "client/lifecycle/initialisation.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 #include "cuda/known_error.h"
 
@@ -36,12 +37,12 @@ namespace api {
 
 CUresult cuInit(unsigned int Flags) noexcept {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return Client::instance().initialise();
+  return Initialisation::instance().initialise();
 }
 
 CUresult cuDriverGetVersion(int* driverVersion) noexcept {
   if (!driverVersion) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = Client::instance().driverVersion();
+  *driverVersion = Initialisation::instance().driverVersion();
   return CUDA_SUCCESS;
 }
 

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client::api {
 namespace {

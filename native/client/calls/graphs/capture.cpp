@@ -6,7 +6,7 @@
 
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/state/capture_state.h"
 #include "cuda/graph_node.h"
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 #include "cuda/graph_node.h"
 

@@ -8,8 +8,8 @@
 #include "client/call/call.h"
 #include "client/calls/graphs/graph_call.h"
 #include "client/calls/memory/copies.h"
+#include "client/process/client.h"
 #include "client/session/callback_thread.h"
-#include "client/session/client.h"
 
 namespace millpond::client::api {
 namespace {
@@ -78,20 +78,20 @@ bool isMirrored(Call& call, const graph::Source& source) {
 bool isAtWorker(const Landings::Part& part) { return part.source == Landings::Source::kGraph && part.isWhole; }
 
 /// Whether streams may wait for the program, directly or because it has to act first.
-bool mayBeHeldUp() { return CallbackThread::anyBusy() || Mirror::instance().mayStreamWait(); }
+bool mayBeHeldUp(const Call& call) { return HostFunctions::anyPending() || call.remote().mirror.mayStreamWait(); }
 
 /// Lets launches read pinned memory at the worker when the stream has reached them, if it must not be read now, and the call
 /// must not wait until it may be.
 CUresult mirrorLate(Call& call, const graph::Source& source, bool isLate) {
   const auto run = call.remote().memory.find(source.address, source.bytes);
   if (!run || run->kind != MemoryKind::kPinnedLocal) return CUDA_SUCCESS;
-  if (!isLate && call.remote().landings.any() && mayBeHeldUp()) {
+  if (!isLate && call.remote().landings.any() && mayBeHeldUp(call)) {
     const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
     isLate = std::any_of(parts.begin(), parts.end(),
                          [](const Landings::Part& part) { return part.landing != 0 && !isAtWorker(part); });
   }
   if (!isLate) return CUDA_SUCCESS;
-  const CUresult r = call.remote().mapped.reach(call, *run);
+  const CUresult r = call.remote().mapped.reach(CallSink(call), *run);
   return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
 }
 
@@ -106,7 +106,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
     if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
     isWritten = !isDone;
   }
-  const bool isLate = isWritten || Mirror::instance().mayStreamWait();
+  const bool isLate = isWritten || call.remote().mirror.mayStreamWait();
   Landings& landings = call.remote().landings;
   for (const graph::Source& source : info.sources) {
     if (!isSent(source)) continue;
@@ -118,13 +118,13 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
     for (const Landings::Part& part : parts) {
       if (part.landing != 0) {
         if (isAtWorker(part)) continue;
-        if (const CUresult r = Landings::await(call, landings, part.landing); r != CUDA_SUCCESS) return r;
+        if (const CUresult r = landings.await(CallSink(call), part.landing); r != CUDA_SUCCESS) return r;
       }
       for (uint64_t at = part.address; at < part.address + part.bytes; at += wire::kChunkBytes) {
         const cmd::GraphSource wire{.source = source.number, .address = at};
         const uint64_t bytes = std::min<uint64_t>(wire::kChunkBytes, part.address + part.bytes - at);
         const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(at), bytes);
-        if (const CUresult r = call.remote().mapped.reachNamed(call, at, piece); r != CUDA_SUCCESS) return r;
+        if (const CUresult r = call.remote().mapped.reachNamed(CallSink(call), at, piece); r != CUDA_SUCCESS) return r;
         if (const CUresult r = call.postData(wire, piece); r != CUDA_SUCCESS) return r;
       }
     }
@@ -223,7 +223,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   const auto info = call.remote().graphs.exec(wire.exec);
   if (!info) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = sendSources(call, *info, wire.stream); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reachWritten(CallSink(call), wire.stream); r != CUDA_SUCCESS) return r;
   const uint16_t home = call.streamContext(wire.stream);
   if (info->hostFunctions)
     if (const CUresult r = CallbackThread::expect(call.session(), home, info->hostFunctions); r != CUDA_SUCCESS)

@@ -2,8 +2,8 @@
 // User objects, which graphs retain: their destructors run on the thread that runs callbacks.
 #include "client/call/call.h"
 #include "client/calls/graphs/graph_call.h"
+#include "client/process/client.h"
 #include "client/session/callback_thread.h"
-#include "client/session/client.h"
 
 namespace millpond::client::api {
 namespace {

@@ -9,8 +9,8 @@
 #include "client/calls/memory/copies.h"
 #include "client/calls/memory/copy_sides.h"
 #include "client/gen/api.h"
+#include "client/process/client.h"
 #include "client/session/callback_thread.h"
-#include "client/session/client.h"
 #include "client/state/arrays.h"
 #include "client/state/context.h"
 
@@ -111,7 +111,7 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
   const End& own = from.isOwn ? from : to;
   if (from.isOwn)
     if (const CUresult r = call.remote().landings.await(
-            call, own.row(0, 0), own.row(extent.height - 1, extent.depth - 1) + extent.width - own.row(0, 0));
+            CallSink(call), own.row(0, 0), own.row(extent.height - 1, extent.depth - 1) + extent.width - own.row(0, 0));
         r != CUDA_SUCCESS)
       return r;
   const size_t rowsAtOnce = std::clamp<size_t>(kTemporaryBytes / extent.width, 1, extent.height);
@@ -170,11 +170,12 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
   if (run->context != call.context() || call.streamContext(stream) != call.context()) return CUDA_SUCCESS;
   const auto pinned = call.remote().memory.find(own.row(0, 0));
   if (from.isOwn && call.remote().landings.any()) return CUDA_SUCCESS;
-  if (from.isOwn && pinned && (CallbackThread::busy(call.streamContext(stream)) || Mirror::instance().mayStreamWait()))
+  if (from.isOwn && pinned &&
+      (CallbackThread::busy(call.streamContext(stream)) || call.remote().mirror.mayStreamWait()))
     return CUDA_SUCCESS;
   if (to.isOwn && pinned && wait == Wait::kNo) return CUDA_SUCCESS;
   bool isCaptured = false;
-  const CUresult r = precondition::isCaptured(call, stream, isCaptured);
+  const CUresult r = call.isCaptured(stream, isCaptured);
   can = r == CUDA_SUCCESS && !isCaptured;
   return r;
 }
@@ -192,7 +193,7 @@ bool isOneCommand(Call& call, const End& to, const End& from, const Extent& exte
   if (!run || run->kind != MemoryKind::kPinnedLocal) return false;
   const size_t rows = extent.height * extent.depth;
   if (to.isOwn && rows > kMostLandingRows) return true;
-  const bool mayBeHeldUp = CallbackThread::anyBusy() || Mirror::instance().mayStreamWait();
+  const bool mayBeHeldUp = HostFunctions::anyPending() || call.remote().mirror.mayStreamWait();
   return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
 }
 
@@ -254,7 +255,7 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
   if (to.isOwn || from.isOwn) {
     bool isCaptured = false;
-    if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = call.isCaptured(stream, isCaptured); r != CUDA_SUCCESS) return r;
     if (isCaptured) return captureCopy(call, stream, boxOf(dst, src, extent));
   }
   // As one piece.

@@ -109,7 +109,8 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
   std::optional<Handover::Use> lent;
   if (lends) {
-    if (const CUresult named = call.remote().mapped.reachNamed(call, to, {data, bytes}); named != CUDA_SUCCESS)
+    if (const CUresult named = call.remote().mapped.reachNamed(CallSink(call), to, {data, bytes});
+        named != CUDA_SUCCESS)
       return named;
     lent.emplace(call.remote().mapped.handover(), call.remote().memory, from, bytes);
   }
@@ -117,7 +118,7 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     wire.offset = at;
     const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
     if (!lends)
-      if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS)
+      if (const CUresult named = call.remote().mapped.reachNamed(CallSink(call), to + at, piece); named != CUDA_SUCCESS)
         return named;
     const CUresult r = call.postData(wire, piece, whose, bytes <= kPiece ? isDone : nullptr);
     if (r != CUDA_SUCCESS) return r;
@@ -147,7 +148,7 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
       continue;
     }
     if (part.landing != 0)
-      if (const CUresult r = Landings::await(call, landings, part.landing); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = landings.await(CallSink(call), part.landing); r != CUDA_SUCCESS) return r;
     const CUresult r = fromHere(call, address, reinterpret_cast<const void*>(part.address), part.bytes, stream, wait);
     if (r != CUDA_SUCCESS) return r;
   }
@@ -157,7 +158,7 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
 /// Whether the program may still write to pinned memory before the stream reaches the copy, because streams wait for
 /// words. A copy of landing bytes takes those.
 bool isReadLater(Call& call, const MemoryRun& source) {
-  if (!Mirror::instance().mayStreamWait()) return false;
+  if (!call.remote().mirror.mayStreamWait()) return false;
   const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
   return std::none_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
 }
@@ -166,7 +167,7 @@ bool isReadLater(Call& call, const MemoryRun& source) {
 /// the copy whose bytes land in the source are done when these have landed.
 bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
   if (!CallbackThread::busy(call.streamContext(stream))) return false;
-  const uint64_t given = CallbackThread::given();
+  const uint64_t given = HostFunctions::given();
   const Landings::Parts parts(call.remote().landings, from, bytes);
   return std::any_of(parts.begin(), parts.end(),
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
@@ -177,13 +178,13 @@ CUresult reachDevice(Call& call, CUdeviceptr address) {
   if (!call.remote().memory.mayBeLocal(address)) [[likely]]
     return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(address);
-  return run ? call.remote().mapped.reach(call, *run) : CUDA_SUCCESS;
+  return run ? call.remote().mapped.reach(CallSink(call), *run) : CUDA_SUCCESS;
 }
 
 /// From memory that is mirrored for it.
 CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint64_t from, size_t bytes,
                        uint64_t stream, Wait wait) {
-  if (const CUresult r = call.remote().mapped.reach(call, source); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reach(CallSink(call), source); r != CUDA_SUCCESS) return r;
   return within(call, to, from, bytes, stream, wait);
 }
 
@@ -220,7 +221,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
   if (isOfWorker(source)) return within(call, to, host, bytes, stream, wait);
   bool captured = false;
-  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.isCaptured(stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
   if (source && source->kind == MemoryKind::kPinnedLocal && isReadLater(call, *source))
     return throughMirror(call, to, *source, host, bytes, stream, wait);
@@ -254,8 +255,8 @@ namespace {
 CUresult awaitRoom(Call& call, size_t bytes) {
   Landings& landings = call.remote().landings;
   for (uint64_t first; (first = landings.firstOver(bytes, kMostLandingBytes)) != 0;) {
-    if (CallbackThread::anyBusy() || Mirror::instance().mayStreamWait()) return CUDA_SUCCESS;
-    if (const CUresult r = Landings::await(call, landings, first); r != CUDA_SUCCESS) return r;
+    if (HostFunctions::anyPending() || call.remote().mirror.mayStreamWait()) return CUDA_SUCCESS;
+    if (const CUresult r = landings.await(CallSink(call), first); r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
 }
@@ -265,7 +266,7 @@ CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_
   Landings& landings = call.remote().landings;
   const Landings::Range range{host, bytes};
   // They may wait for words or functions behind which the stream is, or will be through what it waits for.
-  const bool isHeld = CallbackThread::anyBusy() || Mirror::instance().mayStreamWait();
+  const bool isHeld = HostFunctions::anyPending() || call.remote().mirror.mayStreamWait();
   uint64_t number = 0;
   isMirrored = !call.remote().mapped.handover().ifOwn(call.remote().memory, host, bytes, [&] {
     number = landings.begin(Landings::Source::kCopy, std::span(&range, 1), isHeld);
@@ -299,9 +300,9 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isOfWorker(pinned)) return within(call, host, from, bytes, stream, wait);
   // Partly: the copy exceeds the allocation.
-  if (!pinned && Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pinned && Mirror::exists() && call.remote().mirror.overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
-  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.isCaptured(stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
   const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;
   if (canLand && wait == Wait::kNo && !call.remote().blocking) {
@@ -354,7 +355,7 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
   // Between two places of this process, in stream order.
   bool isCaptured = false;
-  if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.isCaptured(stream, isCaptured); r != CUDA_SUCCESS) return r;
   if (isCaptured) {
     CUDA_MEMCPY3D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_HOST;

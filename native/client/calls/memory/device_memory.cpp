@@ -49,7 +49,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) && !(run->flags & MemoryRun::kBorrowed)) {
     call.remote().managed.drop(run->address);
     if (!call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
-    return call.remote().managedHeap.free(call, dptr, run->context);
+    return call.remote().managedHeap.free(CallSink(call), dptr, run->context);
   }
   if (run && run->address == dptr && (run->flags & MemoryRun::kOfGraph)) {
     call.waitForResult();
@@ -59,7 +59,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   }
   if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
   // The driver waits for the device here, and programs rely on it.
-  if (Mirror::exists()) Mirror::instance().settle();
+  if (Mirror::exists()) call.remote().mirror.settle();
   call.useContext(run->context);
   cmd::MemFree wire{};
   wire.address = dptr;

@@ -13,7 +13,7 @@
 #include "client/addresses/own_address.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/session/restoration.h"
 #include "client/state/context.h"
 
@@ -160,7 +160,7 @@ CUresult cuMemFreeHost(void* p) noexcept {
   const bool isMirrored = run->kind == MemoryKind::kMirrored;
   const CUresult result = isMirrored ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_INVALID_VALUE;
-  if (isMirrored) return call.remote().mapped.leave(call, *run);
+  if (isMirrored) return call.remote().mapped.leave(CallSink(call), *run);
   call.remote().mapped.free(address, run->bytes);
   return result;
 }
@@ -172,7 +172,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   const auto run = call.remote().memory.find(reinterpret_cast<uint64_t>(p));
   if (!run || run->kind == MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   if (run->kind == MemoryKind::kPinnedLocal)
-    if (const CUresult r = call.remote().mapped.reach(call, *run); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = call.remote().mapped.reach(CallSink(call), *run); r != CUDA_SUCCESS) return r;
   *pdptr = reinterpret_cast<CUdeviceptr>(p);
   return CUDA_SUCCESS;
 }
@@ -214,7 +214,7 @@ CUresult cuMemHostUnregister(void* p) noexcept {
   const bool isMirrored = run->kind == MemoryKind::kMirrored;
   const CUresult result = isMirrored || !call.remote().landings.any() ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  return isMirrored ? call.remote().mapped.leave(call, *run) : result;
+  return isMirrored ? call.remote().mapped.leave(CallSink(call), *run) : result;
 }
 
 }  // namespace api

@@ -4,7 +4,7 @@
 
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 
 namespace millpond::client::api {
@@ -161,7 +161,8 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = call.remote().managedHeap.allocate(call, bytesize, *dptr); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().managedHeap.allocate(CallSink(call), bytesize, *dptr); r != CUDA_SUCCESS)
+    return r;
   call.remote().memory.add({*dptr, bytesize, MemoryKind::kMirrored, call.context(), MemoryRun::kManaged, 0});
   call.remote().managed.add(*dptr, bytesize);
   return CUDA_SUCCESS;

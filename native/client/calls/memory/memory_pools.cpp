@@ -8,7 +8,7 @@
 #include "client/call/preconditions.h"
 #include "client/calls/memory/copies.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client {
 namespace {

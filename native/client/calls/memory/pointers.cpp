@@ -2,6 +2,7 @@
 // Queries about addresses, answered from this process's own allocations.
 #include "client/call/call.h"
 #include "client/gen/api.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 
 namespace millpond::client::api {

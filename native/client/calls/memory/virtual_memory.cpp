@@ -12,7 +12,7 @@
 #include "client/addresses/shareable_file.h"
 #include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 
 namespace millpond::client::api {
 namespace {

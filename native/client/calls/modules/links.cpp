@@ -7,11 +7,11 @@
 #include <mutex>
 
 #include "client/call/call.h"
+#include "client/call/image_sender.h"
 #include "client/calls/modules/jit_reply.h"
 #include "client/gen/api.h"
 #include "client/images/image.h"
-#include "client/session/client.h"
-#include "client/session/image_sender.h"
+#include "client/process/client.h"
 
 namespace millpond::client::api {
 namespace {

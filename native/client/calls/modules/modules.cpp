@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "client/call/call.h"
+#include "client/call/image_sender.h"
 #include "client/calls/modules/jit_reply.h"
 #include "client/gen/api.h"
 #include "client/images/image.h"
-#include "client/session/client.h"
-#include "client/session/image_sender.h"
+#include "client/process/client.h"
 
 namespace millpond::client::api {
 namespace {
@@ -123,7 +123,8 @@ CUresult getGlobal(Call& call, HandleKind kind, const void* owner, const char* n
     return r;
   if (reply.managed != 0) {
     const ManagedVariables::Variable variable{wire.owner, reply.address, reply.bytes};
-    if (const CUresult r = call.remote().managedVariables.add(call, variable, name); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = call.remote().managedVariables.add(CallSink(call), variable, name); r != CUDA_SUCCESS)
+      return r;
   } else {
     call.remote().memory.add(
         {reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kBorrowed, 0});
@@ -262,7 +263,7 @@ CUresult cuModuleUnload(CUmodule hmod) noexcept {
       call.entry() == CUDA_SUCCESS ? call.remote().handles.find(HandleKind::kModule, hmod) : nullptr;
   // The module of a library in a context ends with the library.
   if (slot && slot->function) return CUDA_ERROR_INVALID_HANDLE;
-  if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(hmod));
+  if (Mirror::exists()) call.remote().managedVariables.removeOf(reinterpret_cast<uint64_t>(hmod));
   return unload(call, HandleKind::kModule, hmod);
 }
 
@@ -306,7 +307,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 
 CUresult cuLibraryUnload(CUlibrary library) noexcept {
   Call call("cuLibraryUnload", Needs::kNothing);
-  if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(library));
+  if (Mirror::exists()) call.remote().managedVariables.removeOf(reinterpret_cast<uint64_t>(library));
   return unload(call, HandleKind::kLibrary, library);
 }
 
@@ -331,7 +332,8 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   if (const CUresult r = call.wait(wire, reply, std::as_bytes(std::span(name, std::strlen(name)))); r != CUDA_SUCCESS)
     return r;
   const ManagedVariables::Variable variable{wire.owner, reply.address, reply.bytes};
-  if (const CUresult r = call.remote().managedVariables.add(call, variable, name); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().managedVariables.add(CallSink(call), variable, name); r != CUDA_SUCCESS)
+    return r;
   if (dptr) *dptr = reply.address;
   if (bytes) *bytes = reply.bytes;
   return CUDA_SUCCESS;

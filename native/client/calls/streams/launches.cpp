@@ -8,7 +8,7 @@
 #include "client/call/launch_parameters.h"
 #include "client/calls/streams/launch_attributes.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 
 namespace millpond::client::api {
@@ -130,7 +130,7 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
     std::memset(usual.data(), 0, info.parameterBytes);  // gaps between parameters, and what a buffer leaves out
   }
   if (const CUresult r = packParameters(info, kernelParams, extra, params); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reachWritten(CallSink(call), wire.stream); r != CUDA_SUCCESS) return r;
   return call.post(wire, attributes.bytes(), std::span<const std::byte>(params));
 }
 

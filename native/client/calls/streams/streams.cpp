@@ -6,7 +6,7 @@
 #include "client/call/call.h"
 #include "client/call/preconditions.h"
 #include "client/gen/api.h"
-#include "client/session/client.h"
+#include "client/process/client.h"
 #include "client/state/capture_state.h"
 
 namespace millpond::client::api {
@@ -29,7 +29,7 @@ CUresult checkCapture(Call& call, uint64_t stream, InCapture own) {
   if (call.namesLegacy()) return CaptureState::checkLegacy(call.session(), call.thread(), call.currentContext());
   if (own == InCapture::kAllowed) return CUDA_SUCCESS;
   bool isCaptured = false;
-  if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS || !isCaptured) return r;
+  if (const CUresult r = call.isCaptured(stream, isCaptured); r != CUDA_SUCCESS || !isCaptured) return r;
   CaptureState::lose(stream, call.session(), call.thread());
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }

@@ -7,8 +7,10 @@
 #include "base/log.h"
 #include "client/addresses/map_flags.h"
 #include "client/addresses/pages/traced_pages.h"
-#include "client/call/call.h"
+#include "client/memory/command_sink.h"
+#include "client/memory/mirror/mirror.h"
 #include "cuda/program_calls_table.h"
+#include "protocol/futex.h"
 
 namespace millpond::client {
 namespace {
@@ -46,16 +48,7 @@ bool mapZeros(uint64_t address, uint64_t bytes) {
   return false;
 }
 
-/// Maps the worker's memory here: some bytes to be compared, the others traced.
-bool mirror(uint64_t address, uint64_t bytes, uint64_t compared, uint16_t context) {
-  if (compared && !mapZeros(address, compared)) return false;
-  auto pages = TracedPages::map(address + compared, bytes - compared, TracedPages::Content::kZero);
-  if (pages && Mirror::instance().addPages(std::move(pages), context, TracedPages::Content::kZero)) return true;
-  if (compared) ::munmap(reinterpret_cast<void*>(address), compared);
-  return false;
-}
-
-CUresult freeAtWorker(Call& call, CUdeviceptr address) {
+CUresult freeAtWorker(const CommandSink& call, CUdeviceptr address) {
   cmd::MemFree wire{};
   wire.address = address;
   return call.post(wire);
@@ -63,7 +56,15 @@ CUresult freeAtWorker(Call& call, CUdeviceptr address) {
 
 }  // namespace
 
-CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdeviceptr& address) {
+bool ManagedHeap::mirror(uint64_t address, uint64_t bytes, uint64_t compared, uint16_t context) {
+  if (compared && !mapZeros(address, compared)) return false;
+  auto pages = TracedPages::map(address + compared, bytes - compared, TracedPages::Content::kZero);
+  if (pages && mirror_.addPages(std::move(pages), context, TracedPages::Content::kZero)) return true;
+  if (compared) ::munmap(reinterpret_cast<void*>(address), compared);
+  return false;
+}
+
+CUresult ManagedHeap::map(const CommandSink& call, size_t bytes, uint64_t compared, CUdeviceptr& address) {
   std::vector<CUdeviceptr> occupied;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (int i = 0; i < kPlacesTried; ++i) {
@@ -88,7 +89,7 @@ CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdevicep
   return result;
 }
 
-CUresult ManagedHeap::allocate(Call& call, size_t bytes, CUdeviceptr& address) {
+CUresult ManagedHeap::allocate(const CommandSink& call, size_t bytes, CUdeviceptr& address) {
   if (bytes > UINT64_MAX - kLarge) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(mutex_);
   if (bytes >= kLarge) {
@@ -102,7 +103,7 @@ CUresult ManagedHeap::allocate(Call& call, size_t bytes, CUdeviceptr& address) {
   return cut(call.context(), rounded, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult ManagedHeap::addSlab(Call& call) {
+CUresult ManagedHeap::addSlab(const CommandSink& call) {
   const bool isFirst = std::none_of(slabs_.begin(), slabs_.end(),
                                     [&](const auto& each) { return each.second.context == call.context(); });
   const uint64_t bytes = isFirst ? kFirstSlab : std::clamp(nextSlab_ * 2, kFirstSlab, kLargestSlab);
@@ -127,7 +128,7 @@ bool ManagedHeap::cut(uint16_t context, size_t bytes, CUdeviceptr& address) {
       slab.free.erase(run);
       if (length > bytes) slab.free.emplace(at + bytes, length - bytes);
       for (; isCompared && start + slab.mirrored < at + bytes; slab.mirrored += kComparedStep)
-        Mirror::instance().addBytes(start + slab.mirrored, kComparedStep, context);
+        mirror_.addBytes(start + slab.mirrored, kComparedStep, context);
       pieces_.emplace(at, bytes);
       address = at;
       return true;
@@ -153,18 +154,18 @@ void ManagedHeap::giveBack(Slab& slab, uint64_t address, uint64_t bytes) {
   slab.free.emplace(address, bytes);
 }
 
-CUresult ManagedHeap::free(Call& call, CUdeviceptr address, uint16_t context) {
+CUresult ManagedHeap::free(const CommandSink& call, CUdeviceptr address, uint16_t context) {
   const std::lock_guard lock(mutex_);
   if (const auto piece = pieces_.find(address); piece != pieces_.end()) {
     // Work of the device that still uses it must not reach its next owner.
-    Mirror::instance().settle();
+    mirror_.settle();
     const auto slab = std::prev(slabs_.upper_bound(address));
     giveBack(slab->second, address, piece->second);
     pieces_.erase(piece);
     return trim(call, context);
   }
   if (whole_.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
-  Mirror::instance().remove(address);
+  mirror_.remove(address);
   call.useContext(context);
   return freeAtWorker(call, address);
 }
@@ -177,7 +178,7 @@ bool ManagedHeap::mayTrim() {
   return true;
 }
 
-CUresult ManagedHeap::trim(Call& call, uint16_t context) {
+CUresult ManagedHeap::trim(const CommandSink& call, uint16_t context) {
   const auto isInUse = [&](const auto& each) {
     const Slab& slab = each.second;
     return slab.context == context &&
@@ -199,14 +200,12 @@ CUresult ManagedHeap::trim(Call& call, uint16_t context) {
 }
 
 void ManagedHeap::endMirrored(const Slab& slab) {
-  Mirror& mirror = Mirror::instance();
-  for (uint64_t at = 0; at < slab.mirrored; at += kComparedStep) mirror.remove(slab.address + at);
-  mirror.remove(slab.address + slab.compared);
+  for (uint64_t at = 0; at < slab.mirrored; at += kComparedStep) mirror_.remove(slab.address + at);
+  mirror_.remove(slab.address + slab.compared);
   if (slab.compared) ::munmap(reinterpret_cast<void*>(slab.address), slab.compared);
 }
 
 std::vector<CUdeviceptr> ManagedHeap::removeOf(uint16_t context) {
-  Mirror& mirror = Mirror::instance();
   std::vector<CUdeviceptr> ended;
   const std::lock_guard lock(mutex_);
   for (auto each = whole_.begin(); each != whole_.end();) {
@@ -214,7 +213,7 @@ std::vector<CUdeviceptr> ManagedHeap::removeOf(uint16_t context) {
       ++each;
       continue;
     }
-    mirror.remove(each->first);
+    mirror_.remove(each->first);
     ended.push_back(each->first);
     each = whole_.erase(each);
   }

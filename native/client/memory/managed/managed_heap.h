@@ -12,14 +12,16 @@
 
 namespace millpond::client {
 
-class Call;
+class CommandSink;
+class Mirror;
 
 class ManagedHeap {
  public:
+  explicit ManagedHeap(Mirror& mirror) : mirror_(mirror) {}
   /// `bytes` of managed memory in the call's context.
-  CUresult allocate(Call& call, size_t bytes, CUdeviceptr& address);
+  CUresult allocate(const CommandSink& call, size_t bytes, CUdeviceptr& address);
   /// The end of one that was allocated in that context. The caller has taken it out of the memory map.
-  CUresult free(Call& call, CUdeviceptr address, uint16_t context);
+  CUresult free(const CommandSink& call, CUdeviceptr address, uint16_t context);
   /// The context is about to end, with all allocations in it. Returns their addresses at the worker, for the caller to send.
   std::vector<CUdeviceptr> removeOf(uint16_t context);
 
@@ -36,15 +38,18 @@ class ManagedHeap {
 
   /// Gives the context's slabs back if nothing is cut from them, but not again and again. Their memory would keep a session
   /// from being parked, and others of the claim from having it.
-  CUresult trim(Call& call, uint16_t context);
+  CUresult trim(const CommandSink& call, uint16_t context);
   bool mayTrim();
   /// Ends what is mirrored of a slab.
-  static void endMirrored(const Slab& slab);
-  CUresult map(Call& call, size_t bytes, uint64_t compared, CUdeviceptr& address);
-  CUresult addSlab(Call& call);
+  void endMirrored(const Slab& slab);
+  /// Maps the worker's memory here: some bytes to be compared, the others traced.
+  bool mirror(uint64_t address, uint64_t bytes, uint64_t compared, uint16_t context);
+  CUresult map(const CommandSink& call, size_t bytes, uint64_t compared, CUdeviceptr& address);
+  CUresult addSlab(const CommandSink& call);
   bool cut(uint16_t context, size_t bytes, CUdeviceptr& address);
   static void giveBack(Slab& slab, uint64_t address, uint64_t bytes);
 
+  Mirror& mirror_;
   std::mutex mutex_;
   std::map<uint64_t, Slab> slabs_;       ///< by address
   std::map<uint64_t, uint64_t> pieces_;  ///< what was cut: address → bytes

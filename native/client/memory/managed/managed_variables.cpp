@@ -5,9 +5,12 @@
 
 #include "base/log.h"
 #include "client/addresses/map_flags.h"
+#include "client/addresses/memory_map.h"
 #include "client/addresses/pages/traced_pages.h"
-#include "client/call/call.h"
-#include "client/session/client.h"
+#include "client/memory/command_sink.h"
+#include "client/memory/managed/managed_memory.h"
+#include "client/memory/mirror/mirror.h"
+#include "client/process/client.h"
 #include "client/state/context.h"
 
 namespace millpond::client {
@@ -26,7 +29,7 @@ bool ManagedVariables::mapPages(uint64_t first, uint64_t end) {
   return true;
 }
 
-CUresult ManagedVariables::add(Call& call, const Variable& variable, const char* name) {
+CUresult ManagedVariables::add(const CommandSink& call, const Variable& variable, const char* name) {
   constexpr uint64_t kPage = TracedPages::kPage;
   const std::lock_guard lock(mutex_);
   const bool isKnown = std::any_of(known_.begin(), known_.end(), [&](const Known& each) {
@@ -43,22 +46,22 @@ CUresult ManagedVariables::add(Call& call, const Variable& variable, const char*
   }
   const Context* primary = Client::instance().contexts().primary(0);
   const uint16_t context = call.context() != 0 || !primary ? call.context() : primary->wireContext();
-  const int32_t result = Mirror::instance().adoptBytes(variable.address, variable.bytes, context);
+  const int32_t result = mirror_.adoptBytes(variable.address, variable.bytes, context);
   if (result != 0) return static_cast<CUresult>(result);
   known_.push_back({variable, context});
-  call.remote().memory.add({variable.address, variable.bytes, MemoryKind::kMirrored, context,
-                            MemoryRun::kManaged | MemoryRun::kBorrowed, 0});
-  call.remote().managed.add(variable.address, variable.bytes);
+  memory_.add({variable.address, variable.bytes, MemoryKind::kMirrored, context,
+               MemoryRun::kManaged | MemoryRun::kBorrowed, 0});
+  managed_.add(variable.address, variable.bytes);
   return CUDA_SUCCESS;
 }
 
-void ManagedVariables::removeOf(Call& call, uint64_t library) {
+void ManagedVariables::removeOf(uint64_t library) {
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [&](const Known& each) {
     if (each.variable.library != library) return false;
-    Mirror::instance().remove(each.variable.address);
-    call.remote().memory.take(each.variable.address);
-    call.remote().managed.drop(each.variable.address);
+    mirror_.remove(each.variable.address);
+    memory_.take(each.variable.address);
+    managed_.drop(each.variable.address);
     return true;
   });
 }

@@ -13,19 +13,24 @@
 
 namespace millpond::client {
 
-class Call;
+class CommandSink;
+class ManagedMemory;
+class MemoryMap;
+class Mirror;
 
 class ManagedVariables {
  public:
+  ManagedVariables(Mirror& mirror, MemoryMap& memory, ManagedMemory& managed)
+      : mirror_(mirror), memory_(memory), managed_(managed) {}
   struct Variable {
     uint64_t library;
     uint64_t address;
     size_t bytes;
   };
   /// Lets the program use the variable where the worker has it. Again for one that is known: success.
-  CUresult add(Call& call, const Variable& variable, const char* name);
+  CUresult add(const CommandSink& call, const Variable& variable, const char* name);
   /// The library is about to end.
-  void removeOf(Call& call, uint64_t library);
+  void removeOf(uint64_t library);
   /// The context is about to end, in which variables get their initial values again.
   void forget(uint16_t context);
 
@@ -36,6 +41,9 @@ class ManagedVariables {
   };
   bool mapPages(uint64_t first, uint64_t end);
 
+  Mirror& mirror_;
+  MemoryMap& memory_;
+  ManagedMemory& managed_;
   std::mutex mutex_;
   std::vector<Known> known_;
   std::set<uint64_t> pages_;  ///< mapped for variables: they stay, others may come to lie there

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "client/addresses/helper_thread.h"
-#include "client/session/callback_thread.h"
+#include "client/process/host_functions.h"
 #include "protocol/futex.h"
 
 namespace millpond::client {
@@ -40,6 +40,7 @@ struct Previous {
 Server ordinary, ofHostFunctions;
 Previous previous;
 FaultHandler::Serve serveFault = nullptr;
+void* servedBy = nullptr;
 std::atomic<uint64_t> lowest{UINT64_MAX}, highest{0};
 std::atomic<bool> isActive{false};
 
@@ -66,7 +67,7 @@ bool isServed(const siginfo_t& info, const ucontext_t& context) {
   if (address < lowest.load(std::memory_order_relaxed) || address >= highest.load(std::memory_order_relaxed))
     return false;
   Request request;
-  request.fault = {address, isWriteFault(context), CallbackThread::running()};
+  request.fault = {address, isWriteFault(context), HostFunctions::running()};
   Server& server = request.fault.inHostFunction ? ofHostFunctions : ordinary;
   request.next = server.queue.load(std::memory_order_relaxed);
   while (!server.queue.compare_exchange_weak(request.next, &request, std::memory_order_acq_rel)) continue;
@@ -146,7 +147,7 @@ void* runServer(void* of) {
     Request* request = server.queue.exchange(nullptr, std::memory_order_acq_rel);
     while (request) {
       Request* next = request->next;
-      const uint32_t state = serveFault(request->fault) ? Request::kServed : Request::kForeign;
+      const uint32_t state = serveFault(servedBy, request->fault) ? Request::kServed : Request::kForeign;
       // The frame may be gone as soon as the state is set; only the address may be used for waking.
       std::atomic<uint32_t>& word = request->state;
       word.store(state, std::memory_order_release);
@@ -161,11 +162,12 @@ bool startServer(Server& server) { return startHelperThread(&runServer, &server)
 
 }  // namespace
 
-bool FaultHandler::start(Serve serve) noexcept {
+bool FaultHandler::start(Serve serve, void* of) noexcept {
   {
     const std::lock_guard lock(installMutex());
     if (isActive.load(std::memory_order_relaxed)) return true;
     serveFault = serve;
+    servedBy = of;
     if (!startServer(ordinary) || !startServer(ofHostFunctions)) return false;
     isActive.store(true, std::memory_order_release);
   }

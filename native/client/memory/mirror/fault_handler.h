@@ -18,10 +18,10 @@ class FaultHandler {
   };
   /// Fetches the touched memory; false if it is not mirrored. Called on threads of this class: faults of host functions
   /// have their own.
-  using Serve = bool (*)(const Fault&);
+  using Serve = bool (*)(void* of, const Fault&);
 
-  /// Begins to serve. False when the system does not let us.
-  static bool start(Serve serve) noexcept;
+  /// Begins to serve with that function, which is given `of`. False when the system does not let us.
+  static bool start(Serve serve, void* of) noexcept;
   /// Faults outside of [begin, end) are not ours. The range only grows.
   static void cover(uint64_t begin, uint64_t end) noexcept;
   /// Takes the signal back from a handler that the program has set meanwhile, which stays the one for all other faults.

@@ -27,11 +27,11 @@ std::byte* closedPages(size_t count) {
   return static_cast<std::byte*>(got);
 }
 
-bool openPage(const FaultHandler::Fault& fault) {
+bool openPage(void*, const FaultHandler::Fault& fault) {
   const uint64_t page = fault.address / kPage * kPage;
   return ::mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE) == 0;
 }
-bool refuse(const FaultHandler::Fault&) { return false; }
+bool refuse(void*, const FaultHandler::Fault&) { return false; }
 
 /// Exit status of a process that does that; 1000 + signal when it was ended by one.
 int inProcess(const std::function<void()>& body) {
@@ -75,7 +75,7 @@ int faultsElsewhere(int times) {
 TEST("touches of many threads are served, and the program goes on where it was") {
   CHECK_EQ(inProcess([] {
              std::byte* pages = closedPages(64);
-             if (!FaultHandler::start(&openPage)) ::_exit(1);
+             if (!FaultHandler::start(&openPage, nullptr)) ::_exit(1);
              std::thread threads[4];
              for (int t = 0; t < 4; ++t)
                threads[t] = std::thread([&, t] {
@@ -93,7 +93,7 @@ TEST("other faults go to the program's handler, one set before and one set later
   CHECK_EQ(inProcess([] {
              install(&jumpBack);
              std::byte* pages = closedPages(4);
-             if (!FaultHandler::start(&openPage)) ::_exit(1);
+             if (!FaultHandler::start(&openPage, nullptr)) ::_exit(1);
              touch(pages);
              if (faultsElsewhere(3) != 3) ::_exit(2);
              install(&jumpBack);
@@ -108,7 +108,7 @@ TEST("a handler that passes on what is not its own comes to the one before ours,
   CHECK_EQ(inProcess([] {
              install(&jumpBack);
              std::byte* pages = closedPages(4);
-             if (!FaultHandler::start(&openPage)) ::_exit(1);
+             if (!FaultHandler::start(&openPage, nullptr)) ::_exit(1);
              install(&forwardToFormer, &former);
              FaultHandler::keepInstalled();
              touch(pages);
@@ -121,7 +121,7 @@ TEST("without a handler of the program's, a fault that is not ours ends it as ev
   CHECK_EQ(inProcess([] {
              ::signal(SIGSEGV, SIG_DFL);
              std::byte* pages = closedPages(1);
-             if (!FaultHandler::start(&refuse)) ::_exit(1);
+             if (!FaultHandler::start(&refuse, nullptr)) ::_exit(1);
              touch(pages);
            }),
            1000 + SIGSEGV);
@@ -131,7 +131,7 @@ TEST("a forked child's faults are its own") {
   CHECK_EQ(inProcess([] {
              ::signal(SIGSEGV, SIG_DFL);
              std::byte* pages = closedPages(2);
-             if (!FaultHandler::start(&openPage)) ::_exit(1);
+             if (!FaultHandler::start(&openPage, nullptr)) ::_exit(1);
              touch(pages);
              const int child = inProcess([&] {
                FaultHandler::abandon();

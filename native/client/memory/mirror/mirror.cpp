@@ -6,9 +6,7 @@
 #include <ctime>
 
 #include "base/log.h"
-#include "client/session/callback_thread.h"
-#include "client/session/client.h"
-#include "client/session/remote.h"
+#include "client/process/host_functions.h"
 #include "protocol/futex.h"
 
 namespace millpond::client {
@@ -19,7 +17,7 @@ constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
 /// How long an access waits for the device, which may be waiting for the thread in an undetectable way: a kernel may
 /// poll memory that the thread is about to copy. After that the current page is fetched.
-constexpr int64_t kPatienceNs = 50'000'000;
+constexpr int64_t kTouchPatienceNs = 50'000'000;
 /// How often such a touch looks whether it must not wait any more.
 constexpr int64_t kRelookNs = 500'000;
 /// Compared bytes are read in pieces of this size.
@@ -29,18 +27,13 @@ constexpr int kPollShare = 8;
 
 }  // namespace
 
-Mirror& Mirror::instance() noexcept {
-  static Mirror& mirror = *new Mirror();
-  return mirror;
-}
-
 void Mirror::abandon() noexcept {
   FaultHandler::abandon();
   exists_.store(false, std::memory_order_relaxed);
 }
 
 bool Mirror::addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content) {
-  if (!FaultHandler::start(&Mirror::serve)) {
+  if (!FaultHandler::start(&Mirror::serve, this)) {
     log(LogLevel::Error, "cannot start the threads that mirror memory");
     return false;
   }
@@ -145,12 +138,11 @@ std::vector<uint64_t> Mirror::takeNamed() {
 }
 
 void Mirror::noteNamed(uint64_t address, std::span<const std::byte> bytes) {
-  if (const MemoryMap& memory = Remote::instance().memory; memory.hasLocal())
-    memory.eachLocalAddress(address, bytes, [&](uint64_t each) { named_.push_back(each); });
+  if (memory_.hasLocal()) memory_.eachLocalAddress(address, bytes, [&](uint64_t each) { named_.push_back(each); });
 }
 
 void Mirror::noteNamed(const ComparedBytes& region, size_t offset, size_t bytes) {
-  if (!Remote::instance().memory.hasLocal()) return;
+  if (!memory_.hasLocal()) return;
   // Perhaps only some bytes of a pointer have changed.
   constexpr uint64_t kWord = sizeof(uint64_t);
   const uint64_t first = std::max(region.address(), (region.address() + offset) / kWord * kWord);
@@ -308,7 +300,7 @@ void Mirror::settle() {
   }
 }
 
-bool Mirror::mayBeAwaited() const { return doesStreamWait() || CallbackThread::anyBusy(); }
+bool Mirror::mayBeAwaited() const { return doesStreamWait() || HostFunctions::anyPending(); }
 
 Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
   const bool isGated = attempt >= kAttempts;
@@ -316,7 +308,7 @@ Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
   const uint64_t begun = work();
   const std::vector<uint64_t> streams = link_.streams();
   lock.unlock();
-  const int64_t end = monotonicNs() + kPatienceNs;
+  const int64_t end = monotonicNs() + kTouchPatienceNs;
   // A function of the program, or a wait for a word, that is given to a stream meanwhile may come before the wait below.
   const auto mustGiveUp = [&] {
     if (!mayGiveUp) return false;
@@ -335,7 +327,7 @@ Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
   if (question)
     while (!isGivenUp && !watch_.isAnswered(*question, kRelookNs)) isGivenUp = mustGiveUp();
   else if (isAppended)
-    MirrorLink::settle(streams);
+    link_.settle(streams);
   lock.lock();
   if (isGated) {
     gate_.store(0, std::memory_order_release);
@@ -352,8 +344,8 @@ Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
 
 // Touches of the program
 
-bool Mirror::serve(const FaultHandler::Fault& fault) {
-  Mirror& mirror = instance();
+bool Mirror::serve(void* of, const FaultHandler::Fault& fault) {
+  Mirror& mirror = *static_cast<Mirror*>(of);
   return fault.inHostFunction ? mirror.serveHostFunction(fault.address, fault.isWrite)
                               : mirror.serveOrdinary(fault.address, fault.isWrite);
 }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/addresses/memory_map.h"
 #include "client/addresses/pages/awaited_words.h"
 #include "client/addresses/pages/compared_bytes.h"
 #include "client/addresses/pages/traced_pages.h"
@@ -23,10 +24,11 @@
 
 namespace millpond::client {
 
+/// One for the process, never taken down.
 class Mirror {
  public:
-  /// One for the process, made at its first use and never taken down.
-  static Mirror& instance() noexcept;
+  /// `memory`: of the process. `handles`: for the streams on which it copies.
+  Mirror(HandleTable& handles, const MemoryMap& memory) : memory_(memory), link_(handles) {}
   /// Whether there is any such memory. Costs one read: every launch asks.
   static bool exists() noexcept { return exists_.load(std::memory_order_relaxed); }
 
@@ -109,7 +111,7 @@ class Mirror {
 
   template <typename Regions>
   static bool meets(const Regions& regions, uint64_t address, uint64_t bytes);
-  static bool serve(const FaultHandler::Fault& fault);
+  static bool serve(void* of, const FaultHandler::Fault& fault);
   bool serveOrdinary(uint64_t address, bool isWrite);
   bool serveHostFunction(uint64_t address, bool isWrite);
   /// Without waiting for the device. With the lock held.
@@ -151,6 +153,7 @@ class Mirror {
 
   static inline std::atomic<bool> exists_{false};
 
+  const MemoryMap& memory_;
   mutable std::mutex mutex_;
   MirrorLink link_;
   std::map<uint64_t, Traced> traced_;      ///< by address
@@ -164,7 +167,7 @@ class Mirror {
   std::vector<Held> held_;
   std::vector<uint64_t> named_;
   std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
-  QuietWatch watch_{&MirrorLink::settle};
+  QuietWatch watch_{[this](const std::vector<uint64_t>& streams) { link_.settle(streams); }};
   /// A wait that was given up: the question, and the work that it is about.
   struct Unanswered {
     uint32_t question;
@@ -180,15 +183,17 @@ class Mirror {
 class MirrorTurn {
  public:
   MirrorTurn() = default;
-  MirrorTurn(uint16_t context, uint64_t stream) : isTaken_(true) { Mirror::instance().beginWork(context, stream); }
+  MirrorTurn(Mirror& mirror, uint16_t context, uint64_t stream) : mirror_(&mirror) {
+    mirror.beginWork(context, stream);
+  }
   ~MirrorTurn() {
-    if (isTaken_) Mirror::instance().endWork();
+    if (mirror_) mirror_->endWork();
   }
   MirrorTurn(const MirrorTurn&) = delete;
   MirrorTurn& operator=(const MirrorTurn&) = delete;
 
  private:
-  bool isTaken_ = false;
+  Mirror* mirror_ = nullptr;  ///< null: no turn
 };
 
 }  // namespace millpond::client

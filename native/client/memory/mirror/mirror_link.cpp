@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "client/session/client.h"
-#include "client/session/remote.h"
+#include "client/process/client.h"
+#include "client/process/threads.h"
 #include "client/state/capture_state.h"
 #include "protocol/gen/commands.h"
 
@@ -35,9 +35,8 @@ int32_t wait(uint16_t context, const C& command, Session::Answer& answer) {
 MirrorLink::Side* MirrorLink::side(uint16_t context) {
   Side& side = sides_[context];
   if (side.stream != 0 || side.isFailed) return side.isFailed ? nullptr : &side;
-  HandleTable& handles = Remote::instance().handles;
-  side.stream = handles.create(HandleKind::kStream, context);
-  side.event = handles.create(HandleKind::kEvent, context);
+  side.stream = handles_.create(HandleKind::kStream, context);
+  side.event = handles_.create(HandleKind::kEvent, context);
   if (side.stream == 0 || side.event == 0) {
     side.isFailed = true;
     log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported",
@@ -153,7 +152,7 @@ std::vector<uint64_t> MirrorLink::streams() const {
   return all;
 }
 
-void MirrorLink::settle(const std::vector<uint64_t>& streams) {
+void MirrorLink::settle(const std::vector<uint64_t>& streams) const {
   bool isCapturing = false;
   Client::instance().contexts().each([&](const Context& context) {
     Session::Answer answer;
@@ -165,7 +164,7 @@ void MirrorLink::settle(const std::vector<uint64_t>& streams) {
   });
   if (!isCapturing) return;
   for (const uint64_t stream : streams) {
-    const HandleTable::Slot* slot = Remote::instance().handles.find(stream);
+    const HandleTable::Slot* slot = handles_.find(stream);
     if (!slot || CaptureState::isKnownCaptured(stream)) continue;
     cmd::StreamSync sync{};
     sync.stream = stream;

@@ -9,12 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/state/handle_table.h"
 #include "protocol/client/session_client.h"
 
 namespace millpond::client {
 
 class MirrorLink {
  public:
+  explicit MirrorLink(HandleTable& handles) : handles_(handles) {}
   /// Appends the new contents of the worker's memory.
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   /// The contents of memory of the host that becomes mirrored.
@@ -31,7 +33,7 @@ class MirrorLink {
   std::vector<uint64_t> streams() const;
   /// Waits until all contexts have finished their work; if a capture forbids waiting for a whole context, the given
   /// streams.
-  static void settle(const std::vector<uint64_t>& streams);
+  void settle(const std::vector<uint64_t>& streams) const;
   /// The context has ended, and its stream with it.
   void forget(uint16_t context);
 
@@ -46,6 +48,7 @@ class MirrorLink {
   /// Null when there can be none.
   Side* side(uint16_t context);
 
+  HandleTable& handles_;
   std::map<uint16_t, Side> sides_;
   /// Stream, or number of the context for its legacy stream → sum of the batches that it comes behind.
   std::unordered_map<uint64_t, uint64_t> ordered_;

@@ -37,12 +37,11 @@ void Mirror::await(AwaitedWord word) {
     }
   }
   static const bool isStarted = startHelperThread(
-      [](void*) -> void* {
+      [](void* self) -> void* {
         ::prctl(PR_SET_NAME, "millpond-words");
-        instance().watchWords();
-        return nullptr;
+        static_cast<Mirror*>(self)->watchWords();
       },
-      nullptr);
+      this);
   if (!isStarted) log(LogLevel::Error, "cannot start the thread that looks at words that streams wait for");
   const Lock lock(mutex_);
   word.work = work_.fetch_add(1, std::memory_order_release) + 1;

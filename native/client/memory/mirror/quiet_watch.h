@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace millpond::client {
@@ -13,9 +15,9 @@ namespace millpond::client {
 class QuietWatch {
  public:
   /// Waits for the devices; where a capture forbids to wait for a whole context, for the given streams.
-  using Settle = void (*)(const std::vector<uint64_t>& streams);
+  using Settle = std::function<void(const std::vector<uint64_t>& streams)>;
 
-  explicit QuietWatch(Settle settle) : settle_(settle) {}
+  explicit QuietWatch(Settle settle) : settle_(std::move(settle)) {}
   /// Starts waiting for devices to finish their work so far. Returns the number of the request; none if the system has
   /// no thread left.
   std::optional<uint32_t> ask(std::vector<uint64_t> streams);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/call/queue_bound.h"
+#include "client/session/queue_bound.h"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include <vector>
 
-#include "client/call/call.h"
-#include "client/session/callback_thread.h"
+#include "client/process/host_functions.h"
 #include "client/state/capture_state.h"
 
 namespace millpond::client {
@@ -24,11 +23,6 @@ constexpr size_t kLongestInQueue = size_t{20} << 10;
 
 }  // namespace
 
-QueueBound& QueueBound::instance() noexcept {
-  static QueueBound& bound = *new QueueBound();
-  return bound;
-}
-
 bool QueueBound::hasPlace(const Key& key, const Lane& lane) const {
   if (lane.count >= kPlaces) return false;
   if (lanes_.size() <= kChannels) return true;
@@ -42,7 +36,7 @@ bool QueueBound::hasPlace(const Key& key, const Lane& lane) const {
 }
 
 bool QueueBound::take(const Key& key, size_t bytes) {
-  if (const uint64_t now = CallbackThread::epoch(); now != epoch_) {
+  if (const uint64_t now = HostFunctions::epoch(); now != epoch_) {
     // All host functions have returned, so earlier work of the streams is no longer held up.
     epoch_ = now;
     lanes_.clear();
@@ -66,7 +60,7 @@ void QueueBound::emptied(const Key& key, const Lane& before, uint64_t epoch) {
   if (lane.count == 0) lanes_.erase(found);
 }
 
-CUresult QueueBound::lookAtOthers(Call& call, const Key& own) {
+CUresult QueueBound::lookAtOthers(const CommandSink& call, const Key& own) {
   std::vector<std::pair<Key, Lane>> others;
   uint64_t epoch = 0;
   {
@@ -77,7 +71,7 @@ CUresult QueueBound::lookAtOthers(Call& call, const Key& own) {
   }
   for (const auto& [key, lane] : others) {
     // A destroyed stream counts as empty: its handle can receive no more work.
-    const bool hasEnded = key.second != 0 && call.remote().handles.find(key.second) == nullptr;
+    const bool hasEnded = key.second != 0 && handles_.find(key.second) == nullptr;
     cmd::StreamQuery query{};
     query.hStream = key.second;
     cmd::StreamQueryReply reply{};
@@ -90,7 +84,7 @@ CUresult QueueBound::lookAtOthers(Call& call, const Key& own) {
   return CUDA_SUCCESS;
 }
 
-CUresult QueueBound::admit(Call& call, uint64_t stream, size_t bytes) noexcept {
+CUresult QueueBound::admit(const CommandSink& call, uint64_t stream, size_t bytes) noexcept {
   // Captured work is not queued, and streams must not be queried during a capture.
   if (CaptureState::anyOpen()) return CUDA_SUCCESS;
   const Key key{call.streamContext(stream), stream};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/call/named_places.h"
+#include "client/memory/named_places.h"
 
 #include <cstring>
 

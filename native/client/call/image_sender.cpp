@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/image_sender.h"
+#include "client/call/image_sender.h"
 
 #include <cstdio>
 #include <memory>
+
+#include "client/session/image_transfer.h"
 
 namespace millpond::client {
 

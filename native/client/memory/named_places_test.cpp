@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every command of the table, with an address of pinned memory wherever it has room for one.
-#include "client/call/named_places.h"
+#include "client/memory/named_places.h"
 
 #include <algorithm>
 #include <cstring>

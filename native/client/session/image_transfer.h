@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers images to the worker: by their hash if its host has them, in pieces otherwise.
+// Transfers an image to the worker: by its hash if its host has it, in pieces otherwise.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "base/sha256.h"
-#include "client/call/call.h"
+#include "cuda/gen/cuda_api.h"
+#include "protocol/gen/commands.h"
 
 namespace millpond::client {
-
-/// The part of a command that describes an image: the offsets of its fatbins, if there are several.
-using ImagePlaces = std::vector<uint64_t>;
 
 /// Over a network, requesting an image by its hash costs a round trip. Through shared memory sending the bytes is
 /// faster than hashing them.
@@ -45,11 +43,5 @@ CUresult sendImageBytes(Link& link, bool isRemote, uint64_t handle, std::span<co
   }
   return CUDA_SUCCESS;
 }
-
-/// Sends the result of `imageBytes`, for the command that will use it under `handle`.
-CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const std::byte>> parts, ImagePlaces& places);
-
-/// A file's bytes followed by a zero, as PTX needs it. CUDA_ERROR_FILE_NOT_FOUND if there is none.
-CUresult readImageFile(const char* path, std::vector<char>& bytes);
 
 }  // namespace millpond::client

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/session/client.h"
+#include "client/lifecycle/initialisation.h"
 
 #include <pthread.h>
 
@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "client/attach/bootstrap.h"
 #include "client/attach/visible_devices.h"
+#include "client/lifecycle/context_end.h"
 #include "client/memory/mirror/mirror.h"
 #include "client/profile/activity_feed.h"
 #include "client/profile/profile_file.h"
@@ -24,23 +25,21 @@
 
 namespace millpond::client {
 
-Client::~Client() = default;
-
-std::unique_ptr<Client> Client::make() { return std::unique_ptr<Client>(new Client()); }
-
-Client& Client::first() {
-  std::unique_ptr<Client> made = make();
-  Client* expected = nullptr;
+Initialisation& Initialisation::instance() {
+  if (Initialisation* known = current_.load(std::memory_order_acquire)) [[likely]]
+    return *known;
+  std::unique_ptr<Initialisation> made(new Initialisation(Client::instance()));
+  Initialisation* expected = nullptr;
   if (current_.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {
-    ::pthread_atfork(nullptr, nullptr, &Client::afterForkInChild);
+    ::pthread_atfork(nullptr, nullptr, &Initialisation::afterForkInChild);
     return *made.release();
   }
   return *expected;
 }
 
-void Client::afterForkInChild() {
-  Client* inherited = current_.load(std::memory_order_relaxed);
-  const State state = state_.load(std::memory_order_relaxed);
+void Initialisation::afterForkInChild() {
+  Client* inherited = Client::current_.load(std::memory_order_relaxed);
+  const Client::State state = Client::state_.load(std::memory_order_relaxed);
   // The connection belongs to the parent: closing our copy of it says nothing to the worker.
   if (inherited->session_) inherited->session_->abandon();
   CurrentContext::forget();
@@ -50,50 +49,53 @@ void Client::afterForkInChild() {
   Mirror::abandon();
   // Another thread of the parent may have held its locks and been in the midst of a change, so nothing of it
   // is used again, and nothing is torn down.
-  current_.store(make().release(), std::memory_order_relaxed);
-  state_.store(state == State::Ready || state == State::Forked ? State::Forked : State::Fresh,
-               std::memory_order_relaxed);
+  Client* own = Client::make().release();
+  Client::current_.store(own, std::memory_order_relaxed);
+  current_.store(std::unique_ptr<Initialisation>(new Initialisation(*own)).release(), std::memory_order_relaxed);
+  const bool wasUsed = state == Client::State::Ready || state == Client::State::Forked;
+  Client::state_.store(wasUsed ? Client::State::Forked : Client::State::Fresh, std::memory_order_relaxed);
 }
 
-void Client::leave() {
+void Initialisation::leave() {
   DeviceText::instance().write();
   if (!trace::isOff()) trace::finish();
-  const Client* known = current_.load(std::memory_order_acquire);
-  if (!known || state_.load(std::memory_order_acquire) < State::Attached) return;
+  const Client* known = Client::current_.load(std::memory_order_acquire);
+  if (!known || Client::state_.load(std::memory_order_acquire) < Client::State::Attached) return;
   ProfileFile::finish();
   known->session_->sayGoodbye();
 }
 
-CUresult Client::initialise() {
-  if (check() == CUDA_SUCCESS) return CUDA_SUCCESS;
+CUresult Initialisation::initialise() {
+  if (Client::check() == CUDA_SUCCESS) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex_);
   if (const auto failure = std::exchange(failureForInit_, std::nullopt)) return *failure;
   if (const CUresult attached = attachOnce(); attached != CUDA_SUCCESS) return attached;
-  if (devices_.empty()) {
-    return fail(CUDA_ERROR_NO_DEVICE, codedText(codes::kInvalid,
-                                                "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
-                                                    std::to_string(snapshot().devices.size()) + " that were granted",
-                                                "Unset it, or use ordinals from 0."));
+  if (client_.devices_.empty()) {
+    return fail(CUDA_ERROR_NO_DEVICE,
+                codedText(codes::kInvalid,
+                          "no GPU: CUDA_VISIBLE_DEVICES names none of the " +
+                              std::to_string(client_.snapshot().devices.size()) + " that were granted",
+                          "Unset it, or use ordinals from 0."));
   }
-  state_.store(State::Ready, std::memory_order_release);
+  Client::state_.store(Client::State::Ready, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
-int Client::driverVersion() {
-  if (check() == CUDA_SUCCESS) return snapshot().driverVersion;
+int Initialisation::driverVersion() {
+  if (Client::check() == CUDA_SUCCESS) return client_.snapshot().driverVersion;
   const std::lock_guard lock(mutex_);
   if (!failureForInit_) {
     const CUresult attached = attachOnce();
-    if (attached == CUDA_SUCCESS) return snapshot().driverVersion;
+    if (attached == CUDA_SUCCESS) return client_.snapshot().driverVersion;
     failureForInit_ = attached;
   }
   return CUDA_VERSION;
 }
 
-CUresult Client::attachOnce() {
-  const State state = state_.load(std::memory_order_acquire);
-  if (state == State::Forked) return CUDA_ERROR_NOT_INITIALIZED;
-  if (state != State::Fresh) return CUDA_SUCCESS;
+CUresult Initialisation::attachOnce() {
+  const Client::State state = Client::state_.load(std::memory_order_acquire);
+  if (state == Client::State::Forked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (state != Client::State::Fresh) return CUDA_SUCCESS;
   const Environment environment = Environment::ofThisProcess();
   const auto config = AttachConfig::from(environment);
   if (!config) {
@@ -113,11 +115,11 @@ CUresult Client::attachOnce() {
                           "Name each once."));
   }
   adopt(std::move(session), *visible, *config);
-  state_.store(State::Attached, std::memory_order_release);
+  Client::state_.store(Client::State::Attached, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
-std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string& problem) {
+std::unique_ptr<Session> Initialisation::connect(const AttachConfig& config, std::string& problem) {
   auto attachment = attach(config);
   if (!attachment) {
     problem = attachment.error().message;
@@ -131,7 +133,7 @@ std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string
     session = Session::connect(endpoint);
   }
   if (session) {
-    claim_ = config.claim.empty() ? attachment->ownClaim : config.claim;
+    client_.claim_ = config.claim.empty() ? attachment->ownClaim : config.claim;
     return std::move(*session);
   }
   problem = "cannot use the granted GPU: " + session.error().message;
@@ -141,16 +143,32 @@ std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string
   return nullptr;
 }
 
-void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config) {
-  session_ = std::move(session);
+void Initialisation::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible,
+                           const AttachConfig& config) {
+  client_.session_ = std::move(session);
+  const Snapshot& snapshot = client_.snapshot();
+  connectParts(*client_.session_, config);
+  for (const uint16_t device : visible) client_.devices_.push_back(&snapshot.devices[device]);
+  client_.contexts_ =
+      std::make_unique<ContextTable>(visible, &endContext, static_cast<uint16_t>(snapshot.devices.size() + 1));
+  for (const ErrorText& error : snapshot.errors) client_.errors_.push_back(&error);
+  std::sort(client_.errors_.begin(), client_.errors_.end(),
+            [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
+  ProfileFile::begin(*client_.session_, &trace::flush);
+  ActivityFeed::instance().sessionOpened(*client_.session_);
+  log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", client_.devices_.size(),
+      snapshot.devices.size(), snapshot.driverVersion, client_.session_->remote() ? "TCP" : "shared memory");
+}
+
+void Initialisation::connectParts(Session& session, const AttachConfig& config) {
   // The program knows its devices, so it must get the same again: also whether memory is shared with the worker.
   AttachConfig again = config;
-  again.transport = session_->remote() ? TransportChoice::Tcp : TransportChoice::SharedMemory;
-  again.wasLocal = !session_->remote();
-  for (const DeviceSnapshot& device : snapshot().devices)
+  again.transport = session.remote() ? TransportChoice::Tcp : TransportChoice::SharedMemory;
+  again.wasLocal = !session.remote();
+  for (const DeviceSnapshot& device : session.snapshot().devices)
     if (std::find(again.toldModels.begin(), again.toldModels.end(), device.name) == again.toldModels.end())
       again.toldModels.push_back(device.name);
-  session_->onParked([again = std::move(again)](bool& mayAskAgain) -> Result<Endpoint> {
+  session.onParked([again = std::move(again)](bool& mayAskAgain) -> Result<Endpoint> {
     log(LogLevel::Info, "the GPU was given back while this process was idle, and is needed again");
     auto attachment = attach(again);
     if (attachment) return attachment->endpoint;
@@ -160,56 +178,38 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
     if (mayAskAgain) log(LogLevel::Error, "%s. This CUDA call fails; the next one asks again", problem.c_str());
     return attachment.error();
   });
-  session_->onRestore([](Session& fresh, std::span<const std::byte> journal) {
+  session.onRestore([](Session& fresh, std::span<const std::byte> journal) {
     return restore(fresh, journal, Remote::instance().images, Remote::instance().files);
   });
-  session_->onLost([](const std::string& reason) {
+  session.onLost([](const std::string& reason) {
     log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on", reason.c_str());
   });
-  session_->onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
-  session_->onOutput(
+  session.onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
+  session.onOutput(
       [](wire::OutputStream stream, std::span<const std::byte> text) { DeviceText::instance().add(stream, text); });
-  session_->onFailure([](int32_t code, uint16_t op, uint64_t position) {
+  session.onFailure([](int32_t code, uint16_t op, uint64_t position) {
     log(LogLevel::Info, "%s (command %llu of the session) failed with %d; the next call reports it",
         cmd::opName(static_cast<cmd::Op>(op)), static_cast<unsigned long long>(position), code);
   });
-  session_->onLanding([](uint64_t address, uint64_t bytes) {
+  session.onLanding([](uint64_t address, uint64_t bytes) {
     const auto run = Remote::instance().memory.find(address, bytes);
     return (run && run->kind == MemoryKind::kPinnedLocal) || Remote::instance().graphs.mayLand(address, bytes);
   });
-  for (const uint16_t device : visible) devices_.push_back(&snapshot().devices[device]);
-  session_->onLandingsAwaited([] { return Remote::instance().landings.any(); });
-  session_->onLanded([](uint64_t number) { Remote::instance().landings.end(number); });
-  contexts_ =
-      std::make_unique<ContextTable>(visible, &endContext, static_cast<uint16_t>(snapshot().devices.size() + 1));
-  for (const ErrorText& error : snapshot().errors) errors_.push_back(&error);
-  std::sort(errors_.begin(), errors_.end(), [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
-  ProfileFile::begin(*session_, &trace::flush);
-  ActivityFeed::instance().sessionOpened(*session_);
-  log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(), snapshot().devices.size(),
-      snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
+  session.onLandingsAwaited([] { return Remote::instance().landings.any(); });
+  session.onLanded([](uint64_t number) { Remote::instance().landings.end(number); });
 }
 
-CUresult Client::fail(CUresult code, const std::string& message) {
+CUresult Initialisation::fail(CUresult code, const std::string& message) {
   // Programs ask again and again whether there is a GPU.
   if (message != lastMessage_) log(LogLevel::Error, "%s", message.c_str());
   lastMessage_ = message;
   return code;
 }
 
-const Snapshot& Client::snapshot() const { return session_->snapshot(); }
-
-const ErrorText* Client::errorText(CUresult code) const {
-  if (!knowsErrors()) return nullptr;
-  const auto found = std::lower_bound(errors_.begin(), errors_.end(), code,
-                                      [](const ErrorText* text, CUresult wanted) { return text->code < wanted; });
-  return found != errors_.end() && (*found)->code == code ? *found : nullptr;
-}
-
 namespace {
 
 /// Other libraries may call the driver after this, which still works.
-__attribute__((destructor)) void leaveAtExit() { Client::leave(); }
+__attribute__((destructor)) void leaveAtExit() { Initialisation::leave(); }
 
 }  // namespace
 

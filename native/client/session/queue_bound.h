@@ -10,12 +10,12 @@
 #include <mutex>
 #include <utility>
 
+#include "client/memory/command_sink.h"
+#include "client/state/handle_table.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client {
-
-class Call;
 
 /// Whether a command records an event, which takes a place in a stream's queue when the event has a time.
 constexpr bool isRecord(cmd::Op op) noexcept {
@@ -37,10 +37,10 @@ constexpr bool isQueued(cmd::Op op) noexcept {
 
 class QueueBound {
  public:
-  static QueueBound& instance() noexcept;
+  explicit QueueBound(HandleTable& handles) : handles_(handles) {}
   /// Called before a command of `bytes` bytes for a stream, while functions of the program may be pending: waits until
   /// there is room. Called without any lock of the session, so that other threads continue.
-  CUresult admit(Call& call, uint64_t stream, size_t bytes) noexcept;
+  CUresult admit(const CommandSink& call, uint64_t stream, size_t bytes) noexcept;
 
  private:
   /// Work of a stream that may be waiting in it.
@@ -55,8 +55,9 @@ class QueueBound {
   bool hasPlace(const Key& key, const Lane& lane) const;
   void emptied(const Key& key, const Lane& before, uint64_t epoch);
   /// Queries which of the other streams are empty.
-  CUresult lookAtOthers(Call& call, const Key& own);
+  CUresult lookAtOthers(const CommandSink& call, const Key& own);
 
+  HandleTable& handles_;
   std::mutex mutex_;
   uint64_t epoch_ = 0;  ///< of the functions ahead of the lanes
   std::map<Key, Lane> lanes_;

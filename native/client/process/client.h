@@ -4,8 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +16,6 @@ class Session;
 }
 
 namespace millpond::client {
-
-struct AttachConfig;
-
-/// Says what ended with a context, so that the worker drops it too. Defined where the commands are.
-void endContext(const Context& context);
 
 /// One for the whole process, made at its first use and never taken down: other libraries call the driver in
 /// their last moments.
@@ -39,21 +32,10 @@ class Client {
     return first();
   }
 
-  /// The process is ending: its worker need not wait for it to come back.
-  static void leave();
-
   /// The first check of every call except the few that work before cuInit: success, or CUDA_ERROR_NOT_INITIALIZED.
   static CUresult check() {
     return state_.load(std::memory_order_acquire) == State::Ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
   }
-
-  /// cuInit: attaches, unless that is done. A failure is written to standard error and may be tried again.
-  CUresult initialise();
-
-  /// The result of cuDriverGetVersion, which programs query before cuInit: the version of the worker's driver, for
-  /// which the process attaches if necessary; if that fails, the version of the API from which this library was
-  /// generated.
-  int driverVersion();
 
   /// The following are valid once `check` has succeeded.
 
@@ -79,31 +61,25 @@ class Client {
 
  private:
   friend struct std::default_delete<Client>;
+  friend class Initialisation;
   enum class State { Fresh, Forked, Attached, Ready };
 
   Client() = default;
   ~Client();
   static Client& first();
   static std::unique_ptr<Client> make();
-  static void afterForkInChild();
-
-  // All of these are called with mutex_ held.
-  CUresult attachOnce();
-  CUresult fail(CUresult code, const std::string& message);
-  std::unique_ptr<Session> connect(const AttachConfig& config, std::string& problem);
-  void adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config);
 
   static inline std::atomic<Client*> current_{nullptr};
   static inline std::atomic<State> state_{State::Fresh};
 
-  std::mutex mutex_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<ContextTable> contexts_;
   std::vector<const DeviceSnapshot*> devices_;
-  std::vector<const ErrorText*> errors_;    // by code
-  std::optional<CUresult> failureForInit_;  // of an attempt for cuDriverGetVersion, which cuInit reports
-  std::string lastMessage_;
+  std::vector<const ErrorText*> errors_;  ///< by code
   std::string claim_;
 };
+
+/// The context that a frame's number means, nullptr for 0 and for one that has ended.
+inline Context* contextOf(uint16_t wireContext) noexcept { return Client::instance().contexts().byNumber(wireContext); }
 
 }  // namespace millpond::client
