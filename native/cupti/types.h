@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUPTI 13.0's numbers and records, as facts. Programs read as much of a record as their release of CUPTI has: records have
-// only grown at their ends.
+// CUPTI 13.0's numbers and whole records, as facts: what this library gives to programs, which read as much of a record as their
+// release of CUPTI has. Records have only grown at their ends; `cuda/cupti.h` has the beginnings that all releases share, which
+// the worker reads.
 #pragma once
 
 #include <cstddef>
