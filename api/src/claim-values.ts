@@ -49,7 +49,7 @@ export type ClaimValues = {
     | undefined;
 };
 
-/** Reads the text of a value of each type. All throw MILLPOND_E_INVALID. */
+/** A parser for each type of value. Each throws MILLPOND_E_INVALID if the text is not a value of its type. */
 export const claimValueParsers: {
   readonly [T in Exclude<ClaimFieldType, "choice">]: (text: string) => ClaimValueOfType[T];
 } = {

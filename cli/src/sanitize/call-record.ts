@@ -82,7 +82,7 @@ const keyOf = ({ process, thread, offset }: CallPlace): string => `${process}/${
 export interface CallRecord {
   /** The call that a place refers to. */
   at(place: CallPlace): RecordedCall | undefined;
-  /** Calls that failed by themselves, in their order, each with how often the same call of the same place failed. */
+  /** Failed calls, in order, without those that only report an earlier failure; `count`: how often that call failed at that place. */
   readonly failed: readonly { readonly call: RecordedCall; readonly count: number }[];
 }
 

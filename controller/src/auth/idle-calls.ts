@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls that were refused, or changed nothing, are recorded one by one while they are few. Of a flood only the number is, so
-// that no token can write the audit full, nor keep the disk busy with it.
+// Calls that were refused, or changed nothing, are recorded one by one while they are few. Of a flood only the number is
+// recorded, so that no token can fill the audit log or keep the disk busy.
 
 import type { AuditEntry } from "../domain/records.ts";
 import type { AuditedCall } from "../state/audit.ts";
 
-/** How many of a token, a method and a result are recorded in a window, one by one. */
+/** How many calls with the same token, method and result get a record of their own in one window. */
 const recordsPerWindow = 20;
 
 const windowMs = 60_000;

@@ -43,7 +43,7 @@ test("a login lets the page call what its token may, from a cookie that no scrip
   expect(set).not.toContain(pool.controller.userToken);
   const json = await send(pool, listNodes, post({}, { ...page, cookie }));
   expect(await json.json()).toMatchObject({ nodes: [{ name: "node-a" }] });
-  // As the page itself calls: binary, which takes another way through the server.
+  // The page itself sends binary protobuf, which the server handles on another path.
   const binary = await send(pool, listNodes, {
     method: "POST",
     headers: { ...page, cookie, "content-type": "application/proto" },

@@ -53,7 +53,7 @@ export interface ConsoleOptions {
   readonly active: ActiveLogins;
   readonly desk: LoginDesk;
   readonly tokens: TokenVerifier;
-  /** UUID of the pool: cookies of several pools on one host do not meet. */
+  /** UUID of the pool: so that the cookies of several pools on one host do not collide. */
   readonly identity: string;
   /** Whether browsers come by TLS. */
   readonly isSecure: boolean;
@@ -97,7 +97,7 @@ export class Console {
 
   /** @returns Whether the path is the console's. */
   async answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<boolean> {
-    // As everywhere, strangers come again for each page.
+    // As for all requests, an unauthenticated client gets a new connection for each page.
     response.shouldKeepAlive &&= request.headers.authorization !== undefined;
     if (path === sessionPath) {
       await this.#answerSession(request, response);

@@ -16,9 +16,9 @@ const maxTenants = 10_000;
 const maxDepth = 8;
 
 export interface PutOptions {
-  /** Refuse when it is there. */
+  /** Refuse if the queue exists. */
   readonly createOnly: boolean;
-  /** Refuse when it is not there. */
+  /** Refuse if the queue does not exist. */
   readonly changeOnly: boolean;
 }
 

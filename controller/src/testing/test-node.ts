@@ -33,7 +33,7 @@ export class TestNode implements AsyncDisposable {
     this.#agent = this.#begin(options, this.#agent);
   }
 
-  /** Devices of which the workers of all grants together allow more than is there. */
+  /** Devices that are oversubscribed by the workers of all grants together. */
   crowded(): string[] {
     return this.#devices.flatMap(({ uuid = "" }) => {
       const ofGrants = new Map<number, bigint>();

@@ -13,7 +13,7 @@ namespace {
 constexpr uint8_t kKey[16] = {0x14, 0x6a, 0xdd, 0xae, 0x53, 0xa9, 0xa7, 0x52,
                               0xaa, 0x08, 0x41, 0x36, 0x0b, 0xf5, 0x5a, 0x9f};
 
-// Answers to the first two methods, which ask for nothing.
+// Answers to the first two methods, which are constants.
 constexpr std::array<uint64_t, 2> kFirstMethod = {0x3341'181c'03cb'675c, 0x8ed3'83aa'1f4c'd1e8};
 constexpr std::array<uint64_t, 2> kSecondMethod = {0x1841'181c'03cb'675c, 0x8ed3'83aa'1f4c'd1e8};
 

@@ -127,7 +127,7 @@ class Order {
   std::vector<Freed> freed_;
   std::vector<Allocation> allocations_;
   size_t heldUp_ = 0;             ///< commands behind holds
-  std::vector<size_t> wordsSet_;  ///< what has set each
+  std::vector<size_t> wordsSet_;  ///< the operation that set each word
   std::vector<bool> promisesUsed_;
   std::vector<bool> promisesFulfilled_;
   std::vector<size_t> hostFunctions_;

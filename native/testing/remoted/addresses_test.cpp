@@ -11,7 +11,7 @@ namespace {
 /// The address above which a program's libraries, stacks and large allocations are.
 constexpr uint64_t kTop = 0x7000'0000'0000;
 
-/// Mappings of a process that lie where programs have theirs.
+/// Mappings of a process in the address range that programs use for theirs.
 std::vector<std::string> mappingsAtTop(pid_t pid) {
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
   std::vector<std::string> found;

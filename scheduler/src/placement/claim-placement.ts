@@ -25,7 +25,7 @@ interface Memory {
 /** Upper bound of distinct requests whose offers are cached for one node, or for a pool. */
 const maxRemembered = 64;
 
-/** Below this number of nodes a scan is faster than a ranking, and the nodes are usually a part of a pool that is ranked. */
+/** Below this number of nodes a linear scan is faster than building a ranking. */
 const fewestRanked = 32;
 
 /** A typical large node, the unit in which free GPUs are compared. */

@@ -12,7 +12,7 @@
 
 namespace millpond::softgpu {
 
-/// A call's statement about an address. A unified one may be either.
+/// Where a call says that an address is. `unified`: on the device or on the host, by the address itself.
 enum class Place { device, host, unified };
 
 /// One end of a copy. Strides are in bytes and matter only where there is more than one row or slice.

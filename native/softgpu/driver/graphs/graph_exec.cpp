@@ -22,7 +22,7 @@ struct Step {
 };
 using Sequence = std::vector<std::function<void()>>;
 
-/// The nodes so that each comes behind those that it waits for.
+/// The nodes in topological order: each after its dependencies.
 std::vector<const GraphNode*> inOrder(const Graph& graph) {
   std::map<const GraphNode*, size_t> missing;
   std::map<const GraphNode*, std::vector<const GraphNode*>> dependents;

@@ -134,7 +134,7 @@ CUresult applyLevels(const CUDA_TEXTURE_DESC& texture, View* view) {
   if (!view->isNormalized) return CUDA_ERROR_INVALID_VALUE;
   if (texture.mipmapFilterMode != CU_TR_FILTER_MODE_POINT && texture.mipmapFilterMode != CU_TR_FILTER_MODE_LINEAR)
     return CUDA_ERROR_INVALID_VALUE;
-  // Several places of one texture for one of the screen, and levels that are chosen otherwise.
+  // Anisotropic filtering takes several samples for one, and selects mipmap levels by another rule.
   if (texture.maxAnisotropy > 1) return CUDA_ERROR_NOT_SUPPORTED;
   view->isFilteredBetween = texture.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
   view->levelBias = texture.mipmapLevelBias;

@@ -333,7 +333,7 @@ CUresult Context::synchronize() {
 }
 
 namespace {
-/// A limit that this device lacks, or a number that is none.
+/// The error for a limit that this device does not support, or for a number that names no limit.
 CUresult noSuchLimit(CUlimit limit) {
   return static_cast<unsigned>(limit) < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
 }

@@ -113,7 +113,7 @@ void FunctionDecoder::loadTexture(Node node, const TextureForm& form, uint32_t w
         draft.instruction.op[k] = destination(item, width);
         draft.writes = static_cast<uint8_t>(draft.writes | 1u << k);
       }
-      // A move has to go somewhere.
+      // All its destinations are the sink `_`, but a move needs one.
       if (perWord == 1 && draft.writes == 0) {
         draft.instruction.op[0] = temporary(64);
         draft.writes = 1;

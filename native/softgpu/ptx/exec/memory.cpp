@@ -35,7 +35,7 @@ void write(std::byte* to, T value) {
 // and the word that says that it is there in one access, as CUB's scans and NCCL's protocols do.
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-/// Whole on every processor with AVX, as Intel and AMD promise for aligned vectors of 16 bytes.
+/// Loads and stores of it are atomic on every processor with AVX: Intel and AMD guarantee that for aligned 16-byte vectors.
 struct Whole16 {
   __m128i value;
 };

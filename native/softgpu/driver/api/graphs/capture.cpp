@@ -19,7 +19,7 @@ struct Answer {
   std::vector<CUgraphEdgeData> data;
 };
 
-// Asking the legacy stream harms no capture, so it is not resolved as for work.
+// Querying the legacy stream invalidates no capture, so the stream is not resolved as it is for work.
 CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                      const CUgraphNode** nodes, const CUgraphEdgeData** data, size_t* count) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
