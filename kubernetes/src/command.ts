@@ -8,11 +8,10 @@ import { millpondError, quote } from "@millpond/api";
 import { connect } from "@millpond/cli";
 import { logDestinationOptions, outlivingItsDisk, readAuthorities } from "@millpond/platform";
 import { type Logger, pino } from "pino";
-import { type Allocation, chooseAllocation } from "./allocation.ts";
-import { connectCluster, readVersion } from "./cluster/cluster.ts";
+import type { Allocation } from "./allocation.ts";
+import { connectCluster } from "./cluster/cluster.ts";
 import { installClientLibrary, withSockets } from "./node/client-library.ts";
-import { DevicePlugin } from "./node/device-plugin.ts";
-import { DraPlugin } from "./node/dra-plugin.ts";
+import { NodePlugin } from "./node/node-plugin.ts";
 import { isUninstalled, removeTraces } from "./node/uninstall.ts";
 import { keepRunning } from "./agent/keep.ts";
 import { agentVariables, publishRelease } from "./agent/publish.ts";
@@ -224,11 +223,17 @@ async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv):
   }
   const installed = installClientLibrary(values.library, install, values["host-install"] ?? install);
   const library = values.sockets === "" ? installed : withSockets(installed, values.sockets);
-  const allocation = chooseAllocation(parseAllocation(values.allocation), await readVersion(cluster));
-  const plugin =
-    allocation === "dra"
-      ? await DraPlugin.start({ cluster, names, library, kubeletDirectory, cdiDirectory: values.cdi, log })
-      : DevicePlugin.start({ names, library, kubeletDirectory, slots: Number(slots), log });
+  const allocation = parseAllocation(values.allocation);
+  const plugin = await NodePlugin.start({
+    allocation,
+    cluster,
+    names,
+    library,
+    kubeletDirectory,
+    cdiDirectory: values.cdi,
+    slots: Number(slots),
+    log,
+  });
   log.info({ allocation, library: library.version }, "serving the client library to pods");
   await stopRequested();
   await plugin[Symbol.asyncDispose]();

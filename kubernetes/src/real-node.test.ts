@@ -36,9 +36,13 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       command: readonly string[],
       more: object = {},
       namespace = "default",
-      env: readonly V1EnvVar[] = [],
+      { env = [], memory = "1Gi" }: { readonly env?: readonly V1EnvVar[]; readonly memory?: string } = {},
     ): Promise<V1Pod> => {
-      const limits = { "millpond.dev/vgpu": "1", "millpond.dev/compute": "25", "millpond.dev/memory": "1Gi" };
+      const limits = {
+        "millpond.dev/vgpu": "1",
+        "millpond.dev/compute": "25",
+        "millpond.dev/memory": memory,
+      };
       await cluster.createPod(name, limits, {
         namespace,
         spec: {
@@ -60,7 +64,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
     test("a pod computes on a GPU of another machine, and gives it back", async () => {
       for (const name of ["first", "second"]) {
         const start = performance.now();
-        const pod = await run(name, ["/usr/bin/vectoradd"]);
+        const pod = await run(name, ["/usr/bin/vectoradd"], {}, "default", { memory: "4Gi" });
         console.log(
           `${allocation}: ${name} ended ${((performance.now() - start) / 1000).toFixed(1)} s after it was created`,
         );
@@ -89,7 +93,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
     test("a container that asks for it computes with the libraries for profilers in its process", async () => {
       const script = "exec 2>&1; LD_DEBUG=libs /usr/bin/vectoradd | grep -E 'calling init.*cupti|OK'";
       const env = [{ name: "MILLPOND_PRELOAD", value: "1" }];
-      const pod = await run("profiled", ["/bin/sh", "-c", script], {}, "default", env);
+      const pod = await run("profiled", ["/bin/sh", "-c", script], {}, "default", { env });
       const output = await logOf("profiled");
       expect([pod.status?.phase, output]).toEqual(["Succeeded", expect.stringMatching(/vectoradd: OK/)]);
       for (const version of [12, 13]) expect(output).toContain(`/usr/lib/millpond/libcupti.so.${version}`);

@@ -26,7 +26,8 @@ export interface DevicePluginOptions {
   readonly checkMs?: number;
 }
 
-const socketName = "millpond.sock";
+/** In the kubelet's directory for device plugins. */
+export const socketName = "millpond.sock";
 
 export class DevicePlugin implements AsyncDisposable {
   readonly #options: DevicePluginOptions;

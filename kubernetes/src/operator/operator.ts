@@ -123,7 +123,7 @@ export class Operator implements AsyncDisposable {
   static async start(options: OperatorOptions): Promise<Operator> {
     const version = await readVersion(options.cluster);
     const isAtLeast = (least: number): boolean => version.major > 1 || version.minor >= least;
-    const allocation = chooseAllocation(options.allocation, version);
+    const allocation = await chooseAllocation(options.allocation, options.cluster, options.names);
     const operator = new Operator(options, {
       allocation,
       isGated: isAtLeast(27),

@@ -39,6 +39,8 @@ export const withKubernetes =
 export interface ControlPlaneOptions {
   /** Time after which a node without a word from its kubelet counts as lost. Default: a day. */
   readonly nodeLossSeconds?: number;
+  /** Further options of the API server, such as `--feature-gates`. */
+  readonly apiServer?: readonly string[];
 }
 
 export class ControlPlane implements AsyncDisposable {
@@ -48,21 +50,30 @@ export class ControlPlane implements AsyncDisposable {
   readonly #children = new Map<string, ChildProcess>();
   readonly #ports: Readonly<Record<"etcd" | "peers" | "api", number>>;
   readonly #token = randomBytes(16).toString("hex");
+  readonly #apiServer: readonly string[];
 
-  private constructor(programs: string, ports: Readonly<Record<"etcd" | "peers" | "api", number>>) {
+  private constructor(
+    programs: string,
+    ports: Readonly<Record<"etcd" | "peers" | "api", number>>,
+    apiServer: readonly string[],
+  ) {
     this.#programs = programs;
+    this.#apiServer = apiServer;
     this.#ports = ports;
     const config = new ClusterConfig();
     config.loadFromOptions(this.#kubeConfig(this.#token));
     this.cluster = connectCluster(config);
   }
 
-  static async start({ nodeLossSeconds = 86_400 }: ControlPlaneOptions = {}): Promise<ControlPlane> {
+  static async start({
+    nodeLossSeconds = 86_400,
+    apiServer = [],
+  }: ControlPlaneOptions = {}): Promise<ControlPlane> {
     const found = findKubernetes();
     if (found === undefined)
       throw new Error("MILLPOND_KUBERNETES names no directory with Kubernetes' programs");
     const [etcd = 0, peers = 0, api = 0] = await freePorts(3);
-    const plane = new ControlPlane(found, { etcd, peers, api });
+    const plane = new ControlPlane(found, { etcd, peers, api }, apiServer);
     try {
       plane.#writeFiles();
       plane.startEtcd();
@@ -143,6 +154,7 @@ export class ControlPlane implements AsyncDisposable {
       `--audit-policy-file=${join(this.directory, "audit-policy.json")}`,
       `--audit-log-path=${this.auditLog}`,
       "--audit-log-mode=blocking",
+      ...this.#apiServer,
     ]);
   }
 

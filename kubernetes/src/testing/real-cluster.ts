@@ -11,8 +11,7 @@ import { type Connection, connect } from "@millpond/cli";
 import { inRoot, nativeDir } from "../../../scripts/lib/paths.ts";
 import type { Allocation } from "../allocation.ts";
 import { installClientLibrary, withSockets } from "../node/client-library.ts";
-import { DevicePlugin } from "../node/device-plugin.ts";
-import { DraPlugin } from "../node/dra-plugin.ts";
+import { NodePlugin } from "../node/node-plugin.ts";
 import type { ControlPlaneOptions } from "./control-plane.ts";
 import { programImage, writePauseImage, writeProgramImage } from "./images.ts";
 import { missingNode, RealNode } from "./real-node.ts";
@@ -20,6 +19,9 @@ import { TestCluster } from "./test-cluster.ts";
 import { testLog } from "./test-pool.ts";
 
 const client = join(nativeDir("release"), "client");
+
+/** As Kubernetes 1.34 and 1.35 are by default: only a whole device can be a claim's. */
+export const withoutSharedDevices = ["--feature-gates=DRAConsumableCapacity=false"];
 
 /** Why no such cluster can be started here; undefined: it can. */
 export function missingCluster(): string | undefined {
@@ -83,6 +85,7 @@ export interface RealCluster extends AsyncDisposable {
 }
 
 export interface RealClusterOptions extends ControlPlaneOptions {
+  /** Operator and node have to find it out by themselves. */
   readonly allocation: Allocation;
   /** 0 to 255, another one for each cluster. */
   readonly subnet: number;
@@ -94,34 +97,43 @@ export interface RealClusterOptions extends ControlPlaneOptions {
 export async function startRealCluster(options: RealClusterOptions): Promise<RealCluster> {
   const { allocation, subnet, up = [] } = options;
   await using cleanup = new AsyncDisposableStack();
-  const cluster = cleanup.use(await TestCluster.start({}, undefined, options));
+  const apiServer = allocation === "dra" ? [] : withoutSharedDevices;
+  const cluster = cleanup.use(await TestCluster.start({}, undefined, { ...options, apiServer }));
   const { directory } = cluster.plane;
   const node = cleanup.use(await RealNode.start(cluster, "worker-a", subnet));
   node.importImage(writePauseImage(directory));
   node.importImage(writeProgramImage(directory, inRoot("examples", "prebuilt", "millpond-examples")));
   const soft = cleanup.use(await SoftPool.start(cluster, node.hostAddress, up));
   const pool = soft.connection;
-  await cluster.startOperator({
+  const operator = await cluster.startOperator({
     pool,
-    allocation,
     programs: { controller: pool.controller, ca: pool.ca ?? "" },
   });
+  if (operator.allocation !== allocation) throw new Error(`the operator has chosen ${operator.allocation}`);
   const nodes = join(directory, "soft-pool", "nodes");
   const library = readdirSync(nodes)
     .map((name) => join(nodes, name, "run", "sockets"))
     .reduce(withSockets, installClientLibrary(client, join(node.directory, "client")));
   const { kubeletDirectory, cdiDirectory } = node;
-  const common = { names: cluster.names, library, kubeletDirectory, log: testLog };
+  const plugin = cleanup.use(
+    await NodePlugin.start({
+      allocation: "auto",
+      cluster: await cluster.connectAs("millpond-node"),
+      names: cluster.names,
+      library,
+      kubeletDirectory,
+      cdiDirectory,
+      slots: 32,
+      log: testLog,
+    }),
+  );
   if (allocation === "dra") {
-    const account = await cluster.connectAs("millpond-node");
-    const plugin = cleanup.use(await DraPlugin.start({ ...common, cluster: account, cdiDirectory }));
     await plugin.registered;
     await cluster.until("the pool is published", async () => {
       const { items } = await cluster.plane.cluster.resource.listResourceSlice();
       return items.length > 0;
     });
   } else {
-    cleanup.use(DevicePlugin.start({ ...common, slots: 32 }));
     await cluster.until("the node has slots", async () => {
       const { status } = await cluster.core.readNode({ name: "worker-a" });
       return status?.allocatable?.["millpond.dev/vgpu"] === "32";

@@ -183,7 +183,8 @@ export class PlayedApiServer implements AsyncDisposable {
       if (verb === "list") return send(200, this.#list(target, url.searchParams));
       if (verb === "get") return send(200, this.store.get(target.kind, target.namespace, target.name));
       const contentType = request.headers["content-type"] ?? "";
-      if (verb === "create") return send(201, await this.#create(target, user, body as Json));
+      if (verb === "create")
+        return send(201, await this.#create(target, user, body as Json, url.searchParams.has("dryRun")));
       if (verb === "patch") return send(200, await this.#patch(target, user, contentType, body));
       const object = this.store.get(target.kind, target.namespace, target.name);
       this.store.delete(target.kind, object, body ?? {});
@@ -208,14 +209,14 @@ export class PlayedApiServer implements AsyncDisposable {
     return { spec, status: { allowed: !isAccount(account) || this.rights.has(right) } };
   }
 
-  async #create({ kind, namespace }: Target, user: string, body: Json): Promise<StoredObject> {
+  async #create({ kind, namespace }: Target, user: string, body: Json, isTrial: boolean): Promise<Json> {
     let object = structuredClone(body);
     if (kind === "/secrets") object = withData(object);
     if (kind === "/pods") object = { ...object, status: { phase: "Pending" } };
     const attempt = { kind, operation: "CREATE", namespace, user: userName(user), oldObject: null } as const;
     object = await admit(this.store, { ...attempt, object });
     if (isAccount(user)) validate(kind, object);
-    return this.store.create(kind, namespace, object);
+    return isTrial ? object : this.store.create(kind, namespace, object);
   }
 
   async #patch(
