@@ -3,9 +3,9 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { ClaimCgroups, countedHostBytes, limitsOf } from "./claim-cgroups.ts";
 
@@ -16,6 +16,8 @@ const isOffered = (() => {
   cgroups.close();
   return cgroups.gaps.length === 0;
 })();
+
+const isMounted = (controller: string): boolean => existsSync(join("/sys/fs/cgroup", controller));
 
 const mebi = 2 ** 20;
 const limits = { ...limitsOf(128 * mebi, 1), processes: 64 };
@@ -85,6 +87,36 @@ test.skipIf(!isOffered)(
     expect(groupOf(later.pid).length).toBeGreaterThan(0);
     later[Symbol.dispose]();
     await later.exit;
+    cgroups.close();
+  },
+);
+
+test.skipIf(!isOffered)(
+  "groups that somebody else has removed are made again for the next worker",
+  async () => {
+    const cgroups = open();
+    using first = startEater();
+    await first.ready;
+    cgroups.place(first.pid, "claim-a", limits);
+    const bases = readFileSync(`/proc/${first.pid}/cgroup`, "utf8")
+      .split("\n")
+      .filter((line) => line.includes(name))
+      .map((line) => {
+        const [, controllers = "", path = ""] = line.split(":");
+        return dirname(join("/sys/fs/cgroup", controllers.split(",").find(isMounted) ?? "", path));
+      });
+    first[Symbol.dispose]();
+    await first.exit;
+    for (const base of bases) {
+      rmdirSync(join(base, "claim-a"));
+      rmdirSync(base);
+    }
+    cgroups.keepOnly(new Set());
+    using second = startEater();
+    await second.ready;
+    expect(cgroups.place(second.pid, "claim-a", limits)).toBe(true);
+    second.fill(1024);
+    expect(await second.exit).toEqual([null, "SIGKILL"]);
     cgroups.close();
   },
 );

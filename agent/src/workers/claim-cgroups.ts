@@ -44,6 +44,8 @@ export function countedHostBytes(memoryBytes: number): number {
 /** One directory per claim, in a hierarchy that has some of the controllers. */
 interface Hierarchy {
   readonly base: string;
+  /** Makes the base. @throws Error when the kernel refuses */
+  readonly make: () => void;
   readonly files: (limits: ClaimLimits) => readonly (readonly [name: string, value: string])[];
 }
 
@@ -109,7 +111,8 @@ export class ClaimCgroups {
     for (const base of basesOfV2(unified, own, name)) {
       const made = attempt(() => makeV2(base), reasons);
       for (const each of made ?? []) {
-        if (!found.has(each)) found.set(each, { base, files: filesOfV2[each] });
+        if (!found.has(each))
+          found.set(each, { base, make: () => void makeV2(base), files: filesOfV2[each] });
       }
       if (found.size > 0) break;
       removeEmpty(base);
@@ -118,11 +121,12 @@ export class ClaimCgroups {
       if (found.has(each)) continue;
       const base = baseOfV1(root, own, each, name);
       if (base === undefined) continue;
+      const make = () => void mkdirSync(base, { recursive: true });
       const isMade = attempt(() => {
-        mkdirSync(base, { recursive: true });
+        make();
         return true;
       }, reasons);
-      if (isMade === true) found.set(each, { base, files: filesOfV1[each] });
+      if (isMade === true) found.set(each, { base, make, files: filesOfV1[each] });
     }
     const missing = controllers.filter((each) => !found.has(each));
     const why = reasons[0] === undefined ? "this host offers none to the agent" : reasons[0];
@@ -142,7 +146,9 @@ export class ClaimCgroups {
    * @throws Error when the kernel refuses
    */
   place(pid: number, allocation: string, limits: ClaimLimits): boolean {
-    for (const { base, files } of this.#hierarchies) {
+    for (const { base, make, files } of this.#hierarchies) {
+      // Others remove empty groups: service managers do, and administrators.
+      if (!existsSync(base)) make();
       const group = join(base, allocation);
       mkdirSync(group, { recursive: true });
       for (const [name, value] of files(limits)) {
@@ -158,6 +164,7 @@ export class ClaimCgroups {
   /** Removes the groups of all other allocations that have no process left. */
   keepOnly(allocations: ReadonlySet<string>): void {
     for (const base of new Set(this.#hierarchies.map((each) => each.base))) {
+      if (!existsSync(base)) continue;
       for (const entry of readdirSync(base, { withFileTypes: true })) {
         if (entry.isDirectory() && !allocations.has(entry.name)) removeEmpty(join(base, entry.name));
       }
