@@ -8,7 +8,7 @@ import { millpondError, refusalFor } from "@millpond/api";
 import type { Logger } from "pino";
 import { mayCall, methodName, type RequiredRole, ruleOf, takesTurns } from "./access.ts";
 import type { CallLimits } from "./call-limits.ts";
-import { FairTurns, turnsKey } from "../fairness/fair-turns.ts";
+import { FairTurns, type ReadTurns, turnsKey } from "../fairness/fair-turns.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
 import { parseReason, reasonHeader } from "./change-reason.ts";
 import type { Caller } from "../domain/caller.ts";
@@ -118,12 +118,11 @@ export class CallGuard {
     const { changes } = ruleOf(method);
     const caller = values.get(callerKey);
     if (caller !== undefined && takesTurns(method)) {
-      return await this.#turns.take(caller, async (turns) => {
+      const read = async (turns: ReadTurns): Promise<T> => {
         values.set(turnsKey, turns);
-        // The caller has hung up while the call was waiting: its answer would not be read.
-        signal.throwIfAborted();
         return await run();
-      });
+      };
+      return await this.#turns.take(caller, read, signal);
     }
     // Agents call all the time, and shortly.
     if (caller !== undefined && caller.role !== "agent") this.#turns.note(caller);

@@ -71,6 +71,27 @@ test("a read that has waited for something else goes on in another turn", async 
   });
 });
 
+test("a read whose caller has hung up ends with its next turn, and leaves its place to others", async () => {
+  const turns = new FairTurns(() => 0);
+  const hungUp = new Error("the client has hung up");
+  for (let each = 0; each < 20; each++) {
+    const call = new AbortController();
+    const read = turns.take(
+      reader("tenant"),
+      async (own) => {
+        call.abort(hungUp);
+        await own.next();
+        throw new Error("it goes on");
+      },
+      call.signal,
+    );
+    await expect(read).rejects.toBe(hungUp);
+    const late = turns.take(reader("tenant"), async () => "read", AbortSignal.abort(hungUp));
+    await expect(late).rejects.toBe(hungUp);
+  }
+  expect(await turns.take(reader("tenant"), async () => "read")).toBe("read");
+});
+
 test("a burst is read at once, also beside others", async () => {
   let nowMs = 0;
   const turns = new FairTurns(() => nowMs);

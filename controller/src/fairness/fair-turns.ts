@@ -97,11 +97,11 @@ export class FairTurns {
   }
 
   /**
-   * Runs a read when it is its turn.
+   * Runs a read when it is its turn. `signal`: nobody waits for its answer any more, so it ends with the next turn.
    *
    * @throws MILLPOND_E_TOO_MANY_CALLS
    */
-  async take<T>(caller: Reader, run: (turns: ReadTurns) => Promise<T>): Promise<T> {
+  async take<T>(caller: Reader, run: (turns: ReadTurns) => Promise<T>, signal?: AbortSignal): Promise<T> {
     const { tenant, name } = caller;
     const waiting = this.#queue.waitingOf(tenant, name);
     if (waiting >= mostWaiting) {
@@ -115,9 +115,10 @@ export class FairTurns {
       isFresh = false;
       this.#next();
       await promise;
+      signal?.throwIfAborted();
     }, this.#now);
-    await turns.next();
     try {
+      await turns.next();
       return await run(turns);
     } finally {
       this.#end(caller);
