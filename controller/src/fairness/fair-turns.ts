@@ -97,7 +97,7 @@ export class FairTurns {
   }
 
   /**
-   * Runs a read when it is its turn. `signal`: nobody waits for its answer any more, so it ends with the next turn.
+   * Runs a read when it is its turn. `signal`: its answer is not wanted any more, so it ends with the next turn.
    *
    * @throws MILLPOND_E_TOO_MANY_CALLS
    */
