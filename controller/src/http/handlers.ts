@@ -87,7 +87,7 @@ function guarding(guard: CallGuard): Interceptor {
       const response = await next(request);
       const turns = values.get(turnsKey);
       if (turns === undefined || response.stream) return response;
-      const format = /json/.test(header.get("content-type") ?? "") ? "json" : "binary";
+      const format = /json/i.test(header.get("content-type") ?? "") ? "json" : "binary";
       values.set(writtenKey, await writeInTurns(method.output, response.message, format, turns));
       return { ...response, message: create(method.output) };
     });
