@@ -53,7 +53,7 @@ export type ClaimValues = {
 export const claimValueParsers: {
   readonly [T in Exclude<ClaimFieldType, "choice">]: (text: string) => ClaimValueOfType[T];
 } = {
-  count: (text) => parseWhole(text, 1, 64),
+  count: (text) => parseWhole(text, 1, 64, fractionRemedy(text)),
   integer: (text) => parseWhole(text, -1000, 1000),
   members: (text) => parseWhole(text, 2, 256),
   memory: parseMemory,
@@ -298,12 +298,18 @@ function parseChoice(text: string, { choices = [] }: ClaimField): string {
   return text;
 }
 
-function parseWhole(text: string, least: number, most: number): number {
+/** In other tools a number of GPUs may be a fraction. */
+function fractionRemedy(text: string): string | undefined {
+  return /^0?\.\d+$/.test(text) ? `For a part of a GPU use --partial ${text}.` : undefined;
+}
+
+function parseWhole(text: string, least: number, most: number, remedy?: string): number {
   const number = /^-?\d{1,6}$/.test(text) ? Number(text) : Number.NaN;
   if (!(number >= least && number <= most)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
       `${quote(text)} is not a whole number from ${least} to ${most}`,
+      remedy === undefined ? {} : { remedy },
     );
   }
   return number;

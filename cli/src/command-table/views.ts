@@ -218,9 +218,17 @@ existing claim with the same request is unchanged; queues and tenants are change
   },
   why: {
     summary: "Explain why a claim waits: for what, behind which claims, and until when",
-    examples: [{ command: "millpond why train", what: "with current numbers" }],
+    examples: [
+      { command: "millpond why", what: "all that waits, by queue, in order" },
+      { command: "millpond why train", what: "one claim, with current numbers" },
+    ],
     arguments: [
-      { name: "claim", description: "Name of the claim, or a unique prefix of it", names: "claims" },
+      {
+        name: "claim",
+        description: "Name of the claim, or a unique prefix of it; without it, a line for each waiting claim",
+        names: "claims",
+        isOptional: true,
+      },
     ],
     options: { ...jsonOutput, ...connection },
     group: "See the pool",

@@ -20,6 +20,22 @@ function commandsOf(page: string): string[] {
     .map((command) => command.replace(/(?:\s{2,}|\s(?:#|<<|[|>]))[^]*$/, "").trim());
 }
 
+/** Commands within sentences, up to the first pipe. */
+function inlineCommandsOf(page: string): string[] {
+  const text = readFileSync(`${root}/${page}`, "utf8").replaceAll(/^```[^]*?^```$/gm, "");
+  return [...text.matchAll(/`millpond ([a-z][^`]*)`/g)].flatMap(([, command = ""]) =>
+    command.replaceAll(/\s+/g, " ").split(" | ").slice(0, 1),
+  );
+}
+
+/** Commands that alerts advise. */
+function alertCommands(): string[] {
+  const rules = readFileSync(`${root}/packaging/prometheus/millpond.rules.yml`, "utf8");
+  return [...rules.matchAll(/\bmillpond ([a-z][^",]*)/g)].map(([, command = ""]) =>
+    command.replaceAll(/\{\{[^}]*\}\}/g, "x").trim(),
+  );
+}
+
 /**
  * Words of a command as a shell would pass them; an ellipsis that is not an option's value stands for further
  * options.
@@ -42,4 +58,23 @@ it("finds commands in many pages", () => {
 
 it.each(commands)("$page: millpond $command", ({ command }) => {
   expect(parseCommandLine(wordsOf(command))).toHaveProperty("command");
+});
+
+const alerted = alertCommands();
+
+it.each(alerted)("an alert advises: millpond %s", (command) => {
+  expect(parseCommandLine(wordsOf(command))).toHaveProperty("command");
+});
+
+const inline = pages.flatMap((page) => inlineCommandsOf(page).map((command) => ({ page, command })));
+
+it.each(inline)("$page says: millpond $command", ({ command }) => {
+  let problem = "";
+  try {
+    parseCommandLine(wordsOf(command));
+  } catch (error) {
+    problem = String(error);
+  }
+  // A sentence may name a command or an option without what follows it.
+  expect(problem).toMatch(/^$|missing required argument|argument missing/);
 });

@@ -70,6 +70,18 @@ test("what cannot be read, and a member that nothing has, are refused", () => {
   expect(() => requireMember([first], "stat", "--where")).toThrow(
     /--where: there is no member "stat"; there are name, state/,
   );
+  // Columns of the tables have other names than members.
+  const claim = { name: "a", createdAt: "", openSessions: 1, allocation: null };
+  for (const [column, member] of [
+    ["age", "createdAt"],
+    ["SESSIONS", "openSessions"],
+    ["node", "allocation.node"],
+  ] as const) {
+    expect(() => requireMember([claim], column, "--sort-by")).toThrow(
+      `The member of that column is ${member}.`,
+    );
+  }
+  expect(() => requireMember([claim], "status", "--where")).not.toThrow("of that column");
   requireMember([first], "labels.unknown", "--where");
   requireMember([], "anything", "--where");
 });

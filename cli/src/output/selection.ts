@@ -122,6 +122,18 @@ export function parseOrder(text: string): {
   return { path, compare: (a, b) => direction * compare(memberOf(a, path), memberOf(b, path)) };
 }
 
+/** Members behind columns that have other names. */
+const columnMembers: Readonly<Record<string, readonly string[]>> = {
+  age: ["createdAt", "joinedAt", "startedAt", "time"],
+  compute: ["computePercent", "allocatedComputePercent"],
+  memory: ["memoryBytes"],
+  node: ["allocation.node"],
+  position: ["queuePosition"],
+  sessions: ["openSessions"],
+  status: ["state", "health"],
+  used: ["usedMemoryBytes"],
+};
+
 /**
  * Refuses a path that no object of a list has: with it, a misspelt condition would look like an empty pool. Members of
  * labels may be absent.
@@ -132,8 +144,12 @@ export function requireMember(objects: readonly object[], path: string, option: 
   const [first = ""] = path.split(".");
   const [sample] = objects;
   if (sample === undefined || objects.some((object) => Object.hasOwn(object, first))) return;
+  const near = columnMembers[first.toLowerCase()]?.find((member) =>
+    Object.hasOwn(sample, member.replace(/\..*/, "")),
+  );
   throw millpondError(
     "MILLPOND_E_INVALID",
     `${option}: there is no member ${quote(first)}; there are ${Object.keys(sample).join(", ")}`,
+    near === undefined ? {} : { remedy: `The member of that column is ${near}.` },
   );
 }

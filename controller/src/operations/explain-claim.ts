@@ -7,6 +7,7 @@ import { seesAll, type Sight } from "../auth/visibility.ts";
 import { waitingPositions } from "../pool/claim-views.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import { requireClaim } from "./claims.ts";
+import { quotaHolders } from "./quota-holders.ts";
 import type { Pool } from "../pool/pool.ts";
 import { silentSeconds } from "../domain/observed-state.ts";
 
@@ -26,8 +27,8 @@ export interface Explanation {
   /** Number of claims that wait in its queue. */
   readonly queueLength: number;
   /**
-   * Claims that must end before it fits, after those ahead of it have been bound; of other tenants' only
-   * those visible to the caller.
+   * Claims that must end before it fits, after those ahead of it have been bound; where it waits for a quota, those that hold it.
+   * Of other tenants' only those visible to the caller.
    */
   readonly waitsFor: readonly string[];
   /** How many it waits for that the caller does not see. */
@@ -52,15 +53,21 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
     };
     const snapshot = pool.scheduler.queueSnapshot(transaction, pool.observe());
     const tree = makeQueueTree(snapshot);
-    const obstacle = pool.waiting.of(name)?.obstacle;
+    const blocked = pool.waiting.of(name);
+    const holders = quotaHolders(
+      claim,
+      blocked,
+      tree,
+      transaction.allClaims().filter((other) => transaction.allocation(other.name) !== undefined),
+    );
     const ahead = forecast(snapshot, pool.waiting, name);
     const next = nextRelease(snapshot);
     const positions = waitingPositions(pool);
-    const inItsWay = ahead?.waitsFor ?? [];
+    const inItsWay = holders?.names ?? ahead?.waitsFor ?? [];
     const waitsFor = inItsWay.filter(isSeen);
     return {
       claim,
-      obstacle: obstacle ?? "",
+      obstacle: holders?.isBeyondLimit === true ? "limit" : (blocked?.obstacle ?? ""),
       queueLength: [...positions.keys()].filter((each) => pool.ledger.claims.get(each)?.queue === claim.queue)
         .length,
       waitsFor,

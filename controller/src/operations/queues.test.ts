@@ -207,9 +207,15 @@ describe("queues", () => {
     expect(await pool.claims.explainClaim({ name: "two" })).toMatchObject({
       obstacle: "quota",
       expectedAt: 0n,
-      waitsFor: [],
+      waitsFor: ["one"],
       facts: ["queue research: 1 GPUs in use, 1.5 at most", "tenant default: 1 GPUs in use"],
     });
+    await make(pool, { name: "wide", queue: "research", gpus: 2 });
+    expect(await pool.claims.explainClaim({ name: "wide" })).toMatchObject({
+      obstacle: "limit",
+      waitsFor: [],
+    });
+    await pool.claims.releaseClaim({ name: "wide" });
     const listed = (await queues.listQueues({})).queues;
     expect(listed.map(({ name, waitingClaims, boundClaims }) => [name, waitingClaims, boundClaims])).toEqual([
       ["default", 0, 0],

@@ -169,6 +169,7 @@ export function makeClaimService(
         ...rest,
         claim: show(claim, context),
         waitsFor: [...waitsFor],
+        waitsForHidden: isProgram && rest.obstacle === "quota" ? 0 : rest.waitsForHidden,
         facts: factDetails.map(({ subject, reason }) => `${subject}: ${reason.text}`),
         factDetails,
         expectedAt: BigInt(expectedAt),

@@ -88,3 +88,40 @@ test("why of a claim whose gang is incomplete says that it waits for the gang", 
   expect(stdout).toMatch(/waits for: +the rest of its gang\n/);
   expect(stdout).not.toContain("nothing that is known");
 });
+
+test("why without a claim lists what waits, by queue and place, each with its reason", async () => {
+  await using pool = await PoolFixture.start();
+  const { claims, queues } = pool.connection;
+  expect((await pool.home.millpond(["why"])).stdout).toBe("no claim waits\n");
+  await queues.putQueue({ queue: { name: "small", limit: { gpuMilli: 1000n } } });
+  await claims.createClaim({ claim: { name: "runs", queue: "small", leaseSeconds: 600 } });
+  await claims.createClaim({ claim: { name: "next", queue: "small", leaseSeconds: 600 } });
+  await claims.createClaim({ claim: { name: "first", gang: "ddp", gangSize: 2, leaseSeconds: 600 } });
+  expect((await pool.home.millpond(["why"])).stdout).toMatch(
+    /^QUEUE +POSITION +CLAIM +WAITS +FOR\ndefault +1 +first +\d+s +gang ddp has 1 of its 2 claims\nsmall +1 +next +\d+s +.*\n$/,
+  );
+  const { stdout } = await pool.home.millpond(["why", "-o", "json"]);
+  expect(JSON.parse(stdout)).toMatchObject({
+    kind: "ClaimList",
+    items: [{ name: "first" }, { name: "next", why: { code: expect.any(String) } }],
+  });
+});
+
+test("why of a claim that waits for a quota names who holds it, or says that its limit is too small", async () => {
+  await using pool = await PoolFixture.start();
+  const { claims, queues } = pool.connection;
+  await queues.putTenant({ tenant: { name: "default", limit: { gpuMilli: 500n } } });
+  const half = { memoryPercent: 50, leaseSeconds: 600 };
+  await claims.createClaim({ claim: { ...half, name: "holds" } });
+  await claims.createClaim({ claim: { ...half, name: "next" } });
+  const why = async (name: string) => (await pool.home.millpond(["why", name])).stdout;
+  expect(await why("next")).toMatch(
+    /tenant default is at its limit[^]*waits for: +the end of holds\n +expected: +not known: it waits until others give quota back\n/,
+  );
+  await claims.releaseClaim({ name: "holds" });
+  await claims.createClaim({ claim: { name: "large", leaseSeconds: 600 } });
+  await claims.releaseClaim({ name: "next" });
+  expect(await why("large")).toMatch(
+    /waits for: +an administrator\n +expected: +never, unless that limit is raised: this claim alone exceeds it\n/,
+  );
+});

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { ClaimState, type ExplainClaimResponse, formatAge, formatDuration } from "@millpond/api";
+import { type Claim, ClaimState, type ExplainClaimResponse, formatAge, formatDuration } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { openConnection } from "../../connection/connection.ts";
+import { type Connection, openConnection } from "../../connection/connection.ts";
 import { findOne } from "../../output/find.ts";
 import { claimKind } from "../../output/kinds.ts";
 import { claimStateWord, claimToJson, explanationToJson, renderObject } from "../../output/resources.ts";
-import { layOutFields } from "../../output/table.ts";
+import { type Column, layOut, layOutFields } from "../../output/table.ts";
 
-export async function run(values: Values<"why">, [name = ""]: readonly string[]): Promise<number> {
+export async function run(values: Values<"why">, [name]: readonly string[]): Promise<number> {
   const connection = openConnection(values);
+  if (name === undefined) return await listWaiting(values, connection);
   const found = await findOne(claimKind, connection, name);
   const explanation = await connection.claims.explainClaim({ name: found.name });
   const now = Math.floor(Date.now() / 1000);
@@ -22,6 +23,35 @@ export async function run(values: Values<"why">, [name = ""]: readonly string[])
   return exitStatus.ok;
 }
 
+const waitingColumns = (nowSeconds: number): readonly Column<Claim>[] => [
+  { title: "QUEUE", cell: ({ queue }) => queue },
+  { title: "POSITION", cell: ({ queuePosition }) => String(queuePosition), align: "right" },
+  { title: "CLAIM", cell: ({ name }) => name },
+  {
+    title: "WAITS",
+    cell: ({ waitingSince }) => formatAge(Math.max(0, nowSeconds - Number(waitingSince))),
+    align: "right",
+  },
+  { title: "FOR", cell: ({ reason }) => reason },
+];
+
+/** All claims that wait, by queue and in its order, each with its reason. */
+async function listWaiting({ output }: Values<"why">, { claims }: Connection): Promise<number> {
+  const { claims: all } = await claims.listClaims({});
+  const waiting = all
+    .filter(({ state }) => state === ClaimState.PENDING)
+    .toSorted((a, b) => (a.queue < b.queue ? -1 : a.queue > b.queue ? 1 : a.queuePosition - b.queuePosition));
+  if (output === "json") {
+    process.stdout.write(renderObject("ClaimList", { items: waiting.map(claimToJson) }));
+  } else if (waiting.length === 0) {
+    process.stdout.write("no claim waits\n");
+  } else {
+    const { lines } = layOut(waitingColumns(Math.floor(Date.now() / 1000)), waiting, { headers: true });
+    process.stdout.write(`${lines.join("\n")}\n`);
+  }
+  return exitStatus.ok;
+}
+
 function toJson(explanation: ExplainClaimResponse) {
   const { claim } = explanation;
   return { claim: claim === undefined ? null : claimToJson(claim), ...explanationToJson(explanation) };
@@ -30,7 +60,7 @@ function toJson(explanation: ExplainClaimResponse) {
 /** Why the time at which a claim gets room is not known, by its obstacle. */
 const unknowns: Readonly<Record<string, string>> = {
   room: "what is in its way has no time limit",
-  quota: "it waits for a limit, not for room",
+  quota: "it waits until others give quota back",
   gang: "it waits for the rest of its gang",
 };
 
@@ -70,24 +100,34 @@ export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: num
     ["  position", `${queuePosition} of ${queueLength} in queue ${queue}, priority ${priority}`],
     ...factFields(explanation),
     ["  waits for", whatItWaitsFor(explanation)],
-    [
-      "  expected",
-      expectedAt === 0n ? `not known: ${unknowns[obstacle] ?? unknowns["room"]}` : within(expectedAt),
-    ],
+    ["  expected", expectedAt === 0n ? unknownTime(obstacle) : within(expectedAt)],
     ["  next release", nextReleaseAt === 0n ? "not known" : `${next}, ${within(nextReleaseAt)}`],
   ];
 }
 
+function unknownTime(obstacle: string): string {
+  if (obstacle === "limit") return "never, unless that limit is raised: this claim alone exceeds it";
+  return `not known: ${unknowns[obstacle] ?? unknowns["room"]}`;
+}
+
 const mostNames = 8;
+
+/** The thing that a claim waits for where no claims are in its way, by its obstacle. */
+const nothingToWaitFor: Readonly<Record<string, string>> = {
+  gang: "the rest of its gang",
+  limit: "an administrator",
+};
 
 function whatItWaitsFor({ waitsFor, waitsForHidden: hidden, obstacle }: ExplainClaimResponse): string {
   const more = waitsFor.length - mostNames;
+  // Not all claims that hold a quota have to end.
+  const end = obstacle === "quota" && waitsFor.length + hidden > 1 ? "the end of some of" : "the end of";
   const parts = [
     ...waitsFor.slice(0, mostNames),
     ...(more > 0 ? [`${more} more`] : []),
     ...(hidden > 0 ? [hidden === 1 ? "a claim of another tenant" : `${hidden} claims of other tenants`] : []),
   ];
   const last = parts.at(-1);
-  if (last === undefined) return obstacle === "gang" ? "the rest of its gang" : "nothing that is known";
-  return `the end of ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
+  if (last === undefined) return nothingToWaitFor[obstacle] ?? "nothing that is known";
+  return `${end} ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
 }

@@ -516,11 +516,11 @@ export type ExplainClaimRequest = {
 
 export type ExplainClaimResponse = {
   readonly claim?: Claim;
-  /** The obstacle: `room`, `quota`, `gang`, `reserved` or `preempting`; empty when it does not wait. */
+  /** The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty when it does not wait. `limit`: it alone is larger than a limit of its queue, tenant or user. */
   readonly obstacle?: string;
   /** Number of claims that wait in its queue. */
   readonly queueLength?: number;
-  /** Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; only those that the caller may see. */
+  /** Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; where it waits for a quota, those that hold it. Only those that the caller may see. */
   readonly waitsFor?: readonly string[];
   /** Latest time at which it gets room, if the claims ahead of it stay the same. 0: unknown. */
   readonly expectedAt?: Int64;

@@ -1018,7 +1018,8 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   claim?: Claim | undefined;
 
   /**
-   * The obstacle: `room`, `quota`, `gang`, `reserved` or `preempting`; empty when it does not wait.
+   * The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty when it does not wait. `limit`: it alone is
+   * larger than a limit of its queue, tenant or user.
    *
    * @generated from field: string obstacle = 2;
    */
@@ -1032,8 +1033,8 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   queueLength: number;
 
   /**
-   * Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; only those that the
-   * caller may see.
+   * Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; where it waits for a
+   * quota, those that hold it. Only those that the caller may see.
    *
    * @generated from field: repeated string waits_for = 4;
    */
