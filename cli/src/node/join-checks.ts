@@ -8,7 +8,7 @@ import { request as httpsRequest } from "node:https";
 import { createServer } from "node:net";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import { probeDriver } from "@millpond/agent";
-import { splitAddresses } from "@millpond/platform";
+import { explainTlsFailure, splitAddresses } from "@millpond/platform";
 import { connect } from "../connection/connection.ts";
 import { findNativeFiles } from "../host/native-files.ts";
 import { resolveDriver } from "./node-defaults.ts";
@@ -94,13 +94,14 @@ function readDate(url: URL, ca: string | undefined): Promise<number> {
     resolve(Date.parse(response.headers.date ?? ""));
   });
   call.once("timeout", () => call.destroy(new Error(`no answer within ${dateTimeoutMs / 1000} s`)));
-  call.once("error", (cause) =>
-    reject(
-      millpondError("MILLPOND_E_UNREACHABLE", `there is no controller at ${url.origin}: ${cause.message}`, {
-        cause,
-      }),
-    ),
-  );
+  call.once("error", (cause) => {
+    const unreachable = millpondError(
+      "MILLPOND_E_UNREACHABLE",
+      `there is no controller at ${url.origin}: ${cause.message}`,
+      { cause },
+    );
+    explainTlsFailure(cause, url.origin).then((distrusted) => reject(distrusted ?? unreachable), reject);
+  });
   call.end();
   return promise;
 }

@@ -97,6 +97,12 @@ test("nothing is written before all is well", async () => {
   );
   expect((await of("--fingerprint", "sha256:12")).stderr).toMatch(/is not sha256: and 64/);
   expect((await of("--driver", "/nowhere/libcuda.so.1")).stderr).toMatch(/\[MILLPOND_E_DRIVER\]/);
+  const byOtherName = await home.millpond([
+    "join",
+    url.replace("127.0.0.1", "127.0.0.2"),
+    ...options("etc2"),
+  ]);
+  expect(byOtherName.stderr).toMatch(/127\.0\.0\.2:\d+ is not trusted: [^]*\[MILLPOND_E_TLS\]/);
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = server.address();
