@@ -145,6 +145,17 @@ TEST("what waits for a word that is to be set waits for what sets it") {
   CHECK(judge({copyOn(kA, kDevice, kPinned), write, wait, copyOn(kB, kOther, kDevice)}) == Refusal::none);
 }
 
+TEST("what sets a word does not come behind a call that could already wait for its waiter") {
+  const Op write = on(OpKind::writeValue, kA, 0);
+  Op wait = on(OpKind::waitValue, kB, 0), receive = on(OpKind::receive, kA, 0);
+  for (Op* each : {&wait, &receive}) each->thread = 1;
+  const Op all = on(OpKind::syncContext, kA);
+  CHECK(judge({all, write, wait}, 2) == Refusal::unordered);
+  CHECK(judge({all, write, on(OpKind::syncStream, kA), wait}, 2) == Refusal::unordered);
+  CHECK(judge({all, on(OpKind::send, kA, 0), write, receive, wait}, 2) == Refusal::none);
+  CHECK(judge({write, wait, all}, 2) == Refusal::none);
+}
+
 TEST("a copy from pinned memory may read it before what the default stream has is done") {
   for (const uint8_t first : {kLegacy, kA}) {
     const uint8_t second = first == kA ? kLegacy : kA;

@@ -153,7 +153,10 @@ Refusal Order::append(const Op& op) {
   hasBegun_ = hasBegun_ || op.kind != OpKind::graph;
   threads_[op.thread] = end_;
   if (waits_) blocked_[op.thread] = end_;
-  if (waits_ && op.kind != OpKind::receive && op.kind != OpKind::syncEvent) waitedForAll_[op.thread] = end_;
+  if (waits_ && op.kind != OpKind::receive && op.kind != OpKind::syncEvent) {
+    waitedForAll_[op.thread] = end_;
+    waitsForAll_.push_back(end_);
+  }
   if (op.kind == OpKind::ask || isByWay(op.variant)) allocations_.push_back({op.thread, end_});
   return settle(op);
 }
@@ -341,6 +344,10 @@ Refusal Order::hold(const Op& op, bool isPromise) {
     if (promisesUsed_[op.object]) return Refusal::senseless;
     promisesUsed_[op.object] = true;
   } else if (wordsSet_[op.object] != kNever) {
+    // The word may still be missing when the stream gets here: what sets it must not come behind a call that could wait for
+    // this stream.
+    for (const size_t each : waitsForAll_)
+      if (!isBefore(each, begin_) && isBefore(each, wordsSet_[op.object])) return Refusal::unordered;
     after(work_, wordsSet_[op.object]);
     return Refusal::none;
   }

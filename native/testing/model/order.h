@@ -118,6 +118,7 @@ class Order {
   std::vector<size_t> threads_;       ///< last moment of each
   std::vector<size_t> blocked_;       ///< last return of a call that waited, of each thread
   std::vector<size_t> waitedForAll_;  ///< the same, of calls that could wait for all streams
+  std::vector<size_t> waitsForAll_;   ///< all of these
   std::vector<Lane> lanes_;           ///< streams, with a per-thread default stream for each thread at the end
   std::vector<Access> slots_;
   std::vector<EventState> events_;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the client that streams have not reached yet, and commands that must not run before these have returned.
-// The issuing thread receives the return of such a function, so it must not wait in the driver for it.
+// What streams await of the program, and commands that must not run before: functions of the client that have not returned,
+// and words that the program has not written. Both arrive by later commands, so the issuing thread must not wait in the
+// driver for them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "worker/core/session_core.h"
@@ -19,11 +21,30 @@ class FunctionOrder {
 
   explicit FunctionOrder(SessionCore& session) : session_(session) {}
 
-  /// Functions that were issued and may not be done.
-  uint64_t expected() const { return expected_; }
+  /// Functions that were issued and may not be done, and streams that may wait for a word.
+  uint64_t expected() const { return expected_ + words_.size(); }
   void expect(uint64_t functions) { expected_ += functions; }
   void done() {
     if (expected_ > 0) --expected_;
+  }
+  /// The stream's last work may wait for a word that the program writes later.
+  void expectWord(const Stream& stream) {
+    Mark place;
+    // After a sticky failure nothing can be recorded and nothing runs any more.
+    if (session_.marks().mark(stream, place) != CUDA_SUCCESS) return;
+    // The latest wait of a stream ends last.
+    const auto [word, isNew] = words_.try_emplace({stream.context, stream.wire}, place);
+    if (isNew) return;
+    session_.marks().giveBack(word->second);
+    word->second = place;
+  }
+  /// A graph of the program has, or may get, a node that waits for a word: from now on any launch of a graph may.
+  void expectWordsOfGraphs() { areWordsInGraphs_ = true; }
+  void graphLaunched(const Stream& stream) {
+    if (areWordsInGraphs_) expectWord(stream);
+  }
+  void forgetContext(uint16_t number) {
+    for (auto& [stream, word] : words_) word.forgetContext(number);
   }
   /// A context has failed: only those of its functions that are running still return.
   void expectAtMost(uint64_t functions) { expected_ = std::min(expected_, functions); }
@@ -33,7 +54,7 @@ class FunctionOrder {
   /// Runs an operation that may wait for the device: immediately, or when no function of the client is expected any
   /// more.
   CUresult run(Command command) {
-    if (expected_ == 0) return command();
+    if (expected() == 0) return command();
     return runLater(session_.current(), std::move(command));
   }
   /// Runs it when no function is expected, and then replies to the request. Returns kDeferred.
@@ -45,8 +66,8 @@ class FunctionOrder {
   uint16_t nextContext() const { return after_.empty() ? uint16_t{0} : after_.front().first.context; }
   /// Runs the operations that are due. Returns whether any was.
   bool progress() {
-    bool some = false;
-    while (expected_ == 0 && !after_.empty() && !session_.hasEnded()) {
+    bool some = progressWords();
+    while (expected() == 0 && !after_.empty() && !session_.hasEnded()) {
       const auto [request, command] = std::move(after_.front());
       after_.pop_front();
       some = true;
@@ -58,8 +79,26 @@ class FunctionOrder {
   }
 
  private:
+  bool progressWords() {
+    bool some = false;
+    const uint16_t before = session_.contexts().bound();
+    for (auto word = words_.begin(); word != words_.end();) {
+      if (session_.marks().happened(word->second) == CUDA_ERROR_NOT_READY) {
+        ++word;
+        continue;
+      }
+      session_.marks().giveBack(word->second);
+      word = words_.erase(word);
+      some = true;
+    }
+    if (before) session_.contexts().use(before);
+    return some;
+  }
+
   SessionCore& session_;
   uint64_t expected_ = 0;
+  bool areWordsInGraphs_ = false;
+  std::map<std::pair<uint16_t, uint64_t>, Mark> words_;  ///< by context and stream: behind its last wait
   std::deque<std::pair<Request, Command>> after_;
 };
 

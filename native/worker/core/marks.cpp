@@ -104,4 +104,21 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
   return result;
 }
 
+bool Marks::areStreamsDone() {
+  if (!captures_.empty()) return false;
+  bool areDone = true;
+  const auto isBusy = [&](CUstream stream) {
+    const bool busy = driver_.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    areDone = areDone && !busy;
+    return busy;
+  };
+  const uint16_t before = contexts_.bound();
+  for (uint16_t c = 1; areDone && c <= contexts_.size(); ++c)
+    if (contexts_.use(c)) isBusy(nullptr);
+  contexts_.use(before);
+  handles_.eachTouched(
+      [&](const HandleMap::Entry& entry) { return !areDone || isBusy(static_cast<CUstream>(entry.object)); });
+  return areDone;
+}
+
 }  // namespace millpond::worker

@@ -34,6 +34,9 @@ class Marks {
   /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are left out:
   /// nothing runs there any more.
   CUresult fence(uint16_t context, std::vector<Mark>& marks);
+  /// Whether all streams are done, so that a driver call that waits for the device returns at once. False during a
+  /// capture, when streams must not be queried. Records nothing.
+  bool areStreamsDone();
   /// The default stream of that context is about to get work for which later work of blocking streams, marks included,
   /// will wait. Records where these streams end now.
   void keepEnds(uint16_t context);

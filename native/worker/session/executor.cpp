@@ -88,6 +88,16 @@ bool holdsStreams(cmd::Op op) {
   }
 }
 
+/// The stream of a command that may make it wait for a word which the program writes later.
+std::optional<uint64_t> streamThatWaits(cmd::Op op, std::span<const std::byte> head) {
+  static_assert(offsetof(cmd::StreamWaitValue32V2, stream) == 0 && offsetof(cmd::StreamWaitValue64V2, stream) == 0 &&
+                offsetof(cmd::StreamBatchMemOpV2, stream) == 0);
+  uint64_t stream = 0;
+  if (op == cmd::Op::kHostFunction || !holdsStreams(op) || head.size() < sizeof stream) return std::nullopt;
+  std::memcpy(&stream, head.data(), sizeof stream);
+  return stream;
+}
+
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts& accounts, ServerLink link,
@@ -172,8 +182,7 @@ Executor::End Executor::run() {
       frees_.retire();
       if (parking_.parks(monotonicNs() - lastProgress)) continue;
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
-        if (monotonicNs() - lastProgress > kSpareNs) buffers_.trim(kSpareHostBytes);
-        buffers_.endViews();
+        buffers_.shrink(monotonicNs() - lastProgress > kSpareNs ? kSpareHostBytes : UINT64_MAX);
         images_.rest();
         const int64_t nap = parking_.afterNs() ? std::min(kIdleSleepNs, parking_.afterNs()) : kIdleSleepNs;
         link_.sleep(frees_.isQuiet() ? nap : 1'000'000);
@@ -348,13 +357,28 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (captures_.empty() || nodeCount_.admitCaptured(op, head, body.size())) [[likely]]
     result = dispatch(parts_, op, head, body);
+  if (result == CUDA_SUCCESS)
+    if (const auto wire = streamThatWaits(op, head)) [[unlikely]]
+      expectWord(*wire);
   if (parking_.afterNs() && result == CUDA_SUCCESS && canRepeat(op)) parking_.note(op, body);
   if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
     result = parking_.elapsed(op, body);
   return result;
 }
 
+void Executor::expectWord(uint64_t wire) {
+  const HandleMap::Entry* entry = wire ? handles_.find(HandleKind::kStream, wire) : nullptr;
+  if (wire && !entry) return;
+  const Stream stream = entry ? Stream{static_cast<CUstream>(entry->object), entry->context, wire}
+                              : Stream{nullptr, contexts_.bound(), 0};
+  if (captures_.empty() || captures_.status(stream) == CU_STREAM_CAPTURE_STATUS_NONE)
+    order_.expectWord(stream);
+  else
+    order_.expectWordsOfGraphs();
+}
+
 void Executor::forgetContext(uint16_t number) {
+  order_.forgetContext(number);
   hostCopies_.forgetContext(number);
   frees_.forgetContext(number);
   textures_.forgetContext(number);

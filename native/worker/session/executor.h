@@ -148,6 +148,8 @@ class Executor : private SessionOwner, private SessionPart {
   bool performPushes(std::optional<uint64_t> stream);
   /// Executes a command that goes ahead of held ones: it is charged to the gate, and does not wait there.
   void executeCharged(const ServerLink::Frame& frame);
+  /// That stream, by the client's handle, may wait for a word which the program writes later.
+  void expectWord(uint64_t wire);
   bool progress();
   bool registerTransfers();
   void releaseRing();
@@ -174,7 +176,7 @@ class Executor : private SessionOwner, private SessionPart {
   Frees frees_{session_, budgets_, memory_, order_};
   PinnedMemory pinned_{session_};
   ClientPages clientPages_;
-  HostBuffers buffers_{counts_, pinned_, order_, clientPages_};
+  HostBuffers buffers_{session_, counts_, pinned_, order_, clientPages_};
   SessionObjects objects_{session_, counts_, waits_, [this] { return charges_.stream(); }};
   HostRuns hostRuns_;  ///< pinned memory of the program
   VirtualMemory virtualMemory_;
@@ -185,7 +187,7 @@ class Executor : private SessionOwner, private SessionPart {
   Journal journal_;
   EventTimes eventTimes_{driver_};
   SessionParking parking_;
-  MemoryOperations operations_{session_, addresses_};
+  MemoryOperations operations_{session_, addresses_, order_};
   Functions functions_{session_, charges_};
   Images images_;
   Links links_{session_, counts_, images_, objects_};

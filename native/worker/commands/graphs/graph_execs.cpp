@@ -120,6 +120,7 @@ CUresult GraphExecs::launch(const cmd::GraphLaunch& launch) {
   session_.counters().launches.fetch_add(1, std::memory_order_relaxed);
   for (const auto& each : contents->kept()) graphMemory_.leave(each);
   order_.expect(contents->calls.size());
+  order_.graphLaunched(s);
   if (contents->stages.empty()) return CUDA_SUCCESS;
   return landings_.addLaunch(s, launch.landing, contents);
 }

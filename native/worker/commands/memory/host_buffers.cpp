@@ -2,9 +2,12 @@
 #include "worker/commands/memory/host_buffers.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+
+#include "protocol/futex.h"
 
 namespace millpond::worker {
 namespace {
@@ -12,14 +15,21 @@ namespace {
 constexpr uint64_t kLeastBuffer = 4096;
 /// Buffers larger than this are sized to a multiple of it instead of a power of two.
 constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
+/// Kernels that run longer may be waiting for a command of the program.
+constexpr int64_t kPatienceNs = 2'000'000'000;
 
 }  // namespace
 
+bool HostBuffers::awaitStreams() {
+  for (const int64_t end = monotonicNs() + kPatienceNs; !marks_.areStreamsDone(); ::usleep(50))
+    if (functions_.expected() != 0 || !captures_.empty() || monotonicNs() > end) return false;
+  return true;
+}
+
 bool HostBuffers::takeHost(uint64_t bytes) {
   if (counts_.take(Thing::kHostByte, bytes)) return true;
-  if (functions_.expected() != 0) return false;
-  trim(0);
-  endViews();
+  if ((spare_.empty() && ended_.empty()) || !awaitStreams()) return false;
+  shrink(0);
   return counts_.take(Thing::kHostByte, bytes);
 }
 
@@ -55,8 +65,9 @@ std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
   return owned({static_cast<std::byte*>(memory), size, 0});
 }
 
-void HostBuffers::trim(uint64_t bytes) {
-  while (spareBytes_ > bytes) {
+void HostBuffers::shrink(uint64_t spareBytes) {
+  if ((spareBytes_ <= spareBytes && ended_.empty()) || !marks_.areStreamsDone()) return;
+  while (spareBytes_ > spareBytes) {
     const auto oldest = std::min_element(spare_.begin(), spare_.end(),
                                          [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
     const HostBuffer buffer = oldest->second;
@@ -66,6 +77,12 @@ void HostBuffers::trim(uint64_t bytes) {
     spareBytes_ -= buffer.bytes;
     counts_.give(Thing::kHostByte, buffer.bytes);
   }
+  for (const ClientPages::View& view : ended_) {
+    pinned_.unpin(view.memory);
+    clientPages_.end(view);
+    counts_.give(Thing::kHostByte, view.bytes);
+  }
+  ended_.clear();
 }
 
 CUresult HostBuffers::view(uint64_t address, uint64_t bytes, ClientPages::View& out) {
@@ -83,15 +100,6 @@ CUresult HostBuffers::view(uint64_t address, uint64_t bytes, ClientPages::View& 
   }
   out = *view;
   return CUDA_SUCCESS;
-}
-
-void HostBuffers::endViews() {
-  for (const ClientPages::View& view : ended_) {
-    pinned_.unpin(view.memory);
-    clientPages_.end(view);
-    counts_.give(Thing::kHostByte, view.bytes);
-  }
-  ended_.clear();
 }
 
 }  // namespace millpond::worker

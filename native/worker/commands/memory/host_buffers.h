@@ -22,27 +22,32 @@ struct HostBuffer {
   uint64_t age = 0;  ///< of a spare buffer: higher if it was returned later
 };
 
-class HostBuffers {
+/// The driver waits for the device when pinned memory ends, and no command is read meanwhile, though streams may need one to
+/// go on. So memory only ends when all streams are done.
+class HostBuffers : private SessionPart {
  public:
-  HostBuffers(ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions, ClientPages& clientPages)
-      : counts_(counts), pinned_(pinned), functions_(functions), clientPages_(clientPages) {}
+  HostBuffers(SessionCore& session, ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions,
+              ClientPages& clientPages)
+      : SessionPart(session), counts_(counts), pinned_(pinned), functions_(functions), clientPages_(clientPages) {}
 
   /// A buffer of at least that many bytes; it becomes a spare again when its last owner releases it. Null if there is
   /// no room.
   std::shared_ptr<const HostBuffer> take(uint64_t bytes);
-  /// Frees spare buffers, the least recently used first, until at most that many bytes are left.
-  void trim(uint64_t bytes);
+  /// If all streams are done: frees spare buffers, the least recently used first, until at most that many bytes are left,
+  /// and ends the views that `leave` took.
+  void shrink(uint64_t spareBytes);
 
   /// Pinned memory of this worker that represents those bytes of the client. CUDA_ERROR_OUT_OF_MEMORY if there is no
   /// room.
   CUresult view(uint64_t address, uint64_t bytes, ClientPages::View& view);
-  /// Nothing uses them any more: `endViews` returns them to the system.
+  /// Nothing uses them any more: `shrink` returns them to the system.
   void leave(const ClientPages::View& view) { ended_.push_back(view); }
-  void endViews();
 
  private:
   /// Takes that much host memory, if necessary after freeing spare buffers.
   bool takeHost(uint64_t bytes);
+  /// Waits for all streams, for a limited time. Returns false if they may need the program to go on.
+  bool awaitStreams();
 
   ClaimCounts& counts_;
   PinnedMemory& pinned_;

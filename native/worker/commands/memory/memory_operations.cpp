@@ -38,6 +38,9 @@ CUresult MemoryOperations::admit(std::span<const std::byte> bytes, std::vector<C
               addresses_.reach(sent.address<offsetof(Operation, waitValue.address)>(), width, word, isRecorded))
         return rc;
     operation.waitValue.address = word.device();
+    const bool isWait =
+        operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    if (isWait && isRecorded) order_.expectWordsOfGraphs();
     out.push_back(operation);
   }
   return CUDA_SUCCESS;

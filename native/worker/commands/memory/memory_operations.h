@@ -8,6 +8,7 @@
 
 #include "cuda/crossing.h"
 #include "cuda/launch_attribute.h"
+#include "worker/core/function_order.h"
 #include "worker/core/session_part.h"
 #include "worker/memory/address_gate.h"
 
@@ -15,7 +16,8 @@ namespace millpond::worker {
 
 class MemoryOperations : private SessionPart {
  public:
-  MemoryOperations(SessionCore& session, AddressGate& addresses) : SessionPart(session), addresses_(addresses) {}
+  MemoryOperations(SessionCore& session, AddressGate& addresses, FunctionOrder& order)
+      : SessionPart(session), addresses_(addresses), order_(order) {}
 
   /// Memory operations in the driver's form. `isRecorded`: for a graph.
   CUresult admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded = false);
@@ -27,6 +29,7 @@ class MemoryOperations : private SessionPart {
 
  private:
   AddressGate& addresses_;
+  FunctionOrder& order_;
 };
 
 }  // namespace millpond::worker

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that wait for a word, and kernels that poll one, which the program writes only after a pause, or while another of
+// its threads is in a call that waits for the device.
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "testing/streams/program.h"
+
+using namespace millpond::streams;
+
+namespace {
+
+/// Longer than a worker keeps pinned memory that it no longer uses.
+constexpr auto kPause = std::chrono::milliseconds(2500);
+constexpr auto kMoment = std::chrono::milliseconds(150);
+/// More than an idle worker keeps.
+constexpr size_t kMuch = size_t{96} << 20;
+
+/// Leaves the worker with much pinned memory that nothing uses: what it receives behind a function, it puts aside.
+void moveMuch() {
+  const CUdeviceptr memory = allocate(kMuch);
+  const std::vector<std::byte> host(kMuch);
+  const CUstream on = stream();
+  Gate gate;
+  gate.close(on);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(4 * kMoment);
+    gate.open();
+  });
+  OK(CU(cuMemcpyHtoDAsync_v2)(memory, host.data(), kMuch, on));
+  OK(CU(cuStreamSynchronize)(on));
+  opener.join();
+  OK(CU(cuStreamDestroy_v2)(on));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
+/// A word that stream and host see. The stream waits until the host stores 1 there.
+struct Word {
+  Word() {
+    context();
+    OK(CU(cuMemHostAlloc)(reinterpret_cast<void**>(&value), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *value = 0;
+    OK(CU(cuMemHostGetDevicePointer_v2)(&address, value, 0));
+    OK(CU(cuStreamWaitValue32_v2)(in, address, 1, CU_STREAM_WAIT_VALUE_EQ));
+  }
+  Word(const Word&) = delete;
+  Word& operator=(const Word&) = delete;
+  ~Word() {
+    OK(CU(cuStreamSynchronize)(in));
+    OK(CU(cuStreamDestroy_v2)(in));
+    OK(CU(cuMemFreeHost)(value));
+  }
+  void set() const { std::atomic_ref<int>(*value).store(1); }
+
+  CUstream in = stream();
+  int* value = nullptr;
+  CUdeviceptr address = 0;
+};
+
+/// Makes `call` on a thread, and sets the word a moment later.
+void whileAStreamWaits(const std::function<void()>& call) {
+  const Word word;
+  std::thread caller([&] {
+    OK(CU(cuCtxSetCurrent)(context()));
+    call();
+  });
+  std::this_thread::sleep_for(kMoment);
+  word.set();
+  caller.join();
+}
+
+}  // namespace
+
+TEST("after a pause, commands still reach a kernel that polls memory of the device") {
+  context();
+  const CUfunction await = kernel("await");
+  moveMuch();
+  CUdeviceptr words = allocate(2 * sizeof(int));
+  CUdeviceptr seen = words + sizeof(int);
+  const CUstream polling = stream(), other = stream();
+  OK(CU(cuMemsetD32Async)(words, 0, 2, polling));
+  void* arguments[] = {&words, &seen};
+  OK(CU(cuLaunchKernel)(await, 1, 1, 1, 1, 1, 1, 0, polling, arguments, nullptr));
+  std::this_thread::sleep_for(kPause);
+  OK(CU(cuMemsetD32Async)(words, 3, 1, other));
+  OK(CU(cuStreamSynchronize)(polling));
+  CHECK_EQ(read(seen, 1)[0], 3);
+  OK(CU(cuStreamDestroy_v2)(polling));
+  OK(CU(cuStreamDestroy_v2)(other));
+  OK(CU(cuMemFree_v2)(words));
+}
+
+TEST("after a pause, the program's store still reaches a stream that waits for it") {
+  context();
+  moveMuch();
+  const Word word;
+  std::this_thread::sleep_for(kPause);
+  word.set();
+}
+
+TEST("a module is loaded and unloaded while a stream waits for a word") {
+  context();
+  std::ifstream file(kernelFile, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  CUmodule module = nullptr;
+  whileAStreamWaits([&] { OK(CU(cuModuleLoadData)(&module, text.c_str())); });
+  whileAStreamWaits([&] { OK(CU(cuModuleUnload)(module)); });
+}
+
+TEST("memory and arrays are freed while a stream waits for a word") {
+  context();
+  const CUdeviceptr memory = allocate(1 << 20);
+  whileAStreamWaits([&] { OK(CU(cuMemFree_v2)(memory)); });
+  void* host = nullptr;
+  OK(CU(cuMemHostAlloc)(&host, 1 << 20, 0));
+  whileAStreamWaits([&] { OK(CU(cuMemFreeHost)(host)); });
+  const CUDA_ARRAY_DESCRIPTOR wanted{64, 64, CU_AD_FORMAT_FLOAT, 1};
+  CUarray array = nullptr;
+  OK(CU(cuArrayCreate_v2)(&array, &wanted));
+  whileAStreamWaits([&] { OK(CU(cuArrayDestroy)(array)); });
+}
+
+TEST("much is uploaded, and many kernels are launched, behind a stream that waits for a word") {
+  context();
+  const CUdeviceptr memory = allocate(kMuch);
+  std::vector<int> host(kMuch / sizeof(int), 7);
+  CUdeviceptr counter = allocate(sizeof(int));
+  {
+    const Word word;
+    std::thread caller([&] {
+      OK(CU(cuCtxSetCurrent)(context()));
+      OK(CU(cuMemcpyHtoDAsync_v2)(memory, host.data(), kMuch, word.in));
+      for (int n = 0; n < 3000; ++n) OK(CU(cuMemsetD32Async)(counter, static_cast<unsigned>(n), 1, word.in));
+    });
+    std::this_thread::sleep_for(kMoment);
+    word.set();
+    caller.join();
+  }
+  CHECK_EQ(read(memory + kMuch - sizeof(int), 1)[0], 7);
+  CHECK_EQ(read(counter, 1)[0], 2999);
+  OK(CU(cuMemFree_v2)(memory));
+  OK(CU(cuMemFree_v2)(counter));
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
