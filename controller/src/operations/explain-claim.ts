@@ -7,7 +7,7 @@ import { seesAll, type Sight } from "../auth/visibility.ts";
 import { waitingPositions } from "../pool/claim-views.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import { requireClaim } from "./claims.ts";
-import { quotaHolders } from "./quota-holders.ts";
+import { quotaHolders } from "../scheduling/quota-holders.ts";
 import type { Pool } from "../pool/pool.ts";
 import { silentSeconds } from "../domain/observed-state.ts";
 
