@@ -14,7 +14,7 @@ import { inRoot, root } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 
 const packageFile = inRoot("build", "package", `millpond_${manifest.version}_amd64.deb`);
-const base = inRoot("build", "bare-hosts", "debian-12");
+const base = inRoot("build", "bare-hosts", "debian-12-systemd");
 /** Written when the Debian is complete. */
 const complete = `${base}.complete`;
 
@@ -34,7 +34,13 @@ async function makeBase(): Promise<void> {
   if (existsSync(complete)) return;
   await rm(base, { recursive: true, force: true });
   await mkdir(base, { recursive: true });
-  await must("debootstrap", ["--variant=minbase", "bookworm", base, await findMirror()]);
+  await must("debootstrap", [
+    "--variant=minbase",
+    "--include=systemd,systemd-sysv",
+    "bookworm",
+    base,
+    await findMirror(),
+  ]);
   await writeFile(complete, "");
 }
 
@@ -70,7 +76,7 @@ async function until(what: string, hosts: readonly BareHost[], isSo: () => Promi
   while (!(await isSo())) {
     if (Date.now() > deadline) {
       const logs = await Promise.all(
-        hosts.map(async (host) => `${host.name}:\n${await host.shell("tail -n 20 /run/*.log")}`),
+        hosts.map(async (host) => `${host.name}:\n${await host.shell("journalctl --no-pager -n 20")}`),
       );
       throw new ScriptError(`${what}: not within ${readyMs / 1000} s\n${logs.join("\n")}`);
     }
@@ -78,31 +84,24 @@ async function until(what: string, hosts: readonly BareHost[], isSo: () => Promi
   }
 }
 
-async function testHosts(hosts: Readonly<Record<HostName, BareHost>>): Promise<void> {
+type Hosts = Readonly<Record<HostName, BareHost>>;
+
+/** Files outside of those that a running system changes, by path. */
+const files = "find / -xdev -not -type d -not -path '/var/*' -not -path '/root/*' | sort";
+
+async function testHosts(hosts: Hosts): Promise<void> {
   const [install = "", configure = "", enable = "", create = "", join_ = ""] = await documentedCommands();
   const { controller, client } = hosts;
+  const before = await client.shell(files);
   const began = performance.now();
   await step(`${install}, on every host`, async () => {
     for (const host of Object.values(hosts)) {
       await host.give(packageFile);
-      // A host has systemd, which the package recommends; here a script is in its place.
-      await host.writeFile("/etc/apt/apt.conf.d/90-bare", 'APT::Install-Recommends "false";\n');
       await host.shell(install);
-      await host.giveServiceManager();
     }
   });
   await step(configure, () => controller.shell(configure));
   await step(enable, () => controller.shell(enable));
-  await step("the controller serves", () =>
-    until("the controller serves", [controller], async () => {
-      try {
-        await controller.shell("millpond get nodes");
-        return true;
-      } catch {
-        return false; // Not yet; the last error is told by the time limit.
-      }
-    }),
-  );
   for (const name of ["node-7", "node-8"] as const) {
     const output = await step(create.replaceAll("node-7", name), () =>
       controller.shell(create.replaceAll("node-7", name)),
@@ -115,13 +114,7 @@ async function testHosts(hosts: Readonly<Record<HostName, BareHost>>): Promise<v
       hosts[name].shell(`echo '${token}' | ${line} --driver soft --labels host=${name} --token-file -`),
     );
   }
-  await step("both nodes are ready", () =>
-    until(
-      "two ready nodes",
-      [controller, hosts["node-7"], hosts["node-8"]],
-      async () => (await controller.shell("millpond get nodes")).split(" Ready ").length === 3,
-    ),
-  );
+  await nodesAreReady(hosts);
   const user = await controller.shell("millpond token create ann");
   const token = /^mp-user-\S+$/m.exec(user)?.[0] ?? "";
   const fingerprint = /sha256:[0-9a-f]{64}/.exec(
@@ -131,17 +124,121 @@ async function testHosts(hosts: Readonly<Record<HostName, BareHost>>): Promise<v
     await client.shell(
       `echo '${token}' | millpond login https://controller:7170 --token-file - --fingerprint ${fingerprint}`,
     );
-    for (const node of ["node-7", "node-8"]) {
-      const said = await client.shell(
-        `millpond run -v -m 256Mi --node-labels host=${node} -- /usr/lib/millpond/examples/bin/vectoradd`,
-      );
-      if (!said.includes("vectoradd: OK") || !said.includes(` has ${node}/0 `))
-        throw new ScriptError(`vectoradd on ${node} says:\n${said}`);
-    }
+    for (const node of ["node-7", "node-8"]) await runOn(client, node);
   });
   console.log(
     `a pool of two nodes and a program on each: ${((performance.now() - began) / 1000).toFixed(0)} s`,
   );
+  await testServices(hosts);
+  await testUpgrade(hosts, install);
+  await testRemoval(hosts, before);
+}
+
+async function nodesAreReady({ controller, ...others }: Hosts): Promise<void> {
+  await step("both nodes are ready", () =>
+    until(
+      "two ready nodes",
+      [controller, others["node-7"], others["node-8"]],
+      async () => (await controller.shell("millpond get nodes || true")).split(" Ready ").length === 3,
+    ),
+  );
+}
+
+async function runOn(client: BareHost, node: string): Promise<void> {
+  const said = await client.shell(
+    `millpond run -v -m 256Mi --node-labels host=${node} -- /usr/lib/millpond/examples/bin/vectoradd`,
+  );
+  if (!said.includes("vectoradd: OK") || !said.includes(` has ${node}/0 `))
+    throw new ScriptError(`vectoradd on ${node} says:\n${said}`);
+}
+
+/** What systemd does with the services beyond starting them: heartbeats, ends, new configuration. */
+async function testServices(hosts: Hosts): Promise<void> {
+  const units = { controller: "millpond-controller", "node-7": "millpond-agent" } as const;
+  for (const [name, unit] of Object.entries(units) as [keyof typeof units, string][]) {
+    const host = hosts[name];
+    const restarts = async (): Promise<number> =>
+      Number(await host.shell(`systemctl show -P NRestarts ${unit}`));
+    await step(`systemctl reload ${unit}`, () => host.shell(`systemctl reload ${unit}`));
+    // As a service that hangs, in a shorter time than that of the unit.
+    await host.writeFile(
+      `/run/systemd/system/${unit}.service.d/watchdog.conf`,
+      "[Service]\nWatchdogSec=5s\n",
+    );
+    await host.shell(`systemctl daemon-reload && systemctl restart ${unit}`);
+    for (const signal of ["STOP", "KILL"]) {
+      const first = await restarts();
+      await step(`systemd starts ${unit} again after SIG${signal}`, async () => {
+        await host.shell(`kill -${signal} "$(systemctl show -P MainPID ${unit})"`);
+        await until(`${unit} started again`, [host], async () => (await restarts()) > first);
+      });
+    }
+  }
+  await nodesAreReady(hosts);
+  const failed = await hosts.controller.shell(
+    "systemctl start millpond-backup && systemctl --failed --no-legend",
+  );
+  if (failed !== "") throw new ScriptError(`failed units of the controller's host:\n${failed}`);
+}
+
+/** A program continues while the package of its node's agent and that of the controller are installed again. */
+async function testUpgrade(hosts: Hosts, install: string): Promise<void> {
+  const { client } = hosts;
+  const program = "/usr/lib/millpond/examples/bin/vectoradd 1000 --repeat 100000000";
+  await client.shell(`millpond run -d --name long -m 256Mi --node-labels host=node-7 -- ${program}`);
+  const sessions = () =>
+    client.shell("millpond get sessions --where state=connected -o jsonpath={.items[*].id}");
+  await until("a session", [hosts["node-7"]], async () => (await sessions()).trim() !== "");
+  const first = await sessions();
+  await step("a program continues while its node and the controller are upgraded", async () => {
+    for (const host of [hosts["node-7"], hosts.controller])
+      await host.shell(install.replace("install", "install --reinstall"));
+    await nodesAreReady(hosts);
+    await until("the session of before", [hosts["node-7"]], async () => (await sessions()) === first);
+  });
+  await client.shell("millpond release long");
+  await runOn(client, "node-7");
+}
+
+/** Nothing remains of the package, neither files nor processes nor users. */
+async function testRemoval(hosts: Hosts, before: string): Promise<void> {
+  const { client, controller } = hosts;
+  const node = hosts["node-8"];
+  await client.shell(
+    "millpond run -d --name last -m 256Mi --node-labels host=node-8 -- /usr/lib/millpond/examples/bin/vectoradd 1000 --repeat 100000000",
+  );
+  await until("a worker", [node], async () => (await processes(node)).includes("millpond-worker"));
+  for (const host of [node, client, controller]) {
+    if (host === client) {
+      // Jobs of users are their own.
+      await client.shell("millpond release last");
+      await until(
+        "the end of the job",
+        [client],
+        async () => !(await processes(client)).includes("vectoradd"),
+      );
+    }
+    await step(`apt purge millpond, on ${host.name}`, async () => {
+      await host.shell("apt-get purge -y millpond");
+      const after = await host.shell(files);
+      const left = after.split("\n").filter((file) => !before.split("\n").includes(file));
+      const kept = left.filter(
+        (file) => !/^\/(?:etc\/.*-|etc\/systemd\/.*\/null|run|dev|proc|sys|tmp)/.test(file),
+      );
+      const own = [
+        ...kept,
+        ...(await processes(host)).split("\n").filter((line) => line.includes("millpond")),
+      ];
+      const { length } = await host.shell(
+        "getent passwd millpond || true; ls -d /var/lib/millpond /etc/millpond 2>/dev/null || true",
+      );
+      if (own.length > 0 || length > 0) throw new ScriptError(`${host.name} has still:\n${own.join("\n")}`);
+    });
+  }
+}
+
+function processes(host: BareHost): Promise<string> {
+  return host.shell("cat /proc/[0-9]*/comm /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || true");
 }
 
 export async function main(): Promise<void> {

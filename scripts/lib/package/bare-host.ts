@@ -1,53 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts with a bare Debian each: a root of its own above a common one, processes, a name and a network of its own. Needs root.
+// Hosts with a bare Debian and systemd each: a root of its own above a common one, processes, a name, devices, control groups
+// and a network of its own. Needs root.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { chmod, copyFile, mkdir, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { copyFile, mkdir, symlink, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { must, run, ScriptError } from "../command.ts";
 
-/** What takes the place of systemd, which does not run in a chroot: it starts the command lines of the units. */
-const systemctl = `#!/bin/sh
-# Starts and stops the command line of a unit, as systemd does with those of this test.
-units=/lib/systemd/system
-action=$1; shift
-for word; do case $word in --now) now=1;; --quiet) ;; *) names="$names $word";; esac; done
-start() {
-  unit=$units/$1
-  line=$(sed -n 's/^ExecStart=//p' "$unit")
-  user=$(sed -n 's/^User=//p' "$unit")
-  directory=$(sed -n 's/^StateDirectory=//p' "$unit")
-  [ -z "$directory" ] || { mkdir -p "/var/lib/$directory"; [ -z "$user" ] || chown "$user" "/var/lib/$directory"; }
-  for variable in $(sed -n 's/^Environment=//p' "$unit"); do export "$variable"; done
-  [ -z "$user" ] || line="setpriv --reuid=$user --regid=$user --clear-groups $line"
-  setsid $line >"/run/$1.log" 2>&1 </dev/null &
-  echo $! >"/run/$1.pid"
-}
-stop() { [ ! -f "/run/$1.pid" ] || { kill "$(cat "/run/$1.pid")"; rm "/run/$1.pid"; }; }
-for name in $names; do
-  case $name in *.timer) continue;; *.*) ;; *) name=$name.service;; esac
-  [ -f "$units/$name" ] || { echo "Unit $name could not be found." >&2; exit 4; }
-  case $action in
-    cat) cat "$units/$name";;
-    enable) [ -z "$now" ] || start "$name";;
-    start) start "$name";;
-    stop) stop "$name";;
-    restart) stop "$name"; start "$name";;
-    try-restart) [ ! -f "/run/$name.pid" ] || { stop "$name"; start "$name"; };;
-    is-active) [ -f "/run/$name.pid" ] || exit 3;;
-  esac
-done
-`;
+/**
+ * Makes the root of a host, $1 with the changes in $2, and starts systemd in it, as an administrator of containers would: with
+ * devices of its own and the kernel's settings read-only.
+ */
+const boot = `set -e
+base=$1 directory=$2 root=$2/root
+mount -t overlay overlay -o "lowerdir=$base,upperdir=$directory/upper,workdir=$directory/work" "$root"
+mount -t proc proc "$root/proc"
+mount --bind "$root/proc/sys" "$root/proc/sys"
+mount -o remount,ro,bind "$root/proc/sys"
+mount -t sysfs -o ro sysfs "$root/sys"
+mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+# Not those of this machine: systemd changes owners and modes.
+mknod -m 666 "$root/dev/null" c 1 3
+mknod -m 666 "$root/dev/zero" c 1 5
+mknod -m 666 "$root/dev/full" c 1 7
+mknod -m 666 "$root/dev/random" c 1 8
+mknod -m 666 "$root/dev/urandom" c 1 9
+mknod -m 666 "$root/dev/tty" c 5 0
+mkdir "$root/dev/shm" "$root/dev/pts"
+mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+ln -s /proc/self/fd "$root/dev/fd"
+groups=$root/sys/fs/cgroup
+if grep -q :name=systemd: /proc/self/cgroup; then
+  mount -t tmpfs -o mode=755 tmpfs "$groups"
+  for controller in cpu memory pids; do
+    mkdir "$groups/$controller"
+    mount -t cgroup -o "$controller" cgroup "$groups/$controller"
+  done
+  mkdir "$groups/systemd" "$groups/unified"
+  mount -t cgroup -o none,name=systemd cgroup "$groups/systemd"
+  mount -t cgroup2 cgroup2 "$groups/unified"
+else
+  mount -t cgroup2 cgroup2 "$groups"
+fi
+exec env -i container=lxc PATH=/usr/sbin:/usr/bin chroot "$root" /lib/systemd/systemd --system`;
+
+/**
+ * Moves to control groups of its own, named $1, and runs the rest there: systemd removes groups that it does not know, and must
+ * not see those of others.
+ */
+const apart = `set -e
+group=$1
+shift
+while read -r _ point type _; do
+  case $type in cgroup|cgroup2) ;; *) continue;; esac
+  mkdir "$point/$group"
+  for file in cpuset.cpus cpuset.mems; do
+    [ ! -e "$point/$file" ] || cat "$point/$file" >"$point/$group/$file"
+  done
+  echo $$ >"$point/$group/cgroup.procs"
+done </proc/self/mounts
+exec unshare "$@"`;
+
+/** Removes the control groups named $1, which have no processes any more. */
+const removeGroups = `while read -r _ point type _; do
+  case $type in cgroup|cgroup2) ;; *) continue;; esac
+  [ ! -d "$point/$1" ] || find "$point/$1" -depth -type d -exec rmdir {} + || failed=1
+done </proc/self/mounts
+[ -z "$failed" ]`;
+
+/** Units that a container has no use for, or that would wait for the Internet. */
+const maskedUnits = [
+  "console-getty.service",
+  "getty@.service",
+  "systemd-modules-load.service",
+  "apt-daily.timer",
+  "apt-daily-upgrade.timer",
+];
+
+const startedMs = 60_000;
+const endedMs = 10_000;
+const pollMs = 200;
 
 export class BareHost implements AsyncDisposable {
   readonly name: string;
   readonly root: string;
+  readonly #group: string;
   readonly #init: ChildProcess;
 
-  private constructor(name: string, root: string, init: ChildProcess) {
+  private constructor(
+    { name, root, group }: { readonly name: string; readonly root: string; readonly group: string },
+    init: ChildProcess,
+  ) {
     this.name = name;
     this.root = root;
+    this.#group = group;
     this.#init = init;
   }
 
@@ -60,45 +112,53 @@ export class BareHost implements AsyncDisposable {
   static async start(name: string, base: string, directory: string): Promise<BareHost> {
     const root = join(directory, "root");
     for (const folder of ["root", "upper", "work"]) await mkdir(join(directory, folder), { recursive: true });
-    const layers = `lowerdir=${base},upperdir=${join(directory, "upper")},workdir=${join(directory, "work")}`;
-    const script = `set -e
-mount -t overlay overlay -o "$1" "$2"
-mount -t proc proc "$2/proc"
-mount -t tmpfs tmpfs "$2/run"
-mount -t tmpfs -o mode=1777 tmpfs "$2/tmp"
-mount --rbind /dev "$2/dev"
-mount -t tmpfs -o mode=1777 tmpfs "$2/dev/shm"
-hostname "$3"
-ip link set lo up
-echo stands
-exec cat`;
+    const units = join(directory, "upper", "etc", "systemd", "system");
+    await mkdir(units, { recursive: true });
+    for (const unit of maskedUnits) await symlink("/dev/null", join(units, unit));
+    await writeFile(join(directory, "upper", "etc", "hostname"), `${name}\n`);
+    const namespaces = ["--mount", "--pid", "--uts", "--net", "--ipc", "--cgroup"];
+    const group = `millpond-${name}-${process.pid}`;
     const init = spawn(
-      "unshare",
+      "sh",
       [
-        "--mount",
-        "--pid",
+        "-c",
+        apart,
+        "apart",
+        group,
+        ...namespaces,
         "--fork",
         "--kill-child",
-        "--uts",
-        "--net",
-        "--ipc",
         "sh",
         "-c",
-        script,
-        "init",
-        layers,
-        root,
-        name,
+        boot,
+        "boot",
+        base,
+        directory,
       ],
-      { stdio: ["pipe", "pipe", "inherit"] },
+      { stdio: ["ignore", "ignore", "inherit"] },
     );
-    await Promise.race([
-      once(init.stdout, "data"),
-      once(init, "exit").then(() => {
-        throw new ScriptError(`the host ${name} does not stand`);
-      }),
-    ]);
-    return new BareHost(name, root, init);
+    const host = new BareHost({ name, root, group }, init);
+    try {
+      await host.#started();
+    } catch (error) {
+      await host[Symbol.asyncDispose]();
+      throw error;
+    }
+    return host;
+  }
+
+  /** Resolves when systemd has started what a host starts. */
+  async #started(): Promise<void> {
+    const deadline = performance.now() + startedMs;
+    let state = "";
+    while (performance.now() < deadline) {
+      if (this.#init.exitCode !== null) break;
+      ({ output: state } = await this.#run("systemctl is-system-running"));
+      if (state.trim() === "running") return;
+      await delay(pollMs);
+    }
+    const { output } = await this.#run("systemctl --no-pager --failed");
+    throw new ScriptError(`the host ${this.name} has not started: ${state}\n${output}`);
   }
 
   /** The process that stands for the host, for `nsenter` and for the ends of cables. */
@@ -113,34 +173,27 @@ exec cat`;
     await this.#write(join("root", basename(path)), async (to) => copyFile(path, to));
   }
 
-  /** Lets the package find a service manager. */
-  async giveServiceManager(): Promise<void> {
-    await this.shell("mkdir -p /run/systemd/system");
-    await this.#write("usr/local/bin/systemctl", async (to) => {
-      await writeFile(to, systemctl);
-      await chmod(to, 0o755);
-    });
-  }
-
+  /** Writes a file, and the folders on the way to it. */
   async writeFile(path: string, text: string): Promise<void> {
+    await this.shell(`mkdir -p ${dirname(path)}`);
     await this.#write(path.replace(/^\//, ""), async (to) => writeFile(to, text));
   }
 
   /** Runs a command line as root in the folder of root. @throws ScriptError with its output where it fails */
   async shell(line: string): Promise<string> {
-    const { status, output } = await run(
-      "nsenter",
-      [...this.#enter, "/bin/sh", "-c", `cd /root && ${line}`],
-      {
-        env: {
-          PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-          HOME: "/root",
-          LANG: "C.UTF-8",
-        },
-      },
-    );
+    const { status, output } = await this.#run(line);
     if (status !== 0) throw new ScriptError(`${this.name}: ${line}\nended with ${status}:\n${output}`);
     return output;
+  }
+
+  #run(line: string): ReturnType<typeof run> {
+    return run("nsenter", [...this.#enter, "/bin/sh", "-c", `cd /root && ${line}`], {
+      env: {
+        PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        HOME: "/root",
+        LANG: "C.UTF-8",
+      },
+    });
   }
 
   async ip(...args: string[]): Promise<void> {
@@ -148,19 +201,29 @@ exec cat`;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const ended = once(this.#init, "exit");
-    this.#init.stdin?.end();
-    await ended;
+    if (this.#init.exitCode === null) {
+      const ended = once(this.#init, "exit");
+      // Its child, the first of the host's processes, ends with it, and all others with that.
+      this.#init.kill("SIGKILL");
+      await ended;
+    }
+    const deadline = performance.now() + endedMs;
+    for (;;) {
+      const { status, output } = await run("sh", ["-c", removeGroups, "remove", this.#group]);
+      if (status === 0) return;
+      if (performance.now() > deadline) throw new ScriptError(`groups of ${this.name} remain: ${output}`);
+      await delay(pollMs);
+    }
   }
 
   get #enter(): string[] {
-    const namespaces = ["--mount", "--pid", "--uts", "--net", "--ipc"];
+    const namespaces = ["--mount", "--pid", "--uts", "--net", "--ipc", "--cgroup"];
     return ["--target", String(this.pid), ...namespaces, "chroot", this.root];
   }
 
   async #write(path: string, write: (to: string) => Promise<void>): Promise<void> {
     // The host's root is mounted for its own processes only.
-    await write(join("/proc", String(this.pid), "root", this.root, path));
+    await write(join("/proc", String(this.pid), "root", path));
   }
 }
 
