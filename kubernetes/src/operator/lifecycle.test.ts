@@ -213,3 +213,31 @@ test("the resize annotation changes the claim of a pod that runs, and a wrong on
   const size = async () => (await cluster.pool.connect().claims.listClaims({})).claims[0]?.memoryBytes;
   await expect.poll(size, patience).toBe(12n * GiB);
 });
+
+test("pods at the end of a long queue are seldom written to while it moves, and those at its head often", async () => {
+  const cluster = await start();
+  const whole = { "millpond.dev/vgpu": "1" };
+  const count = 70;
+  for (let index = 0; index < count; index += 1) await cluster.createPod(`q-${index}`, whole);
+  const last = [`q-${count - 2}`, `q-${count - 1}`];
+  for (const name of last) {
+    const saysWhy = async () => (await cluster.pod(name))?.status?.conditions?.[0]?.message ?? "";
+    await expect.poll(saysWhy, patience).toMatch(/no device has/);
+  }
+  let writes = 0;
+  const head = new Set<string>();
+  const stop = cluster.server.store.onChange(({ kind, before, after }) => {
+    if (kind !== "/pods" || before === undefined || after === undefined) return;
+    const { name } = after.metadata;
+    if (last.includes(name)) writes += 1;
+    else head.add(name);
+  });
+  for (let index = 0; index < 12; index += 1) {
+    await cluster.core.deleteNamespacedPod({ namespace: "default", name: `q-${index}` });
+    await delay(1000);
+  }
+  stop();
+  // Each of both would have been written to every 5 s.
+  expect(writes).toBeLessThanOrEqual(2);
+  expect(head.size).toBeGreaterThan(10);
+});

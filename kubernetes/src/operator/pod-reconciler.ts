@@ -21,7 +21,15 @@ import type { UserClaims } from "./claims/user-claims.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
 import { Preparation } from "./preparation.ts";
 import type { Followers } from "./followers.ts";
-import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
+import {
+  eventRepeatMs,
+  isConflict,
+  isOver,
+  nameOf,
+  type PodWriter,
+  uidOf,
+  waitingWriteMs,
+} from "./pod-writer.ts";
 
 export interface PodReconcilerOptions extends ClaimMakerOptions {
   readonly names: ResourceNames;
@@ -47,6 +55,7 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
 }
 
 const resizeAgainMs = 30_000;
+const unseen = "the pool has not looked at it yet";
 /** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
 /** Time after which missing ResourceClaims of a pod that has not started are recreated. */
@@ -127,10 +136,13 @@ export class PodReconciler {
     if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
       return await this.#endRobbed(pod, waiting.reason);
     const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
-    const why = waiting.reason === "" ? "the pool has not looked at it yet" : waiting.reason;
+    const why = waiting.reason === "" ? unseen : waiting.reason;
     const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
-    if (waiting.reason !== "") await writer.tell(pod, "Normal", "MillpondWaiting", message);
-    return await this.#waits(pod, "Waiting", message);
+    // The longer the queue, the more pods see a change of it, and the less it is to those at its end.
+    const factor = isUnseen(pod, keysOf(names).bound) ? 1 : toPatience(waiting.queuePosition);
+    if (waiting.reason !== "")
+      await writer.tell(pod, "Normal", "MillpondWaiting", message, factor * eventRepeatMs);
+    return await this.#waits(pod, "Waiting", message, factor * waitingWriteMs);
   }
 
   /** Handles a pod with ResourceClaims of its user: Kubernetes' scheduler has chosen the devices, and the pool follows. */
@@ -412,10 +424,22 @@ export class PodReconciler {
     this.#preparation?.forget(uid);
   }
 
-  async #waits(pod: V1Pod, reason: string, message: string): Promise<number | undefined> {
+  async #waits(pod: V1Pod, reason: string, message: string, leastMs?: number): Promise<number | undefined> {
     const { writer, names } = this.#options;
-    return await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason, message });
+    const condition = { type: keysOf(names).bound, status: "False", reason, message } as const;
+    return await writer.setCondition(pod, condition, leastMs);
   }
+}
+
+/** Whether the pod has no reason of the pool's in its condition yet. */
+function isUnseen({ status }: V1Pod, type: string): boolean {
+  const said = status?.conditions?.find((each) => each.type === type)?.message ?? unseen;
+  return said.includes(unseen);
+}
+
+/** How many times as seldom as the first a pod at this place of its queue shows that the queue has changed: 1 to 12. */
+function toPatience(position: number): number {
+  return Math.max(1, Math.min(12, position / 5));
 }
 
 function ofFollower(name: string | undefined): string {

@@ -26,9 +26,9 @@ export interface Condition {
 }
 
 /** Why a pod waits changes with every claim of others: it is written so seldom. */
-const waitingWriteMs = 5000;
-/** The same event again within this time only counts. */
-const eventRepeatMs = 30_000;
+export const waitingWriteMs = 5000;
+/** The same event again within this time is left out. */
+export const eventRepeatMs = 30_000;
 const maxEventsKept = 20_000;
 
 export class PodWriter {
@@ -47,16 +47,20 @@ export class PodWriter {
   /**
    * Writes a condition where it is another than the pod has.
    *
+   * @param leastMs Between two messages of the same reason.
    * @returns Milliseconds after which to come again, where it is too soon to write another message of the same reason.
    */
-  async setCondition(pod: V1Pod, condition: Condition): Promise<number | undefined> {
+  async setCondition(
+    pod: V1Pod,
+    condition: Condition,
+    leastMs = waitingWriteMs,
+  ): Promise<number | undefined> {
     const { type, status, reason, message } = condition;
     const now = pod.status?.conditions?.find((each) => each.type === type);
     if (now?.status === status && now.reason === reason && now.message === message) return undefined;
     const key = `${uidOf(pod)} ${type}`;
     const sinceMs = performance.now() - (this.#written.get(key) ?? Number.NEGATIVE_INFINITY);
-    if (now?.status === status && now.reason === reason && sinceMs < waitingWriteMs)
-      return waitingWriteMs - sinceMs;
+    if (now?.status === status && now.reason === reason && sinceMs < leastMs) return leastMs - sinceMs;
     const at = new Date().toISOString().replace(/\.\d+Z$/, "Z");
     const transition = now?.status === status ? now.lastTransitionTime : at;
     const body = {
@@ -79,12 +83,22 @@ export class PodWriter {
     }
   }
 
-  /** Writes an event about the pod. An event that cannot be written is logged, and delays nothing. */
-  async tell(pod: V1Pod, type: "Normal" | "Warning", reason: string, message: string): Promise<void> {
+  /**
+   * Writes an event about the pod. An event that cannot be written is logged, and delays nothing.
+   *
+   * @param leastMs Between two events of the same reason.
+   */
+  async tell(
+    pod: V1Pod,
+    type: "Normal" | "Warning",
+    reason: string,
+    message: string,
+    leastMs = eventRepeatMs,
+  ): Promise<void> {
     const { namespace, name } = nameOf(pod);
     const key = `${uidOf(pod)} ${reason}`;
     const known = this.#events.get(key);
-    if (known !== undefined && performance.now() - known.atMs < eventRepeatMs) return;
+    if (known !== undefined && performance.now() - known.atMs < leastMs) return;
     const at = new Date().toISOString().replace(/\.\d+Z$/, "Z");
     try {
       if (known !== undefined) {

@@ -5,6 +5,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
+import { get } from "node:https";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -26,10 +28,12 @@ const startMs = 120_000;
 
 export class OperatorProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
+  readonly #port: number;
   output = "";
 
-  private constructor(child: ChildProcess) {
+  private constructor(child: ChildProcess, port: number) {
     this.#child = child;
+    this.#port = port;
     for (const stream of [child.stdout, child.stderr]) {
       stream
         ?.setEncoding("utf8")
@@ -53,7 +57,7 @@ export class OperatorProcess implements AsyncDisposable {
         MILLPOND_TOKEN: cluster.pool.controller.userToken,
       },
     });
-    const operator = new OperatorProcess(child);
+    const operator = new OperatorProcess(child, port);
     const deadline = performance.now() + startMs;
     while (!operator.output.includes("serving the webhooks")) {
       if (child.exitCode !== null || performance.now() > deadline)
@@ -67,6 +71,15 @@ export class OperatorProcess implements AsyncDisposable {
   get cpuMs(): number {
     const fields = readFileSync(`/proc/${this.#child.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
     return (Number(fields[11]) + Number(fields[12])) * 10;
+  }
+
+  /** Value of a metric without labels. */
+  async metric(name: string): Promise<number> {
+    const request = get({ host: "127.0.0.1", port: this.#port, path: "/metrics", rejectUnauthorized: false });
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    let body = "";
+    for await (const part of response.setEncoding("utf8") as AsyncIterable<string>) body += part;
+    return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(body)?.[1]);
   }
 
   async kill(): Promise<void> {
