@@ -8,7 +8,7 @@ import { millpondError, refusalFor } from "@millpond/api";
 import type { Logger } from "pino";
 import { mayCall, methodName, type RequiredRole, ruleOf, takesTurns } from "./access.ts";
 import type { CallLimits } from "./call-limits.ts";
-import { FairTurns, type ReadTurns, turnsKey } from "../fairness/fair-turns.ts";
+import { FairTurns, type ReadTurns, turnsKey } from "./fairness/fair-turns.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
 import { parseReason, reasonHeader } from "./change-reason.ts";
 import type { Caller } from "../domain/caller.ts";

@@ -18,7 +18,7 @@ import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import type { CallContext, ServiceRegistry } from "../rpc/service-methods.ts";
 import type { CallGuard } from "../auth/call-guard.ts";
-import { turnsKey } from "../fairness/fair-turns.ts";
+import { turnsKey } from "../auth/fairness/fair-turns.ts";
 import type { LeaderProxy } from "../rpc/leader-proxy.ts";
 import { jsonOptions, writeInTurns, writtenKey } from "./written-answers.ts";
 

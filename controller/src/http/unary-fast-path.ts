@@ -15,7 +15,7 @@ import {
 import { millpondError } from "@millpond/api";
 import { admissionKey, type GuardedCall } from "../auth/call-guard.ts";
 import type { Caller } from "../domain/caller.ts";
-import { turnsKey } from "../fairness/fair-turns.ts";
+import { turnsKey } from "../auth/fairness/fair-turns.ts";
 import { callerKey } from "../auth/visibility.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";

@@ -5,7 +5,7 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { ClaimService, ListClaimsResponseSchema, ListEventsResponseSchema, PoolService } from "@millpond/api";
 import { expect, test } from "vitest";
-import { FairTurns } from "../fairness/fair-turns.ts";
+import { FairTurns } from "../auth/fairness/fair-turns.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { jsonOptions, writeInTurns } from "./written-answers.ts";
 

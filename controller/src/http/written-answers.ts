@@ -16,7 +16,7 @@ import {
 } from "@bufbuild/protobuf";
 import { createContextKey } from "@connectrpc/connect";
 import type { UniversalServerResponse } from "@connectrpc/connect/protocol";
-import type { ReadTurns } from "../fairness/fair-turns.ts";
+import type { ReadTurns } from "../auth/fairness/fair-turns.ts";
 
 export type Format = "json" | "binary";
 

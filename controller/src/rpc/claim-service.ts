@@ -25,7 +25,7 @@ import {
   yieldClaim,
 } from "../operations/claims.ts";
 import { createTicket, viewClaim } from "../operations/tickets.ts";
-import { mapInTurns } from "../fairness/fair-turns.ts";
+import { mapInTurns } from "../auth/fairness/fair-turns.ts";
 import type { KeyRing } from "../auth/key-ring.ts";
 import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";

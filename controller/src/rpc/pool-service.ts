@@ -4,7 +4,7 @@ import { millpondError, parseNodeName, type PoolService } from "@millpond/api";
 import type { ServiceMethods } from "./service-methods.ts";
 import type { EventRecord, NodeRecord } from "../domain/records.ts";
 import { nodeNotFound } from "../operations/agent-sync.ts";
-import { mapInTurns, nextTurnOf } from "../fairness/fair-turns.ts";
+import { mapInTurns, nextTurnOf } from "../auth/fairness/fair-turns.ts";
 import { callerOf, seesAll, type Sight, sightOf, mayKnowOf } from "../auth/visibility.ts";
 import { toDevices, toEvent, toNode, toSession } from "./to-proto.ts";
 import { cordonNode, drainNode, labelNode, removeNode } from "../operations/nodes.ts";

@@ -6,7 +6,7 @@
 import { setImmediate } from "node:timers/promises";
 import { type ContextValues, createContextKey } from "@connectrpc/connect";
 import { millpondError } from "@millpond/api";
-import type { Caller } from "../domain/caller.ts";
+import type { Caller } from "../../domain/caller.ts";
 import { FairQueue } from "./fair-queue.ts";
 
 /** Reads of a token that wait. */
