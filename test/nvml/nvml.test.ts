@@ -97,6 +97,18 @@ describe.each(["bookworm", "trixie"] as const)("nvidia-smi of %s", (suite) => {
     expect(list.stdout).toMatch(/^GPU 0: Software GPU \(UUID: GPU-[0-9a-f-]{36}\)\n$/);
   });
 
+  it.skipIf(missing !== undefined)(`answers every field that it knows${note}`, async () => {
+    const [help = { stdout: "" }] = await ask("--help-query-gpu");
+    const fields = [...help.stdout.matchAll(/^"([\w.]+)"/gm)].map(([, field = ""]) => field);
+    expect(fields.length).toBeGreaterThan(100);
+    for (const { stdout } of await ask(`--query-gpu=${fields.join(",")}`, "--format=csv,noheader")) {
+      const values = stdout.trim().split(", ");
+      expect(values).toHaveLength(fields.length);
+      const odd = values.filter((value) => /^\[(?!N\/A\])|error|unknown|invalid/i.test(value));
+      expect(odd).toEqual([]);
+    }
+  });
+
   it.skipIf(missing !== undefined || python !== undefined)(
     `prints all there is as valid XML${note}`,
     async () => {
