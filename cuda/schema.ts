@@ -167,9 +167,9 @@ export interface Remoted {
   readonly instead?: string;
   /**
    * For `async`: updates the client's state when the command has been posted. A function of
-   * `native/client/call/consequences.h`, called with the client's `Call`, the command and its tails.
+   * `native/client/call/command_effects.h`, called with the client's `Call`, the command and its tails.
    */
-  readonly consequence?: string;
+  readonly effect?: string;
   /**
    * The symbol which the worker calls, when it is not the described one. A call without a stream parameter that has a
    * `_ptds` variant needs one: its asynchronous twin, which takes the stream of the flavour as an additional, last
@@ -188,7 +188,7 @@ export interface HandWritten {
 /** Answered in the client, from the snapshot or its own state; written by hand in `native/client`. */
 export interface Local {
   readonly style: "local";
-  /** How the client knows the answer, for the coverage page, where that is not plain. */
+  /** Source of the answer, for the coverage page, where it is not obvious. */
   readonly how?: string;
 }
 

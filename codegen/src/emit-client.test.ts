@@ -14,13 +14,13 @@ test("a precondition is checked with all arguments, before anything is sent", ()
   expect(text.indexOf("call.post(")).toBeGreaterThan(precondition);
 });
 
-test("what follows from a command is told behind it, where it is on its way", () => {
+test("the effect of a command comes after it, if it could be sent", () => {
   const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
   const call = plan.calls.find(({ entry }) => entry.stem === "cuStreamBatchMemOp_v2");
   if (call === undefined) throw new Error("cuStreamBatchMemOp_v2 is not remoted");
   const text = callText(call, plan);
   const told = text.search(
-    /if \(result == CUDA_SUCCESS\) \{\s+consequence::batchesWords\(call, wire, std::as_bytes\(std::span\(paramArray/,
+    /if \(result == CUDA_SUCCESS\) effect::batchesWords\(call, wire, std::as_bytes\(std::span\(paramArray/,
   );
   expect(told).toBeGreaterThan(0);
   expect(told).toBeGreaterThan(text.indexOf("call.post("));

@@ -283,9 +283,9 @@ function alternative({ remoting }: PlannedCall): string[] {
 }
 
 /** The hook to run after the command is sent, where there is one. */
-function consequence({ remoting }: PlannedCall, tails: readonly string[]): string[] {
-  if (remoting.consequence === undefined) return [];
-  const told = `consequence::${remoting.consequence}(${["call", "wire", ...tails].join(", ")});`;
+function effect({ remoting }: PlannedCall, tails: readonly string[]): string[] {
+  if (remoting.effect === undefined) return [];
+  const told = `effect::${remoting.effect}(${["call", "wire", ...tails].join(", ")});`;
   return [guard("  ", "result == CUDA_SUCCESS", told)];
 }
 
@@ -322,7 +322,7 @@ export function callText(call: PlannedCall, plan: Plan): string {
   ];
   // After the command in the stream: later queries are answered after the change.
   const forget = call.forgets && call.subject !== undefined ? [`  call.forget(wire.${call.subject});`] : [];
-  const after = [...forget, ...consequence(call, tails)];
+  const after = [...forget, ...effect(call, tails)];
   if (remoting.style === "async" && after.length === 0) {
     lines.push(wrapList("  return call.post(", ["wire", ...tails], ");"));
   } else if (remoting.style === "async") {
@@ -365,7 +365,7 @@ export function emitStubs(plan: Plan): [path: string, content: string][] {
     ];
     const content = `${banner(`Driver calls of the group ${group}: check, write the command, wait where there is an answer.`)}
 ${standard.length > 0 ? `${standard.join("\n")}\n\n` : ""}#include "client/call/call.h"
-${bodies.includes("consequence::") ? '#include "client/call/consequences.h"\n' : ""}#include "client/gen/api.h"
+${bodies.includes("effect::") ? '#include "client/call/command_effects.h"\n' : ""}#include "client/gen/api.h"
 ${bodies.includes("instead::") ? '#include "client/calls/memory/copies.h"\n' : ""}${bodies.includes("precondition::") ? '#include "client/call/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
 
 namespace millpond::client::api {
@@ -374,6 +374,7 @@ ${bodies}
 
 }  // namespace millpond::client::api
 `;
-    return [[`native/client/gen/stubs_${group}.cpp`, content]];
+    const name = group.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    return [[`native/client/gen/stubs_${name}.cpp`, content]];
   });
 }

@@ -69,18 +69,18 @@ export const streams = {
   },
 
   cuStreamWaitValue32: { style: "same", as: "cuStreamWaitValue32_v2" },
-  cuStreamWaitValue32_v2: { ...word(4), consequence: "awaitsWord" },
+  cuStreamWaitValue32_v2: { ...word(4), effect: "awaitsWord" },
   cuStreamWaitValue64: { style: "same", as: "cuStreamWaitValue64_v2" },
-  cuStreamWaitValue64_v2: { ...word(8), consequence: "awaitsWord" },
+  cuStreamWaitValue64_v2: { ...word(8), effect: "awaitsWord" },
   cuStreamWriteValue32: { style: "same", as: "cuStreamWriteValue32_v2" },
-  cuStreamWriteValue32_v2: { ...word(4), consequence: "writesWord" },
+  cuStreamWriteValue32_v2: { ...word(4), effect: "writesWord" },
   cuStreamWriteValue64: { style: "same", as: "cuStreamWriteValue64_v2" },
-  cuStreamWriteValue64_v2: { ...word(8), consequence: "writesWord" },
+  cuStreamWriteValue64_v2: { ...word(8), effect: "writesWord" },
   cuStreamBatchMemOp: { style: "same", as: "cuStreamBatchMemOp_v2" },
   cuStreamBatchMemOp_v2: {
     style: "async",
     left: "books",
-    consequence: "batchesWords",
+    effect: "batchesWords",
     arguments: {
       stream,
       count: { kind: "value" },

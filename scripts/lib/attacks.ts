@@ -205,7 +205,7 @@ export const attacks: readonly Attack[] = [
     native: [
       {
         program: "worker_tests",
-        file: "doorman_test",
+        file: "acceptor_test",
         only: ["however many others hang", "garbage is dropped"],
       },
     ],
@@ -249,7 +249,7 @@ export const attacks: readonly Attack[] = [
         ],
       },
       { program: "remoted_tests", file: "links_test", only: ["another, gets no GPU"] },
-      { program: "worker_tests", file: "doorman_test", only: ["with a secret"] },
+      { program: "worker_tests", file: "acceptor_test", only: ["with a secret"] },
     ],
     scripts: [],
   },

@@ -370,16 +370,16 @@ describe("a description is refused when", () => {
       "command Copy: what is left is said to be value, which is no field",
     ],
     [
-      "a call that waits has a consequence",
+      "a call that waits has an effect",
       {
         cuStreamSync: {
           style: "wait",
-          consequence: "awaitsWord",
+          effect: "awaitsWord",
           command: "SyncStream",
           arguments: { hStream: { kind: "stream" } },
         },
       },
-      "cuStreamSync: who waits is told what comes of it: only an async call has a consequence",
+      "cuStreamSync: only an async call has an effect: a call that waits gets its result",
     ],
   ];
 

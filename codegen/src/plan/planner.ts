@@ -275,8 +275,8 @@ class Planner {
       problem("with a hand-written command there is no driverSymbol");
     if (remoting.command !== undefined && (remoting.left !== undefined || remoting.work))
       problem("what a hand-written command does, and what is left of it, is said by that");
-    if (remoting.style === "wait" && remoting.consequence !== undefined)
-      problem("who waits is told what comes of it: only an async call has a consequence");
+    if (remoting.style === "wait" && remoting.effect !== undefined)
+      problem("only an async call has an effect: a call that waits gets its result");
     if (this.problems.length > before) return undefined;
     const subjectIndex = planned.findIndex(
       ({ argument: a }) =>

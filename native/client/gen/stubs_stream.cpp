@@ -5,7 +5,7 @@
 #include <span>
 
 #include "client/call/call.h"
-#include "client/call/consequences.h"
+#include "client/call/command_effects.h"
 #include "client/gen/api.h"
 #include "client/call/preconditions.h"
 #include "protocol/gen/commands.h"
@@ -92,7 +92,7 @@ CUresult cuStreamWaitValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   const CUresult result = call.post(wire);
-  if (result == CUDA_SUCCESS) consequence::awaitsWord(call, wire);
+  if (result == CUDA_SUCCESS) effect::awaitsWord(call, wire);
   return result;
 }
 
@@ -107,7 +107,7 @@ CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   const CUresult result = call.post(wire);
-  if (result == CUDA_SUCCESS) consequence::awaitsWord(call, wire);
+  if (result == CUDA_SUCCESS) effect::awaitsWord(call, wire);
   return result;
 }
 
@@ -122,7 +122,7 @@ CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   const CUresult result = call.post(wire);
-  if (result == CUDA_SUCCESS) consequence::writesWord(call, wire);
+  if (result == CUDA_SUCCESS) effect::writesWord(call, wire);
   return result;
 }
 
@@ -137,7 +137,7 @@ CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   const CUresult result = call.post(wire);
-  if (result == CUDA_SUCCESS) consequence::writesWord(call, wire);
+  if (result == CUDA_SUCCESS) effect::writesWord(call, wire);
   return result;
 }
 
@@ -152,9 +152,7 @@ CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int co
   wire.count = count;
   wire.flags = flags;
   const CUresult result = call.post(wire, std::as_bytes(std::span(paramArray, count)));
-  if (result == CUDA_SUCCESS) {
-    consequence::batchesWords(call, wire, std::as_bytes(std::span(paramArray, count)));
-  }
+  if (result == CUDA_SUCCESS) effect::batchesWords(call, wire, std::as_bytes(std::span(paramArray, count)));
   return result;
 }
 

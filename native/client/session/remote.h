@@ -5,12 +5,12 @@
 #include <atomic>
 #include <mutex>
 
-#include "client/addresses/kept_files.h"
 #include "client/addresses/memory_map.h"
 #include "client/addresses/memory_pools.h"
 #include "client/addresses/opened_memory.h"
+#include "client/addresses/retained_files.h"
 #include "client/addresses/virtual_memory.h"
-#include "client/images/kept_images.h"
+#include "client/images/retained_images.h"
 #include "client/memory/landings.h"
 #include "client/memory/managed/managed_heap.h"
 #include "client/memory/managed/managed_memory.h"
@@ -37,8 +37,8 @@ struct Remote {
   }
 
   HandleTable handles;
-  KeptImages images;
-  KeptFiles files;
+  RetainedImages images;
+  RetainedFiles files;
   MemoryMap memory;
   VirtualMemory virtualMemory;
   MemoryPools pools;

@@ -74,8 +74,8 @@ class Restoring {
 
 /// The files and images that this side has kept for it.
 struct Kept {
-  const KeptImages& images;
-  const KeptFiles& files;
+  const RetainedImages& images;
+  const RetainedFiles& files;
 };
 
 CUresult repeat(Restoring& restoring, Session& session, const Frame& frame, const Kept& kept) {
@@ -102,7 +102,8 @@ CUresult repeat(Restoring& restoring, Session& session, const Frame& frame, cons
 
 }  // namespace
 
-Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files) {
+Status restore(Session& fresh, std::span<const std::byte> journal, const RetainedImages& images,
+               const RetainedFiles& files) {
   Restoring restoring(fresh);
   const auto failed = [](const char* what, CUresult code) {
     return codedError(codes::kDriver, std::string("what the program had on it could not be made again: ") + what +

@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/addresses/kept_files.h"
-#include "client/images/kept_images.h"
+#include "client/addresses/retained_files.h"
+#include "client/images/retained_images.h"
 #include "protocol/client/session_client.h"
 #include "protocol/commands/command_subject.h"
 
 namespace millpond::client {
 
 /// Makes `fresh` like the session that left the journal.
-Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files);
+Status restore(Session& fresh, std::span<const std::byte> journal, const RetainedImages& images,
+               const RetainedFiles& files);
 
 /// The program destroys these objects of a parked session: they are not restored. Returns false, and does nothing, if
 /// it is not parked.

@@ -161,8 +161,8 @@ class SharedGpu {
     auto file = gate::GateFile::open(directory_ + "/" + uuid_);
     CHECK(bool(file));
     const gate::GateFile::Locked locked(**file);
-    for (const gate::Seat& seat : locked.turns.table().seats)
-      if (seat.state != gate::Seat::State::kFree) out.push_back(seat.usedNs);
+    for (const gate::Slot& slot : locked.slicer.table().slots)
+      if (slot.state != gate::Slot::State::kFree) out.push_back(slot.usedNs);
     return out;
   }
   /// Waits until `sessions` sessions have had work done.

@@ -18,7 +18,7 @@ std::atomic_ref<uint32_t> atomic(const uint32_t& word) { return std::atomic_ref(
 /// All zeros except for the table, when new.
 struct GateFile::Content {
   std::atomic<uint32_t> lock;
-  uint32_t owners[kSeats];  ///< identifies sessions to the lock
+  uint32_t owners[kSlots];  ///< identifies sessions to the lock
   Table table;
 };
 
@@ -58,33 +58,33 @@ void GateFile::leaveTable() {
   log(LogLevel::Error,
       "a process that uses the same device does not let go of its time slices: this session goes on without them, within its share");
   own_ = std::make_unique<Table>();
-  for (const auto& [seat, held] : held_) Turns(*own_).sitAt(seat, held.claim, held.share, 0);
+  for (const auto& [slot, held] : held_) TimeSlicer(*own_).joinAt(slot, held.claim, held.share, 0);
 }
 
-GateFile::Locked::Locked(GateFile& file) : turns(file.lock()), file_(file) {}
+GateFile::Locked::Locked(GateFile& file) : slicer(file.lock()), file_(file) {}
 GateFile::Locked::~Locked() { file_.unlock(); }
 
-std::optional<uint32_t> GateFile::sit(uint64_t claim, Share share, int64_t now) {
+std::optional<uint32_t> GateFile::join(uint64_t claim, Share share, int64_t now) {
   Locked locked(*this);
   if (!own_) sweepLocked(now);
-  const auto seat = locked.turns.sit(claim, share, now);
-  if (!seat) return seat;
-  held_[*seat] = {claim, share};
-  if (!own_) atomic(content_->owners[*seat]).store(lock_.id(), std::memory_order_relaxed);
-  return seat;
+  const auto slot = locked.slicer.join(claim, share, now);
+  if (!slot) return slot;
+  held_[*slot] = {claim, share};
+  if (!own_) atomic(content_->owners[*slot]).store(lock_.id(), std::memory_order_relaxed);
+  return slot;
 }
 
-void GateFile::setShare(uint32_t seat, Share share, int64_t now) {
+void GateFile::setShare(uint32_t slot, Share share, int64_t now) {
   Locked locked(*this);
-  held_[seat].share = share;
-  locked.turns.setShare(seat, share, now);
+  held_[slot].share = share;
+  locked.slicer.setShare(slot, share, now);
 }
 
-void GateFile::leave(uint32_t seat, int64_t now) {
+void GateFile::leave(uint32_t slot, int64_t now) {
   Locked locked(*this);
-  held_.erase(seat);
-  locked.turns.leave(seat, now);
-  if (!own_) atomic(content_->owners[seat]).store(0, std::memory_order_relaxed);
+  held_.erase(slot);
+  locked.slicer.leave(slot, now);
+  if (!own_) atomic(content_->owners[slot]).store(0, std::memory_order_relaxed);
 }
 
 void GateFile::sweep(int64_t now) {
@@ -93,16 +93,16 @@ void GateFile::sweep(int64_t now) {
 }
 
 void GateFile::sweepLocked(int64_t now) {
-  for (uint32_t seat = 0; seat < kSeats; ++seat) {
-    if (content_->table.seats[seat].state == Seat::State::kFree) continue;
-    if (!lock_.isAlive(atomic(content_->owners[seat]).load(std::memory_order_relaxed)))
-      Turns(content_->table).leave(seat, now);
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    if (content_->table.slots[slot].state == Slot::State::kFree) continue;
+    if (!lock_.isAlive(atomic(content_->owners[slot]).load(std::memory_order_relaxed)))
+      TimeSlicer(content_->table).leave(slot, now);
   }
 }
 
-bool GateFile::mayGoOn(uint32_t seat) const {
-  return atomic(table().holder).load(std::memory_order_relaxed) == seat &&
-         atomic(table().seats[seat % kSeats].mustYield).load(std::memory_order_relaxed) == 0;
+bool GateFile::mayGoOn(uint32_t slot) const {
+  return atomic(table().holder).load(std::memory_order_relaxed) == slot &&
+         atomic(table().slots[slot % kSlots].mustYield).load(std::memory_order_relaxed) == 0;
 }
 
 uint32_t GateFile::taken() const { return atomic(table().taken).load(std::memory_order_relaxed); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of one GPU in a file that all of its workers map. A dead worker leaves nothing locked: the next worker
 // takes over its lock and frees its slots. A compromised worker can write anything into the table. The others read it
-// as hostile input (turns.h), and if they cannot lock it they stop using it: each continues with a private table, in
+// as hostile input (time_slicer.h), and if they cannot lock it they stop using it: each continues with a private table, in
 // which its share is enforced as if it were alone.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "worker/gate/gate_lock.h"
-#include "worker/gate/turns.h"
+#include "worker/gate/time_slicer.h"
 
 namespace millpond::worker::gate {
 
@@ -34,22 +34,22 @@ class GateFile {
     ~Locked();
     Locked(const Locked&) = delete;
     Locked& operator=(const Locked&) = delete;
-    Turns turns;
+    TimeSlicer slicer;
 
    private:
     GateFile& file_;
   };
 
   /// Takes a slot for that claim. None if all are taken.
-  std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
-  void leave(uint32_t seat, int64_t now);
+  std::optional<uint32_t> join(uint64_t claim, Share share, int64_t now);
+  void leave(uint32_t slot, int64_t now);
   /// Share of the claim in that slot.
-  void setShare(uint32_t seat, Share share, int64_t now);
+  void setShare(uint32_t slot, Share share, int64_t now);
   /// Frees the slots of processes that have ended.
   void sweep(int64_t now);
 
   /// Whether that session has the time slice and no other session requests it. Does not lock.
-  bool mayGoOn(uint32_t seat) const;
+  bool mayGoOn(uint32_t slot) const;
   /// Numbers of slots in use and of their claims. Does not lock.
   uint32_t taken() const;
   uint32_t claims() const;

@@ -47,7 +47,7 @@ class Attacker {
     switch (random() % 4) {
       case 0: return within(0, offsetof(Table, accounts));
       case 1: return within(offsetof(Table, accounts), 8 * sizeof(Account));
-      case 2: return within(offsetof(Table, seats), 8 * sizeof(Seat));
+      case 2: return within(offsetof(Table, slots), 8 * sizeof(Slot));
       default: return random() % words_;
     }
   }
@@ -58,7 +58,7 @@ class Attacker {
   size_t words_ = 0;
 };
 
-std::unique_ptr<SessionGate> sit(const GateFolder& folder, uint64_t claim, Share share, int64_t patienceNs) {
+std::unique_ptr<SessionGate> join(const GateFolder& folder, uint64_t claim, Share share, int64_t patienceNs) {
   auto file = GateFile::open(folder.gate(), patienceNs);
   CHECK(bool(file));
   auto gate = SessionGate::open(std::move(*file), claim, share, 0);
@@ -96,12 +96,12 @@ TEST("sessions go on, whatever is written into the table between their steps") {
   std::mt19937_64 random(20'261'125);
   for (int round = 0; round < 200; ++round) {
     const GateFolder folder;
-    const auto one = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
-    const auto two = sit(folder, 2, {ServiceClass::kBurstable, 30}, 2 * kMs);
+    const auto one = join(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
+    const auto two = join(folder, 2, {ServiceClass::kBurstable, 30}, 2 * kMs);
     CHECK(one && two);
     Attacker attacker(folder);
     // Values that bounds are made of are more likely than others.
-    constexpr uint32_t kTelling[] = {0, 1, 2, 3, 4, 0x7fffffff, 0x80000000, 0xffffffff, kSeats, kAccounts, 100, 101};
+    constexpr uint32_t kTelling[] = {0, 1, 2, 3, 4, 0x7fffffff, 0x80000000, 0xffffffff, kSlots, kAccounts, 100, 101};
     for (int step = 0; step < 40; ++step) {
       for (size_t i = 0; i < 200; ++i) {
         const uint64_t value = random();
@@ -110,14 +110,14 @@ TEST("sessions go on, whatever is written into the table between their steps") {
       }
       work(*one, random, step * kMs, 2);
       work(*two, random, step * kMs, 2);
-      sit(folder, 3 + static_cast<uint64_t>(step), {ServiceClass::kBestEffort, 1}, 2 * kMs);
+      join(folder, 3 + static_cast<uint64_t>(step), {ServiceClass::kBestEffort, 1}, 2 * kMs);
     }
   }
 }
 
 TEST("sessions go on while the table is being overwritten") {
   const GateFolder folder;
-  const auto one = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 5 * kMs);
+  const auto one = join(folder, 1, {ServiceClass::kGuaranteed, 30}, 5 * kMs);
   CHECK(one != nullptr);
   std::atomic<bool> isOver{false};
   std::thread writer([&] {
@@ -136,7 +136,7 @@ TEST("sessions go on while the table is being overwritten") {
 
 TEST("a session that cannot lock the table keeps to its share without it") {
   const GateFolder folder;
-  const auto gate = sit(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
+  const auto gate = join(folder, 1, {ServiceClass::kGuaranteed, 30}, 2 * kMs);
   const auto holder = GateFile::open(folder.gate());
   CHECK(bool(holder));
   const GateFile::Locked held(**holder);

@@ -13,20 +13,20 @@ constexpr int64_t kAskNs = 10'000;
 
 Result<std::unique_ptr<SessionGate>> SessionGate::open(std::unique_ptr<GateFile> file, uint64_t claim, Share share,
                                                        int64_t now) {
-  const auto seat = file->sit(claim, share, now);
-  if (!seat)
-    return Error{"the gate of the device has no seat left: " + std::to_string(file->taken()) + " sessions of " +
-                 std::to_string(file->claims()) + " claims use it; there is room for " + std::to_string(kSeats) +
+  const auto slot = file->join(claim, share, now);
+  if (!slot)
+    return Error{"the gate of the device has no slot left: " + std::to_string(file->taken()) + " sessions of " +
+                 std::to_string(file->claims()) + " claims use it; there is room for " + std::to_string(kSlots) +
                  " of " + std::to_string(kAccounts)};
-  return std::unique_ptr<SessionGate>(new SessionGate(std::move(file), *seat, share));
+  return std::unique_ptr<SessionGate>(new SessionGate(std::move(file), *slot, share));
 }
 
 SessionGate::~SessionGate() {
   {
     GateFile::Locked locked(*file_);
-    for (const Flight& flight : flights_) locked.turns.release(seat_, flight.reservedNs);
+    for (const Flight& flight : flights_) locked.slicer.release(slot_, flight.reservedNs);
   }
-  file_->leave(seat_, lastNow_);
+  file_->leave(slot_, lastNow_);
 }
 
 void SessionGate::setShare(Share share) { wanted_.store(pack(share), std::memory_order_relaxed); }
@@ -40,17 +40,17 @@ void SessionGate::look(int64_t now, bool hasWork) {
   if (file_->isAlone() != isAlone_) startAlone(now);
   if (const uint64_t wanted = wanted_.load(std::memory_order_relaxed); wanted != pack(share_)) {
     share_ = unpack(wanted);
-    file_->setShare(seat_, share_, now);
+    file_->setShare(slot_, share_, now);
     dropTurn();
   }
   isOn_ = share_.isCapped() || file_->claims() > 1;
   if (!isOn_ && !hasTurn_ && !isWaiting_) return;
   markOverdue(now);
   if (hasWork || hasOpen() || flightNs_ > 0) return;
-  const bool keeps = hasTurn_ && !isFinishing_ && comesBack_ && file_->mayGoOn(seat_) &&
+  const bool keeps = hasTurn_ && !isFinishing_ && comesBack_ && file_->mayGoOn(slot_) &&
                      share_.serviceClass != ServiceClass::kBestEffort && now - emptySince_ < kLingerNs;
   if (keeps || (!hasTurn_ && !isWaiting_)) return;
-  GateFile::Locked(*file_).turns.pass(seat_, now);
+  GateFile::Locked(*file_).slicer.pass(slot_, now);
   dropTurn();
   isWaiting_ = false;
 }
@@ -61,7 +61,7 @@ void SessionGate::startAlone(int64_t now) {
   dropTurn();
   isWaiting_ = false;
   GateFile::Locked locked(*file_);
-  sharedUsed_ = openFrom_ = locked.turns.sharedTime(now);
+  sharedUsed_ = openFrom_ = locked.slicer.sharedTime(now);
   for (Flight& flight : flights_) {
     flight.sharedFrom = sharedUsed_;
     flight.reservedNs = 0;
@@ -69,13 +69,13 @@ void SessionGate::startAlone(int64_t now) {
   prepaid_.clear();
 }
 
-void SessionGate::takeHeld(Turns& turns) {
-  if (const int64_t held = turns.takeHeld(seat_); held > 0) prepaid_.push_back({lastBatch_ + (openNs_ > 0), held});
+void SessionGate::takeHeld(TimeSlicer& slicer) {
+  if (const int64_t held = slicer.takeHeld(slot_); held > 0) prepaid_.push_back({lastBatch_ + (openNs_ > 0), held});
 }
 
-void SessionGate::settle(Turns& turns, const Flight& flight, int64_t usedNs, int64_t now) {
-  takeHeld(turns);
-  turns.release(seat_, flight.reservedNs);
+void SessionGate::settle(TimeSlicer& slicer, const Flight& flight, int64_t usedNs, int64_t now) {
+  takeHeld(slicer);
+  slicer.release(slot_, flight.reservedNs);
   int64_t due = usedNs;
   for (Prepaid& each : prepaid_) {
     if (each.last < flight.number) continue;
@@ -83,7 +83,7 @@ void SessionGate::settle(Turns& turns, const Flight& flight, int64_t usedNs, int
     each.ns -= part;
     due -= part;
   }
-  turns.charge(seat_, due, now);
+  slicer.charge(slot_, due, now);
   usedNs_ += usedNs;
 }
 
@@ -100,8 +100,8 @@ bool SessionGate::ask(int64_t now) {
     file_->sweep(now);
   }
   GateFile::Locked locked(*file_);
-  const Turns::Answer answer = locked.turns.ask(seat_, now);
-  takeHeld(locked.turns);
+  const TimeSlicer::Answer answer = locked.slicer.ask(slot_, now);
+  takeHeld(locked.slicer);
   if (!answer.isMine) {
     askAgainAt_ = now + std::max(answer.againNs, kAskNs);
     isWaiting_ = !hasTurn_;
@@ -121,16 +121,16 @@ void SessionGate::finish(int64_t now) {
     if (!flight.isOverdue) endsAt += flight.expectedNs;
   isFinishing_ = true;
   GateFile::Locked locked(*file_);
-  if (flightNs_ > 0) return locked.turns.finishing(seat_, endsAt, now);
-  locked.turns.pass(seat_, now);
+  if (flightNs_ > 0) return locked.slicer.finishing(slot_, endsAt, now);
+  locked.slicer.pass(slot_, now);
   dropTurn();
 }
 
 bool SessionGate::admit(std::optional<int64_t> expectedNs, int64_t now) {
   if (!isOn_) return true;
-  if (hasTurn_ && !file_->mayGoOn(seat_)) {
+  if (hasTurn_ && !file_->mayGoOn(slot_)) {
     // The time slice was revoked because work in flight has not finished in time, or another session is due.
-    const bool isLost = !GateFile::Locked(*file_).turns.hasTurn(seat_);
+    const bool isLost = !GateFile::Locked(*file_).slicer.hasTurn(slot_);
     if (isLost)
       dropTurn();
     else if (!isFinishing_ || flightNs_ == 0)
@@ -152,8 +152,8 @@ bool SessionGate::admitBrief(std::optional<int64_t> expectedNs, int64_t now) {
   if (!isOn_) return true;
   if (!expectedNs) return false;
   GateFile::Locked locked(*file_);
-  if (locked.turns.credit(seat_, now) < *expectedNs) return false;
-  locked.turns.charge(seat_, *expectedNs, now);
+  if (locked.slicer.credit(slot_, now) < *expectedNs) return false;
+  locked.slicer.charge(slot_, *expectedNs, now);
   usedNs_ += *expectedNs;
   return true;
 }
@@ -161,7 +161,7 @@ bool SessionGate::admitBrief(std::optional<int64_t> expectedNs, int64_t now) {
 void SessionGate::chargeNow(int64_t expectedNs, int64_t now) {
   if (!isOn_) return;
   GateFile::Locked locked(*file_);
-  locked.turns.charge(seat_, expectedNs, now);
+  locked.slicer.charge(slot_, expectedNs, now);
   usedNs_ += expectedNs;
 }
 
@@ -174,9 +174,9 @@ void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
   const int64_t ns = expected(expectedNs);
   if (openNs_ == 0) {
     GateFile::Locked locked(*file_);
-    openFrom_ = locked.turns.sharedTime(now);
+    openFrom_ = locked.slicer.sharedTime(now);
     openedAt_ = now;
-    if (flights_.empty()) locked.turns.takeOff(seat_, now);
+    if (flights_.empty()) locked.slicer.beginFlight(slot_, now);
   }
   openNs_ += ns;
   flightNs_ += ns;
@@ -186,7 +186,7 @@ void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
 uint64_t SessionGate::close(int64_t now) {
   const int64_t before = flights_.empty() ? now : std::max(now, flights_.back().dueAt);
   const int64_t reserved = std::min(openNs_, kMostReservedNs);
-  GateFile::Locked(*file_).turns.reserve(seat_, reserved, now);
+  GateFile::Locked(*file_).slicer.reserve(slot_, reserved, now);
   flights_.push_back({++lastBatch_, openNs_, openFrom_, openedAt_, before + 2 * openNs_ + kOverdueNs, reserved,
                       now + 2 * reserved + kWaitsNs});
   openNs_ = 0;
@@ -199,11 +199,11 @@ void SessionGate::abandon(uint64_t batch, int64_t now) {
       std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
   if (flight == flights_.end()) return;
   GateFile::Locked locked(*file_);
-  const int64_t shared = locked.turns.sharedTime(now);
+  const int64_t shared = locked.slicer.sharedTime(now);
   const int64_t used = std::clamp<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0,
                                            std::max<int64_t>(now - flight->openedAt, 0));
   sharedUsed_ = std::max(sharedUsed_, shared);
-  settle(locked.turns, *flight, used, now);
+  settle(locked.slicer, *flight, used, now);
   flights_.erase(flight);
 }
 
@@ -214,7 +214,7 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   if (flight == flights_.end()) return 0;
   if (!flight->isOverdue) flightNs_ -= flight->expectedNs;
   GateFile::Locked locked(*file_);
-  const int64_t shared = locked.turns.sharedTime(now);
+  const int64_t shared = locked.slicer.sharedTime(now);
   // While other sessions have work in flight, the GPU's clock also runs during their slices.
   sharedUsed_ = std::max(sharedUsed_, flight->sharedFrom);
   const int64_t most = std::clamp<int64_t>(shared - sharedUsed_, 0, std::max<int64_t>(now - flight->openedAt, 0));
@@ -222,12 +222,12 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
   sharedUsed_ += used;
   // A time slice is charged by measured time, not by expected time.
   if (hasTurn_) turnNs_ = std::max<int64_t>(turnNs_ + used - flight->expectedNs, 1);
-  settle(locked.turns, *flight, used, now);
+  settle(locked.slicer, *flight, used, now);
   flights_.erase(flight);
   const uint64_t first = flights_.empty() ? lastBatch_ + 1 : flights_.front().number;
   std::erase_if(prepaid_, [&](const Prepaid& each) { return each.last < first; });
   if (flights_.empty() && openNs_ == 0) {
-    locked.turns.land(seat_, now);
+    locked.slicer.endFlight(slot_, now);
     emptySince_ = now;
   }
   return used;
@@ -236,7 +236,7 @@ int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, i
 void SessionGate::markOverdue(int64_t now) {
   for (Flight& flight : flights_) {
     if (flight.reservedNs > 0 && now >= flight.waitsAt) {
-      GateFile::Locked(*file_).turns.release(seat_, flight.reservedNs);
+      GateFile::Locked(*file_).slicer.release(slot_, flight.reservedNs);
       flight.reservedNs = 0;
     }
     if (flight.isOverdue || now < flight.dueAt) continue;

@@ -93,8 +93,8 @@ class SessionGate {
     int64_t ns;
   };
 
-  SessionGate(std::unique_ptr<GateFile> file, uint32_t seat, Share share)
-      : file_(std::move(file)), seat_(seat), share_(share), wanted_(pack(share)) {}
+  SessionGate(std::unique_ptr<GateFile> file, uint32_t slot, Share share)
+      : file_(std::move(file)), slot_(slot), share_(share), wanted_(pack(share)) {}
 
   static uint64_t pack(Share share) {
     return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.owes) << 16 |
@@ -110,13 +110,13 @@ class SessionGate {
   void finish(int64_t now);
   void dropTurn();
   void startAlone(int64_t now);
-  void takeHeld(Turns& turns);
+  void takeHeld(TimeSlicer& slicer);
   /// Charges the unpaid part of a batch that has completed or is given up.
-  void settle(Turns& turns, const Flight& flight, int64_t usedNs, int64_t now);
+  void settle(TimeSlicer& slicer, const Flight& flight, int64_t usedNs, int64_t now);
   void markOverdue(int64_t now);
 
   std::unique_ptr<GateFile> file_;
-  const uint32_t seat_;
+  const uint32_t slot_;
   bool isAlone_ = false;  ///< the table of the file was abandoned
   Share share_;
   std::atomic<uint64_t> wanted_;

@@ -58,19 +58,19 @@ const char* Supervisor::name(State state) {
 Status Supervisor::prepare() {
   if (!options_.warmDevice.empty())
     if (auto warm = devices_.warm(options_.warmDevice); !warm) return warm;
-  if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
+  if (auto listening = acceptor_.listenUnix(options_.dataPath); !listening) return listening;
   if (options_.tcpHost)
-    if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort, options_.tcpLastPort); !listening)
+    if (auto listening = acceptor_.listenTcp(*options_.tcpHost, options_.tcpPort, options_.tcpLastPort); !listening)
       return listening;
   // Done now, so that the first session need not wait for it.
-  if (doorman_.needsSecret())
+  if (acceptor_.needsSecret())
     if (auto library = tlsLibrary(); !library) return library.error();
   if (options_.assignment) {
     assign(*options_.assignment);
     if (state_ != State::kAssigned) return Error{"the assignment was refused"};
   }
   log(LogLevel::Info, "worker %s listens at %s and TCP port %u", options_.id.c_str(), options_.dataPath.c_str(),
-      unsigned{doorman_.tcpPort()});
+      unsigned{acceptor_.tcpPort()});
   // Last: an agent that sees this socket may use it.
   return control_.listen(options_.controlPath, options_.controlKey);
 }
@@ -80,7 +80,7 @@ int Supervisor::run() {
   int64_t lastStats = monotonicNs();
   while (!over_) {
     std::vector<int> sockets;
-    doorman_.collect(sockets);
+    acceptor_.collect(sockets);
     control_.collect(sockets);
     sockets.push_back(finished_.get());
     if (sharing_) sharing_->collect(sockets);
@@ -95,8 +95,8 @@ int Supervisor::run() {
     if (control_.connected())
       for (const Json& message : control_.receive()) handle(message);
     if (sharing_) sharing_->serve();
-    if (auto guest = doorman_.serve([this](const Hello& h, bool remote) { return judge(h, remote); }))
-      admit(std::move(*guest));
+    if (auto admitted = acceptor_.serve([this](const Hello& h, bool remote) { return authorize(h, remote); }))
+      admit(std::move(*admitted));
     watchClient();
 
     const int64_t now = monotonicNs();
@@ -127,7 +127,7 @@ void Supervisor::greetAgent() {
                              {"protocol", kControlProtocol},
                              {"apiHash", hex(kApiHash)},
                              {"state", name(state_)},
-                             {"tcpPort", doorman_.tcpPort()},
+                             {"tcpPort", acceptor_.tcpPort()},
                              {"session", assignment_.session}});
 }
 
@@ -168,7 +168,7 @@ void Supervisor::assign(Assignment assignment) {
         Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}, {"isFull", isFull}});
   };
   if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
-  if (doorman_.needsSecret() && !assignment.secret)
+  if (acceptor_.needsSecret() && !assignment.secret)
     return refuse("this worker listens beyond loopback, and there is no secret to encrypt its connections with");
   const auto enter = [&] {
     ClaimPlace place{assignment.claimDirectory, assignment.tenant, assignment.sizeRevision};
@@ -188,7 +188,7 @@ void Supervisor::assign(Assignment assignment) {
   snapshot_ = std::move(*snapshot);
   assignment_ = std::move(assignment);
   imageCache_.enter(assignment_.tenant);
-  if (assignment_.secret) doorman_.setSecret(*assignment_.secret);
+  if (assignment_.secret) acceptor_.setSecret(*assignment_.secret);
   state_ = State::kAssigned;
   control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
 }
@@ -240,7 +240,7 @@ Status Supervisor::applySizes(Resizing wanted) {
   return Done{};
 }
 
-Welcome Supervisor::judge(const Hello& hello, bool remote) {
+Welcome Supervisor::authorize(const Hello& hello, bool remote) {
   Welcome out;
   out.protocol = wire::kProtocolVersion;
   out.apiHash = kApiHash;
@@ -290,9 +290,9 @@ Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
   return out;
 }
 
-void Supervisor::admit(Doorman::Guest guest) {
-  if (guest.hello.resumption) {
-    executor_->offer(std::move(guest.channel), guest.hello.resumption->received);
+void Supervisor::admit(Acceptor::Admitted admitted) {
+  if (admitted.hello.resumption) {
+    executor_->offer(std::move(admitted.channel), admitted.hello.resumption->received);
     return;
   }
   auto memory = SessionMemory::create();
@@ -303,13 +303,13 @@ void Supervisor::admit(Doorman::Guest guest) {
     welcome.message = memory.error().message;
   } else {
     welcome.snapshot = snapshot_.encode();
-    grantReturn(guest, welcome);
+    grantReturn(admitted, welcome);
     // Over TCP both ends agree on the end by messages that only a link has which outlives its connection.
-    if (guest.hello.canPark && (!guest.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
+    if (admitted.hello.canPark && (!admitted.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
     welcome.parks = parkAfterNs != 0;
   }
-  auto sent = sendAll(guest.channel, encode(welcome));
-  if (sent && memory && !guest.remote) sent = sendFile(guest.channel.socket(), memory->file());
+  auto sent = sendAll(admitted.channel, encode(welcome));
+  if (sent && memory && !admitted.remote) sent = sendFile(admitted.channel.socket(), memory->file());
   if (!sent || !memory) {
     log(LogLevel::Warn, "the session could not begin: %s", (memory ? sent.error() : memory.error()).message.c_str());
     return;
@@ -317,15 +317,15 @@ void Supervisor::admit(Doorman::Guest guest) {
   state_ = State::kConnected;
   control_.send(Json::Object{{"type", "connected"},
                              {"session", assignment_.session},
-                             {"transport", guest.remote ? "tcp" : "shm"},
-                             {"clientPid", guest.pid},
-                             {"programPid", guest.hello.pid},
-                             {"program", guest.hello.program}});
+                             {"transport", admitted.remote ? "tcp" : "shm"},
+                             {"clientPid", admitted.pid},
+                             {"programPid", admitted.hello.pid},
+                             {"program", admitted.hello.program}});
   executor_ = std::make_unique<Executor>(
       driver_, devices_, *accounts_,
-      ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_), &imageCache_, &output_,
-      std::move(gates_), sharing_.get(), Parking{parkAfterNs, guest.hello.isParked});
-  if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(guest.hello.pid);
+      ServerLink(std::move(admitted.channel), std::move(*memory), admitted.remote, graceSeconds_), &imageCache_,
+      &output_, std::move(gates_), sharing_.get(), Parking{parkAfterNs, admitted.hello.isParked});
+  if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->client(admitted.hello.pid);
   executor_->setProfilerLibraries(options_.driver, options_.cupti);
   thread_ = std::thread([this] {
     end_ = executor_->run();
@@ -334,14 +334,14 @@ void Supervisor::admit(Doorman::Guest guest) {
   });
 }
 
-void Supervisor::grantReturn(const Doorman::Guest& guest, Welcome& welcome) {
-  if (!guest.remote) return;
-  const bool isNear = !guest.hello.processSpace.empty() && guest.hello.processSpace == ProcessWatch::space();
-  const uint32_t grace = std::min(guest.hello.graceSeconds, options_.reconnectGraceSeconds);
+void Supervisor::grantReturn(const Acceptor::Admitted& admitted, Welcome& welcome) {
+  if (!admitted.remote) return;
+  const bool isNear = !admitted.hello.processSpace.empty() && admitted.hello.processSpace == ProcessWatch::space();
+  const uint32_t grace = std::min(admitted.hello.graceSeconds, options_.reconnectGraceSeconds);
   // Reconnecting needs an unguessable secret.
   if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) return;
   graceSeconds_ = grace;
-  if (isNear) clientProcess_ = ProcessWatch(guest.pid);
+  if (isNear) clientProcess_ = ProcessWatch(admitted.pid);
   welcome.graceSeconds = grace;
   welcome.secret = secret_;
   welcome.pid = isNear ? static_cast<uint32_t>(::getpid()) : 0;

@@ -15,8 +15,8 @@
 #include "worker/device/session_devices.h"
 #include "worker/ipc/peer_sharing.h"
 #include "worker/options.h"
+#include "worker/process/acceptor.h"
 #include "worker/process/control_channel.h"
-#include "worker/process/doorman.h"
 #include "worker/session/executor.h"
 
 namespace millpond::worker {
@@ -41,12 +41,12 @@ class Supervisor {
   void resize(const Json& message);
   /// Applies all of it or nothing.
   Status applySizes(Resizing wanted);
-  Welcome judge(const Hello& hello, bool remote);
+  Welcome authorize(const Hello& hello, bool remote);
   /// The session that a reconnecting client names, and its proof that the session is its own.
   Welcome judgeReturn(const Resumption& resumption, Welcome out);
-  void admit(Doorman::Guest guest);
+  void admit(Acceptor::Admitted admitted);
   /// Tells a client over TCP how to reconnect, and how both ends detect the end of the other's process.
-  void grantReturn(const Doorman::Guest& guest, Welcome& welcome);
+  void grantReturn(const Acceptor::Admitted& admitted, Welcome& welcome);
   uint64_t memoryUsed() const;
   /// Charged for a device: what the session holds, and its context where that is not beside the claim's limit.
   uint64_t memoryUsed(size_t device) const;
@@ -62,7 +62,7 @@ class Supervisor {
   DeviceOutput& output_;
   gate::Gates gates_;
   ControlChannel control_;
-  Doorman doorman_;
+  Acceptor acceptor_;
   SessionDevices devices_;
   std::unique_ptr<ClaimAccounts> accounts_;  ///< of the session
   ImageCache imageCache_;

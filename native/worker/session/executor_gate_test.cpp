@@ -29,9 +29,9 @@ struct Gates {
   void putIntoDebt(unsigned device) const {
     const auto file = open(device);
     gate::GateFile::Locked locked(*file);
-    CHECK_EQ(locked.turns.table().taken, 1u);
-    locked.turns.pass(0, monotonicNs());
-    locked.turns.charge(0, int64_t{60} * 1'000'000'000, monotonicNs());
+    CHECK_EQ(locked.slicer.table().taken, 1u);
+    locked.slicer.pass(0, monotonicNs());
+    locked.slicer.charge(0, int64_t{60} * 1'000'000'000, monotonicNs());
   }
 };
 
@@ -40,19 +40,19 @@ struct Gates {
 class Rival {
  public:
   Rival(const Gates& gates, gate::Lane lane) : file_(gates.open(0, lane)) {
-    const auto seat = file_->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
-    CHECK(bool(seat));
-    thread_ = std::thread([this, seat = *seat] {
+    const auto slot = file_->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(slot));
+    thread_ = std::thread([this, slot = *slot] {
       while (!isOver_.load()) {
         {
           gate::GateFile::Locked locked(*file_);
-          locked.turns.charge(0, 100'000'000, monotonicNs());
-          if (locked.turns.table().seats[0].state == gate::Seat::State::kWaiting) hasSeenWaiting_.store(true);
-          if (locked.turns.ask(seat, monotonicNs()).isMine) hadTurn_.store(true);
+          locked.slicer.charge(0, 100'000'000, monotonicNs());
+          if (locked.slicer.table().slots[0].state == gate::Slot::State::kWaiting) hasSeenWaiting_.store(true);
+          if (locked.slicer.ask(slot, monotonicNs()).isMine) hadTurn_.store(true);
         }
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
-      file_->leave(seat, monotonicNs());
+      file_->leave(slot, monotonicNs());
     });
     waitUntil("the other claim has the turn", [&] { return hadTurn_.load(); });
   }
@@ -146,9 +146,9 @@ TEST("work that waits for its turn holds up no function of the program") {
 
     // Copies are charged as soon as the session has seen another claim in their lane.
     const auto up = gates.open(0, gate::Lane::kToDevice);
-    const auto used = [&] { return gate::GateFile::Locked(*up).turns.table().seats[0].usedNs; };
-    const auto seat = up->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
-    CHECK(bool(seat));
+    const auto used = [&] { return gate::GateFile::Locked(*up).slicer.table().slots[0].usedNs; };
+    const auto slot = up->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(slot));
     const std::vector<std::byte> some(64);
     waitUntil("copies are charged", [&] {
       CHECK(f.upload(memory, some));
@@ -208,7 +208,7 @@ TEST("work that waits for its turn holds up no function of the program") {
     CHECK_EQ(f.syncStream(0), 0);
     CHECK_EQ(byteAt(memory), 2);
     CHECK_EQ(byteAt(mirrored), 2);
-    up->leave(*seat, monotonicNs());
+    up->leave(*slot, monotonicNs());
     CHECK(f.failures().empty());
   }
 }
@@ -258,10 +258,10 @@ TEST("small copies wait for nobody's turn while their claim is within its share,
     const std::vector<std::byte> data = pattern(3, 4096);
     std::vector<std::byte> back(data.size());
     const auto up = gates.open(0, gate::Lane::kToDevice), down = gates.open(0, gate::Lane::kFromDevice);
-    const auto used = [](gate::GateFile& file) { return gate::GateFile::Locked(file).turns.table().seats[0].usedNs; };
-    const auto seatUp = up->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
-    const auto seatDown = down->sit(77, {ServiceClass::kBurstable, 50}, monotonicNs());
-    CHECK(bool(seatUp) && bool(seatDown));
+    const auto used = [](gate::GateFile& file) { return gate::GateFile::Locked(file).slicer.table().slots[0].usedNs; };
+    const auto slotUp = up->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    const auto slotDown = down->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
+    CHECK(bool(slotUp) && bool(slotDown));
     // The session sees the other claim with its next look at the table.
     waitUntil("copies are charged", [&] {
       CHECK(f.upload(memory, data));
@@ -271,16 +271,16 @@ TEST("small copies wait for nobody's turn while their claim is within its share,
     CHECK(back == data);
     // They took no turn.
     for (const auto& file : {up.get(), down.get()}) {
-      CHECK_EQ(gate::GateFile::Locked(*file).turns.table().seats[0].from, 0);
-      CHECK_EQ(gate::GateFile::Locked(*file).turns.table().seats[0].flown, 0);
+      CHECK_EQ(gate::GateFile::Locked(*file).slicer.table().slots[0].from, 0);
+      CHECK_EQ(gate::GateFile::Locked(*file).slicer.table().slots[0].flown, 0);
     }
     {
       Rival rival(gates, gate::Lane::kToDevice);
       rival.untilWaiting([&] { CHECK(f.upload(memory, data)); });
     }
     CHECK_EQ(f.syncStream(0), 0);
-    up->leave(*seatUp, monotonicNs());
-    down->leave(*seatDown, monotonicNs());
+    up->leave(*slotUp, monotonicNs());
+    down->leave(*slotDown, monotonicNs());
     CHECK(f.failures().empty());
   }
 }
@@ -309,7 +309,7 @@ TEST("boxes between host and device wait in the lane of their direction") {
   CHECK_EQ(f.syncStream(0), 0);
 }
 
-TEST("a session that ends while its work waits is over at once, and leaves its seat") {
+TEST("a session that ends while its work waits is over at once, and leaves its slot") {
   const Gates gates;
   {
     ExecutorFixture f(Carrier::kSharedMemory, 2, gates.path);

@@ -8,6 +8,7 @@
 #include "client/process/client.h"
 #include "client/process/threads.h"
 #include "client/state/capture_state.h"
+#include "client/state/handle_table.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client {

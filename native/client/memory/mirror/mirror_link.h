@@ -9,10 +9,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/state/handle_table.h"
 #include "protocol/client/session_client.h"
 
 namespace millpond::client {
+
+class HandleTable;
 
 class MirrorLink {
  public:

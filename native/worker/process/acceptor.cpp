@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/process/doorman.h"
+#include "worker/process/acceptor.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,14 +20,14 @@ constexpr size_t kMaxCallers = 32;
 
 }  // namespace
 
-Status Doorman::listenUnix(const std::string& path) {
+Status Acceptor::listenUnix(const std::string& path) {
   auto socket = millpond::listenUnix(path, 0666);
   if (!socket) return socket.error();
   unix_ = std::move(*socket);
   return Done{};
 }
 
-Status Doorman::listenTcp(const std::string& host, uint16_t first, uint16_t last) {
+Status Acceptor::listenTcp(const std::string& host, uint16_t first, uint16_t last) {
   // Workers that start together begin at different ports: each one that is in use costs two system calls.
   const uint32_t count = uint32_t{last} - first + 1;
   const uint32_t start = count == 1 ? 0 : static_cast<uint32_t>(::getpid()) % count;
@@ -46,27 +46,27 @@ Status Doorman::listenTcp(const std::string& host, uint16_t first, uint16_t last
   return Done{};
 }
 
-void Doorman::collect(std::vector<int>& sockets) const {
+void Acceptor::collect(std::vector<int>& sockets) const {
   if (unix_) sockets.push_back(unix_.get());
   if (tcp_) sockets.push_back(tcp_.get());
-  for (const Caller& caller : callers_) sockets.push_back(caller.channel.socket());
+  for (const Pending& pending : pending_) sockets.push_back(pending.channel.socket());
 }
 
-void Doorman::acceptFrom(int listener, bool remote) {
+void Acceptor::acceptFrom(int listener, bool remote) {
   for (size_t taken = 0; listener >= 0 && taken < kMaxCallers / 2; ++taken) {
     UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     if (remote) tuneTcp(socket.get());
-    if (callers_.size() == kMaxCallers) {
+    if (pending_.size() == kMaxCallers) {
       log(LogLevel::Info, "a connection was dropped for a newer one: it sent no complete greeting yet");
-      callers_.pop_front();
+      pending_.pop_front();
     }
-    Caller caller{std::move(socket), nullptr, remote, monotonicNs() + patienceNs_, {}};
-    if (!remote || encrypt(caller)) callers_.push_back(std::move(caller));
+    Pending pending{std::move(socket), nullptr, remote, monotonicNs() + helloTimeoutNs_, {}};
+    if (!remote || encrypt(pending)) pending_.push_back(std::move(pending));
   }
 }
 
-bool Doorman::encrypt(Caller& caller) const {
+bool Acceptor::encrypt(Pending& pending) const {
   if (!secret_ && !needsSecret_) return true;
   if (!secret_) {
     log(LogLevel::Info, "a connection was turned away: there is no session yet to encrypt it for");
@@ -77,43 +77,43 @@ bool Doorman::encrypt(Caller& caller) const {
     log(LogLevel::Error, "a connection was turned away: %s", tls.error().message.c_str());
     return false;
   }
-  caller.shaking = std::move(*tls);
+  pending.handshaking = std::move(*tls);
   return true;
 }
 
-Doorman::Progress Doorman::read(Caller& caller) {
-  if (caller.shaking) {
-    const MillpondTlsShake state = caller.shaking->shake(caller.channel.socket());
+Acceptor::Progress Acceptor::read(Pending& pending) {
+  if (pending.handshaking) {
+    const MillpondTlsShake state = pending.handshaking->shake(pending.channel.socket());
     if (state == kTlsShakeFailed) {
       log(LogLevel::Info, "a connection was turned away: it is not encrypted as this session's are: %s",
-          caller.shaking->why().c_str());
+          pending.handshaking->why().c_str());
       return Progress::kDrop;
     }
-    if (state == kTlsShakeDone) caller.channel.encrypt(std::move(caller.shaking));
+    if (state == kTlsShakeDone) pending.channel.encrypt(std::move(pending.handshaking));
   }
-  const Progress progress = caller.shaking ? Progress::kMore : readGreeting(caller);
-  if (progress != Progress::kMore || monotonicNs() < caller.deadlineNs) return progress;
+  const Progress progress = pending.handshaking ? Progress::kMore : readHello(pending);
+  if (progress != Progress::kMore || monotonicNs() < pending.deadlineNs) return progress;
   log(LogLevel::Info, "a connection was dropped: it sent no complete greeting in time");
   return Progress::kDrop;
 }
 
-Doorman::Progress Doorman::readGreeting(Caller& caller) {
+Acceptor::Progress Acceptor::readHello(Pending& pending) {
   for (;;) {
     size_t wanted = kHelloFixedBytes;
-    if (caller.received.size() >= kHelloFixedBytes) {
-      auto rest = helloRest(std::span(caller.received).first<kHelloFixedBytes>());
+    if (pending.received.size() >= kHelloFixedBytes) {
+      auto rest = helloRest(std::span(pending.received).first<kHelloFixedBytes>());
       if (!rest) {
         log(LogLevel::Info, "a connection was turned away: %s", rest.error().message.c_str());
         return Progress::kDrop;
       }
       wanted += *rest;
-      if (caller.received.size() == wanted) return Progress::kComplete;
+      if (pending.received.size() == wanted) return Progress::kComplete;
     }
     std::byte buffer[4096];
-    const size_t room = std::min(sizeof(buffer), wanted - caller.received.size());
-    const ssize_t n = caller.channel.receive({buffer, room});
+    const size_t room = std::min(sizeof(buffer), wanted - pending.received.size());
+    const ssize_t n = pending.channel.receive({buffer, room});
     if (n > 0) {
-      caller.received.insert(caller.received.end(), buffer, buffer + n);
+      pending.received.insert(pending.received.end(), buffer, buffer + n);
     } else if (n < 0 && errno == EAGAIN) {
       return Progress::kMore;
     } else if (n == 0 || errno != EINTR) {
@@ -122,27 +122,27 @@ Doorman::Progress Doorman::readGreeting(Caller& caller) {
   }
 }
 
-std::optional<Doorman::Guest> Doorman::serve(const Judge& judge) {
+std::optional<Acceptor::Admitted> Acceptor::serve(const Authorize& authorize) {
   acceptFrom(unix_.get(), false);
   acceptFrom(tcp_.get(), true);
-  for (auto caller = callers_.begin(); caller != callers_.end();) {
-    const Progress progress = read(*caller);
+  for (auto pending = pending_.begin(); pending != pending_.end();) {
+    const Progress progress = read(*pending);
     if (progress == Progress::kMore) {
-      ++caller;
+      ++pending;
       continue;
     }
-    Caller done = std::move(*caller);
-    caller = callers_.erase(caller);
+    Pending done = std::move(*pending);
+    pending = pending_.erase(pending);
     if (progress == Progress::kDrop) continue;
     auto hello = decodeHello(done.received);
     if (!hello) {
       log(LogLevel::Info, "a connection was turned away: %s", hello.error().message.c_str());
       continue;
     }
-    const Welcome verdict = judge(*hello, done.remote);
+    const Welcome verdict = authorize(*hello, done.remote);
     if (verdict.admission == Admission::kWelcome) {
       const int32_t pid = done.remote ? static_cast<int32_t>(hello->pid) : peerPid(done.channel.socket());
-      return Guest{std::move(done.channel), std::move(*hello), done.remote, pid};
+      return Admitted{std::move(done.channel), std::move(*hello), done.remote, pid};
     }
     log(LogLevel::Info, "a client was turned away: %s", verdict.message.c_str());
     // A refusal is shorter than any socket's buffer; there is no need to wait for a peer that cannot take even that.

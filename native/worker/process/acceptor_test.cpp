@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/process/doorman.h"
+#include "worker/process/acceptor.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -23,15 +23,15 @@ namespace {
 const Hello kRight{1, 2, Carrier::kSharedMemory, 3, "the ticket", "program"};
 
 struct Door {
-  std::string folder = "/tmp/millpond-doorman-XXXXXX";
-  Doorman doorman;
+  std::string folder = "/tmp/millpond-acceptor-XXXXXX";
+  Acceptor acceptor;
   int judged = 0;
 
   Door() {
     CHECK(::mkdtemp(folder.data()) != nullptr);
-    CHECK(bool(doorman.listenUnix(path())));
-    CHECK(bool(doorman.listenTcp("127.0.0.1", 0, 0)));
-    CHECK(doorman.tcpPort() != 0);
+    CHECK(bool(acceptor.listenUnix(path())));
+    CHECK(bool(acceptor.listenTcp("127.0.0.1", 0, 0)));
+    CHECK(acceptor.tcpPort() != 0);
   }
   ~Door() {
     ::unlink(path().c_str());
@@ -39,13 +39,13 @@ struct Door {
   }
   std::string path() const { return folder + "/data.sock"; }
   UniqueFd call(bool remote) const {
-    auto socket = remote ? connectTcp("127.0.0.1", doorman.tcpPort(), 5000) : connectUnix(path());
+    auto socket = remote ? connectTcp("127.0.0.1", acceptor.tcpPort(), 5000) : connectUnix(path());
     CHECK(bool(socket));
     return std::move(*socket);
   }
   /// One look at everybody. A TCP connection is there a moment after it was made.
-  std::optional<Doorman::Guest> serve() {
-    return doorman.serve([this](const Hello& hello, bool) {
+  std::optional<Acceptor::Admitted> serve() {
+    return acceptor.serve([this](const Hello& hello, bool) {
       ++judged;
       Welcome verdict;
       if (hello.ticket != kRight.ticket) {
@@ -56,31 +56,31 @@ struct Door {
     });
   }
   /// Serves until a client is admitted.
-  Doorman::Guest guest() {
+  Acceptor::Admitted admitted() {
     const int64_t deadline = monotonicNs() + 10'000'000'000;
     while (monotonicNs() < deadline) {
-      if (auto guest = serve()) return std::move(*guest);
+      if (auto admitted = serve()) return std::move(*admitted);
       std::vector<int> sockets;
-      doorman.collect(sockets);
+      acceptor.collect(sockets);
       std::vector<pollfd> polled;
       for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
       ::poll(polled.data(), polled.size(), 100);
     }
     testing::fail(__FILE__, __LINE__, "nobody was admitted");
   }
-  /// Serves until the caller is answered or dropped; the answer, empty when there was none.
-  std::vector<std::byte> answer(const UniqueFd& caller) {
+  /// Serves until the pending is answered or dropped; the answer, empty when there was none.
+  std::vector<std::byte> answer(const UniqueFd& pending) {
     std::vector<std::byte> got(8192);
     const int64_t deadline = monotonicNs() + 10'000'000'000;
     while (monotonicNs() < deadline) {
       CHECK(!serve());
-      const ssize_t n = ::recv(caller.get(), got.data(), got.size(), MSG_DONTWAIT);
+      const ssize_t n = ::recv(pending.get(), got.data(), got.size(), MSG_DONTWAIT);
       if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
         got.resize(n > 0 ? static_cast<size_t>(n) : 0);
         return got;
       }
     }
-    testing::fail(__FILE__, __LINE__, "the caller was neither answered nor dropped");
+    testing::fail(__FILE__, __LINE__, "the pending was neither answered nor dropped");
   }
 };
 
@@ -109,15 +109,15 @@ TEST("a range of ports is used up to its last one, and then there is none") {
   }
   CHECK(first != 0);
   const uint16_t last = first + 2;
-  Doorman doors[3];
+  Acceptor doors[3];
   uint32_t seen = 0;
-  for (Doorman& door : doors) {
+  for (Acceptor& door : doors) {
     CHECK(bool(door.listenTcp("127.0.0.1", first, last)));
     CHECK(door.tcpPort() >= first && door.tcpPort() <= last);
     seen |= 1u << (door.tcpPort() - first);
   }
   CHECK_EQ(seen, 7u);
-  Doorman late;
+  Acceptor late;
   auto refused = late.listenTcp("127.0.0.1", first, last);
   CHECK(!refused);
   CHECK(refused.error().message.starts_with("no port from " + std::to_string(first) + " to " + std::to_string(last) +
@@ -129,17 +129,17 @@ TEST("the right greeting is admitted, over either socket, in any pieces") {
     const auto hello = encode(kRight);
     for (const size_t piece : {size_t{1}, size_t{7}, size_t{40}, hello.size()}) {
       Door door;
-      UniqueFd caller = door.call(remote);
+      UniqueFd pending = door.call(remote);
       for (size_t at = 0; at < hello.size(); at += piece) {
         CHECK(!door.serve());
-        say(caller, std::span(hello).subspan(at, std::min(piece, hello.size() - at)));
+        say(pending, std::span(hello).subspan(at, std::min(piece, hello.size() - at)));
       }
-      Doorman::Guest guest = door.guest();
-      CHECK_EQ(guest.remote, remote);
-      CHECK_EQ(guest.hello.ticket, kRight.ticket);
-      CHECK_EQ(guest.hello.program, "program");
+      Acceptor::Admitted admitted = door.admitted();
+      CHECK_EQ(admitted.remote, remote);
+      CHECK_EQ(admitted.hello.ticket, kRight.ticket);
+      CHECK_EQ(admitted.hello.program, "program");
       // Over a Unix socket the kernel's word counts.
-      CHECK_EQ(guest.pid, remote ? 3 : static_cast<int32_t>(::getpid()));
+      CHECK_EQ(admitted.pid, remote ? 3 : static_cast<int32_t>(::getpid()));
       CHECK_EQ(door.judged, 1);
     }
   }
@@ -148,15 +148,15 @@ TEST("the right greeting is admitted, over either socket, in any pieces") {
 TEST("the wrong ticket is told why, and hung up on") {
   for (const bool remote : {false, true}) {
     Door door;
-    UniqueFd caller = door.call(remote);
+    UniqueFd pending = door.call(remote);
     Hello wrong = kRight;
     wrong.ticket = "another";
-    say(caller, encode(wrong));
-    auto welcome = decodeWelcome(door.answer(caller));
+    say(pending, encode(wrong));
+    auto welcome = decodeWelcome(door.answer(pending));
     CHECK(bool(welcome));
     CHECK(welcome->admission == Admission::kTicketRefused);
     CHECK_EQ(welcome->message, "not this ticket");
-    CHECK(door.answer(caller).empty());
+    CHECK(door.answer(pending).empty());
   }
 }
 
@@ -165,7 +165,7 @@ TEST("garbage is dropped without an answer") {
   const auto hello = encode(kRight);
   for (int round = 0; round < 60; ++round) {
     Door door;
-    UniqueFd caller = door.call(round % 2 != 0);
+    UniqueFd pending = door.call(round % 2 != 0);
     std::vector<std::byte> garbage(40 + random() % 5000);
     for (auto& b : garbage) b = static_cast<std::byte>(random());
     if (round % 3 == 0) {
@@ -177,15 +177,15 @@ TEST("garbage is dropped without an answer") {
       std::copy_n(reinterpret_cast<const std::byte*>(http.data()), std::min(http.size(), garbage.size()),
                   garbage.begin());
     }
-    ::send(caller.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
-    CHECK(door.answer(caller).empty());
+    ::send(pending.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    CHECK(door.answer(pending).empty());
     CHECK_EQ(door.judged, 0);
   }
 }
 
 TEST("a greeting that does not come to its end is dropped after its time") {
   Door door;
-  door.doorman.setPatience(30'000'000);
+  door.acceptor.setHelloTimeout(30'000'000);
   UniqueFd silent = door.call(false);
   UniqueFd slow = door.call(true);
   say(slow, beginning(45));
@@ -195,14 +195,14 @@ TEST("a greeting that does not come to its end is dropped after its time") {
   CHECK(monotonicNs() - start >= 25'000'000);
   UniqueFd right = door.call(false);
   say(right, encode(kRight));
-  door.guest();
+  door.admitted();
 }
 
-/// A caller over TCP that encrypts, from a thread of its own; whether it was let in so far.
-bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Doorman::Guest>& guest) {
+/// A pending over TCP that encrypts, from a thread of its own; whether it was let in so far.
+bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Acceptor::Admitted>& admitted) {
   bool isEncrypted = false;
   std::atomic<bool> done{false};
-  std::thread caller([&] {
+  std::thread pending([&] {
     Channel channel(door.call(true));
     auto tls = TlsStream::ofLink(kTlsClient, secret);
     CHECK(bool(tls));
@@ -213,34 +213,34 @@ bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Doorman::
     }
     done.store(true);
   });
-  while (!done.load() || (isEncrypted && !guest))
-    if (auto came = door.serve()) guest = std::move(came);
-  caller.join();
+  while (!done.load() || (isEncrypted && !admitted))
+    if (auto came = door.serve()) admitted = std::move(came);
+  pending.join();
   return isEncrypted;
 }
 
 TEST("with a secret, callers over TCP are encrypted, and those on the same machine are not asked for it") {
   const LinkSecret secret{std::byte{5}, std::byte{6}};
   Door door;
-  door.doorman.setSecret(secret);
-  std::optional<Doorman::Guest> guest;
-  CHECK(callEncrypted(door, secret, guest));
-  CHECK(guest && guest->remote && guest->channel.isEncrypted());
-  CHECK_EQ(guest->hello.ticket, kRight.ticket);
+  door.acceptor.setSecret(secret);
+  std::optional<Acceptor::Admitted> admitted;
+  CHECK(callEncrypted(door, secret, admitted));
+  CHECK(admitted && admitted->remote && admitted->channel.isEncrypted());
+  CHECK_EQ(admitted->hello.ticket, kRight.ticket);
 
   UniqueFd near = door.call(false);
   say(near, encode(kRight));
-  CHECK(!door.guest().channel.isEncrypted());
+  CHECK(!door.admitted().channel.isEncrypted());
   CHECK_EQ(door.judged, 2);
 }
 
 TEST("with a secret, nobody is heard over TCP who does not know it, and nobody may take his time") {
   Door door;
-  door.doorman.setSecret({std::byte{5}});
-  door.doorman.setPatience(200'000'000);
-  std::optional<Doorman::Guest> guest;
-  CHECK(!callEncrypted(door, {std::byte{6}}, guest));
-  CHECK(!guest);
+  door.acceptor.setSecret({std::byte{5}});
+  door.acceptor.setHelloTimeout(200'000'000);
+  std::optional<Acceptor::Admitted> admitted;
+  CHECK(!callEncrypted(door, {std::byte{6}}, admitted));
+  CHECK(!admitted);
   UniqueFd plain = door.call(true);
   say(plain, encode(kRight));
   // It may receive an alert that this is not TLS.
@@ -253,9 +253,9 @@ TEST("with a secret, nobody is heard over TCP who does not know it, and nobody m
 TEST("callers that hang up in the middle are forgotten") {
   Door door;
   for (int i = 0; i < 200; ++i) {
-    UniqueFd caller = door.call(i % 2 != 0);
-    if (i % 3) say(caller, beginning(static_cast<size_t>(i % 40)));
-    caller.reset();
+    UniqueFd pending = door.call(i % 2 != 0);
+    if (i % 3) say(pending, beginning(static_cast<size_t>(i % 40)));
+    pending.reset();
     CHECK(!door.serve());
   }
   const int64_t deadline = monotonicNs() + 10'000'000'000;
@@ -263,7 +263,7 @@ TEST("callers that hang up in the middle are forgotten") {
   do {
     CHECK(!door.serve());
     sockets.clear();
-    door.doorman.collect(sockets);
+    door.acceptor.collect(sockets);
   } while (sockets.size() > 2 && monotonicNs() < deadline);
   CHECK_EQ(sockets.size(), 2u);  // the two that are listened on
 }
@@ -281,23 +281,23 @@ TEST("the right client gets in at once however many others hang") {
       const int64_t start = monotonicNs();
       UniqueFd right = door.call(remote);
       say(right, encode(kRight));
-      door.guest();
+      door.admitted();
       CHECK(monotonicNs() - start < 3'000'000'000);
       // No more than a few are kept.
       std::vector<int> sockets;
-      door.doorman.collect(sockets);
+      door.acceptor.collect(sockets);
       CHECK(sockets.size() <= 2 + 32);
     }
 }
 
-TEST("after one guest the others are still answered") {
+TEST("after one admitted the others are still answered") {
   Door door;
   UniqueFd first = door.call(false);
   UniqueFd second = door.call(false);
   say(first, encode(kRight));
   say(second, encode(kRight));
-  door.guest();
-  door.guest();
+  door.admitted();
+  door.admitted();
   CHECK_EQ(door.judged, 2);
 }
 

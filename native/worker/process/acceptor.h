@@ -18,17 +18,17 @@
 
 namespace millpond::worker {
 
-class Doorman {
+class Acceptor {
  public:
   /// A connection whose hello is complete and whose ticket is valid.
-  struct Guest {
+  struct Admitted {
     Channel channel;
     Hello hello;
     bool remote = false;
     int32_t pid = 0;  ///< as reported by this machine's kernel; by the client itself over TCP
   };
   /// Decides on a hello: kWelcome admits.
-  using Judge = std::function<Welcome(const Hello&, bool remote)>;
+  using Authorize = std::function<Welcome(const Hello&, bool remote)>;
 
   Status listenUnix(const std::string& path);
   /// Listens on one port from `first` to `last` that is free; 0 and 0: on any. Beyond loopback no connection is accepted
@@ -40,27 +40,27 @@ class Doorman {
   void setSecret(const LinkSecret& secret) { secret_ = secret; }
   uint16_t tcpPort() const { return tcpPort_; }
   /// Timeout of a hello; 5 s by default.
-  void setPatience(int64_t ns) { patienceNs_ = ns; }
+  void setHelloTimeout(int64_t ns) { helloTimeoutNs_ = ns; }
 
   /// The sockets to poll for reading.
   void collect(std::vector<int>& sockets) const;
   /// Accepts connections, reads hellos, sends refusals. Returns the admitted client, if any; its welcome is not sent
   /// yet.
-  std::optional<Guest> serve(const Judge& judge);
+  std::optional<Admitted> serve(const Authorize& authorize);
 
  private:
-  struct Caller {
+  struct Pending {
     Channel channel;
-    std::unique_ptr<TlsStream> shaking;  ///< until the handshake is complete
+    std::unique_ptr<TlsStream> handshaking;  ///< until the handshake is complete
     bool remote;
     int64_t deadlineNs;
     std::vector<std::byte> received;
   };
   enum class Progress { kMore, kDrop, kComplete };
-  Progress read(Caller& caller);
-  Progress readGreeting(Caller& caller);
+  Progress read(Pending& pending);
+  Progress readHello(Pending& pending);
   /// Encrypts a connection if required. Returns false if encryption is required but not configured.
-  bool encrypt(Caller& caller) const;
+  bool encrypt(Pending& pending) const;
   void acceptFrom(int listener, bool remote);
 
   UniqueFd unix_;
@@ -68,8 +68,8 @@ class Doorman {
   uint16_t tcpPort_ = 0;
   bool needsSecret_ = false;
   std::optional<LinkSecret> secret_;
-  int64_t patienceNs_ = 5'000'000'000;
-  std::list<Caller> callers_;
+  int64_t helloTimeoutNs_ = 5'000'000'000;
+  std::list<Pending> pending_;
 };
 
 }  // namespace millpond::worker

@@ -15,7 +15,7 @@
 
 namespace millpond::client {
 
-class KeptFiles {
+class RetainedFiles {
  public:
   /// Maximum number: a program may have few descriptors for its own files.
   static constexpr size_t kMost = 128;

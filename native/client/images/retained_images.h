@@ -11,7 +11,7 @@
 
 namespace millpond::client {
 
-class KeptImages {
+class RetainedImages {
  public:
   /// Limit for the sum of all copied images.
   static constexpr size_t kMostCopiedBytes = size_t{256} << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/images/kept_images.h"
+#include "client/images/retained_images.h"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ bool isSame(std::span<const std::byte> a, std::span<const std::byte> b) {
 }
 
 TEST("an image that lies in a file is kept without a copy, and any other is copied") {
-  KeptImages images;
+  RetainedImages images;
   CHECK(images.find(1).empty());
   CHECK(images.keep(1, kCompiledIn));
   CHECK(images.keep(2, std::span(kCompiledIn).subspan(4321, 5000)));
@@ -48,8 +48,8 @@ TEST("an image that lies in a file is kept without a copy, and any other is copi
 }
 
 TEST("no more is copied than the limit, and what was is there again when it is dropped") {
-  KeptImages images;
-  const std::vector<std::byte> quarter(KeptImages::kMostCopiedBytes / 4);
+  RetainedImages images;
+  const std::vector<std::byte> quarter(RetainedImages::kMostCopiedBytes / 4);
   for (uint64_t i = 1; i <= 4; ++i) CHECK(images.keep(i, quarter));
   CHECK(!images.keep(5, writable));
   CHECK(images.find(5).empty());

@@ -28,11 +28,11 @@
 namespace millpond::worker::gate {
 
 /// Maximum number of sessions of a GPU; its memory has room for fewer contexts.
-inline constexpr uint32_t kSeats = 2048;
+inline constexpr uint32_t kSlots = 2048;
 /// Maximum number of claims with sessions on a GPU, or with debt. As many as sessions: a tenant with many small claims
 /// must not keep the sessions of others out.
-inline constexpr uint32_t kAccounts = kSeats;
-inline constexpr uint32_t kNobody = UINT32_MAX;
+inline constexpr uint32_t kAccounts = kSlots;
+inline constexpr uint32_t kNoSlot = UINT32_MAX;
 
 /// Limit of the credit that a claim saves while it waits or is idle. A time window can exceed the share by this amount,
 /// in addition to the work in flight.
@@ -72,7 +72,7 @@ inline constexpr int64_t kFarthestEndNs = kLongestTurnNs + kTurnSlackNs;
 enum class Rank : uint32_t { kWithinShare, kBurst, kBestEffort, kNone };
 inline constexpr size_t kRanks = 3;
 
-struct Seat {
+struct Slot {
   enum class State : uint32_t {
     kFree,
     kIdle,
@@ -102,7 +102,7 @@ inline uint32_t tenantOf(uint64_t claim) { return claim >> 63 != 0 ? 0 : static_
 /// Account of a claim at this GPU, shared by its sessions.
 struct Account {
   uint64_t claim = 0;  ///< 0: the entry is free
-  uint32_t seats = 0;
+  uint32_t slots = 0;
   Share share;
   int64_t credit = 0;                    ///< time that it may use within its share; below 0: debt
   int64_t creditAt = 0;                  ///< time of the last update
@@ -112,29 +112,29 @@ struct Account {
 };
 
 struct Table {
-  uint32_t holder = kNobody;
-  uint32_t taken = 0;     ///< seats
+  uint32_t holder = kNoSlot;
+  uint32_t taken = 0;     ///< slots
   uint32_t claims = 0;    ///< accounts with sessions
   uint32_t inFlight = 0;  ///< sessions
   int64_t shared = 0;     ///< time, divided by the sessions that were in flight
   int64_t sharedAt = 0;
   std::array<int64_t, kRanks> served{};  ///< `served` of the last session of that rank to have a turn
   std::array<Account, kAccounts> accounts{};
-  std::array<Seat, kSeats> seats{};
+  std::array<Slot, kSlots> slots{};
 };
 
-class Turns {
+class TimeSlicer {
  public:
-  explicit Turns(Table& table) : table_(table) {}
+  explicit TimeSlicer(Table& table) : table_(table) {}
 
   /// Adds a session of that claim, which is not 0; none if all slots are taken, or all accounts by claims with
   /// sessions.
-  std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
+  std::optional<uint32_t> join(uint64_t claim, Share share, int64_t now);
   /// Same, in that free slot. Returns false if all accounts are taken.
-  bool sitAt(uint32_t seat, uint64_t claim, Share share, int64_t now);
-  void leave(uint32_t seat, int64_t now);
+  bool joinAt(uint32_t slot, uint64_t claim, Share share, int64_t now);
+  void leave(uint32_t slot, int64_t now);
   /// Sets the share of the session's claim.
-  void setShare(uint32_t seat, Share share, int64_t now);
+  void setShare(uint32_t slot, Share share, int64_t now);
 
   struct Answer {
     bool isMine = false;
@@ -143,75 +143,75 @@ class Turns {
   };
   /// The session has work for the GPU. If it already has the turn it gets another one, unless a session of higher rank
   /// waits.
-  Answer ask(uint32_t seat, int64_t now);
+  Answer ask(uint32_t slot, int64_t now);
   /// The turn's work is in flight and complete: others may begin when it is about to end.
-  void finishing(uint32_t seat, int64_t endsAt, int64_t now);
+  void finishing(uint32_t slot, int64_t endsAt, int64_t now);
   /// The session has no work, or gives up the rest of its turn.
-  void pass(uint32_t seat, int64_t now);
+  void pass(uint32_t slot, int64_t now);
 
   /// The session has work in flight from now on, or has none any more.
-  void takeOff(uint32_t seat, int64_t now);
-  void land(uint32_t seat, int64_t now);
+  void beginFlight(uint32_t slot, int64_t now);
+  void endFlight(uint32_t slot, int64_t now);
   /// The GPU's time divided by the sessions in flight: work can have used at most the growth of this clock.
   int64_t sharedTime(int64_t now);
-  void charge(uint32_t seat, int64_t usedNs, int64_t now);
+  void charge(uint32_t slot, int64_t usedNs, int64_t now);
   /// Charges issued work by its expected time.
-  void reserve(uint32_t seat, int64_t expectedNs, int64_t now);
+  void reserve(uint32_t slot, int64_t expectedNs, int64_t now);
   /// Takes that back: the work has completed, or waits for something.
-  void release(uint32_t seat, int64_t expectedNs);
+  void release(uint32_t slot, int64_t expectedNs);
   /// Time charged since the last call for turns in which work was unfinished: that much of the time of work that was in
   /// flight then is paid.
-  int64_t takeHeld(uint32_t seat);
+  int64_t takeHeld(uint32_t slot);
 
-  bool hasTurn(uint32_t seat) const;
+  bool hasTurn(uint32_t slot) const;
   /// Credit of that session's claim; below 0: its debt.
-  int64_t credit(uint32_t seat, int64_t now);
+  int64_t credit(uint32_t slot, int64_t now);
   const Table& table() const { return table_; }
 
   static int64_t turnOf(const Share& share);
 
  private:
-  Seat& at(uint32_t seat) { return table_.seats[seat % kSeats]; }
-  const Seat& at(uint32_t seat) const { return table_.seats[seat % kSeats]; }
-  Account& accountOf(const Seat& seat);
-  const Account& accountOf(const Seat& seat) const;
+  Slot& at(uint32_t slot) { return table_.slots[slot % kSlots]; }
+  const Slot& at(uint32_t slot) const { return table_.slots[slot % kSlots]; }
+  Account& accountOf(const Slot& slot);
+  const Account& accountOf(const Slot& slot) const;
   static Share shareOf(const Account& account);
   /// `served` of the rank of a slot's last turn; it must have had one.
-  static size_t rankIndex(const Seat& seat);
+  static size_t rankIndex(const Slot& slot);
   /// The account of the claim, or a free one, or that of the claim without sessions with the least debt; none.
   std::optional<uint32_t> openAccount(uint64_t claim, Share share, int64_t now);
   /// A tenant's debts on this GPU outlive its claims: when an account gets its first session, the debts of the tenant's
   /// accounts without sessions, of those in debt and its own are divided by percent among the accounts with sessions,
   /// so that all are repaid at the same time and none is lost. Burstable and best-effort claims have negligible debts.
   void shareDebts(uint32_t opened, int64_t now);
-  void countSeats();
+  void countSlots();
   void refresh(Account& account, int64_t now);
-  Rank rankOf(const Seat& seat) const;
+  Rank rankOf(const Slot& slot) const;
   /// Minimum credit of a claim for a turn to begin, so that turns are not too short.
   static int64_t least(const Share& share) { return turnOf(share) / 2; }
   int64_t debtLimit(const Share& share) const;
   /// Takes back up to that much of the charge for its work in flight.
-  void refund(Seat& seat, int64_t ns);
+  void refund(Slot& slot, int64_t ns);
   /// Returns how much the credit fell.
   int64_t deduct(Account& account, int64_t ns, int64_t now);
   /// Whether a session of another claim has the turn or could have it.
-  bool doOthersWant(const Seat& seat, int64_t now);
+  bool doOthersWant(const Slot& slot, int64_t now);
   /// Charges a turn that ends, or is taken once more, for the time in which it kept others away.
-  void endHold(uint32_t seat, int64_t now);
+  void endHold(uint32_t slot, int64_t now);
   void settle(int64_t now);
   /// The first by rank of the waiting sessions and `also`.
-  uint32_t best(int64_t now, uint32_t also = kNobody);
-  bool isBefore(const Seat& a, const Seat& b) const;
-  Answer begin(uint32_t seat, int64_t now);
-  void call(uint32_t seat, int64_t now);
+  uint32_t best(int64_t now, uint32_t also = kNoSlot);
+  bool isBefore(const Slot& a, const Slot& b) const;
+  Answer begin(uint32_t slot, int64_t now);
+  void call(uint32_t slot, int64_t now);
   void callNext(int64_t now);
   /// Notes whether some claim within its share wants time, or is about to.
   void seeEntitled(int64_t now);
   /// Whether one of its sessions has the turn or waits for it.
   bool isWanting(uint32_t account) const;
-  void press(const Seat& waiting, int64_t now);
-  int64_t againAfter(const Seat& seat, int64_t now) const;
-  void giveUp(uint32_t seat, int64_t now);
+  void preempt(const Slot& waiting, int64_t now);
+  int64_t againAfter(const Slot& slot, int64_t now) const;
+  void giveUp(uint32_t slot, int64_t now);
 
   Table& table_;
   bool isEntitledThere_ = false;

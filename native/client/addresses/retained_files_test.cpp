@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/addresses/kept_files.h"
+#include "client/addresses/retained_files.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,22 +17,22 @@ bool isOpen(int number) {
 }
 
 TEST("files are kept up to a number of them, and closed when they are dropped") {
-  KeptFiles files;
+  RetainedFiles files;
   CHECK(!files.keep(1, UniqueFd()));
-  for (uint64_t i = 0; i < KeptFiles::kMost; ++i) CHECK(files.keep(i, file()));
-  CHECK(!files.keep(KeptFiles::kMost, file()));
+  for (uint64_t i = 0; i < RetainedFiles::kMost; ++i) CHECK(files.keep(i, file()));
+  CHECK(!files.keep(RetainedFiles::kMost, file()));
   const auto number = files.find(7);
   CHECK(number && isOpen(*number));
   files.drop(7);
   CHECK(!isOpen(*number));
   CHECK(!files.find(7));
-  CHECK(files.keep(KeptFiles::kMost, file()));
+  CHECK(files.keep(RetainedFiles::kMost, file()));
 }
 
 TEST("a number that the program has closed is not taken for the file, nor closed when it is another one's") {
   UniqueFd taken;
   {
-    KeptFiles files;
+    RetainedFiles files;
     CHECK(files.keep(1, file()));
     const int number = *files.find(1);
     const UniqueFd other = file();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/images/kept_images.h"
+#include "client/images/retained_images.h"
 
 #include <fcntl.h>
 #include <link.h>
@@ -39,11 +39,11 @@ int findObject(dl_phdr_info* object, size_t, void* wanted) {
 
 }  // namespace
 
-KeptImages::Kept::~Kept() {
+RetainedImages::Kept::~Kept() {
   if (mapped) ::munmap(mapped, mappedBytes);
 }
 
-bool KeptImages::map(std::span<const std::byte> image, Kept& kept) {
+bool RetainedImages::map(std::span<const std::byte> image, Kept& kept) {
   const auto begin = reinterpret_cast<uintptr_t>(image.data());
   FileRun place{begin, begin + image.size()};
   if (::dl_iterate_phdr(&findObject, &place) == 0) return false;
@@ -61,7 +61,7 @@ bool KeptImages::map(std::span<const std::byte> image, Kept& kept) {
   return std::memcmp(kept.bytes.data(), image.data(), image.size()) == 0;
 }
 
-bool KeptImages::keep(uint64_t handle, std::span<const std::byte> image) {
+bool RetainedImages::keep(uint64_t handle, std::span<const std::byte> image) {
   Kept mapped;
   const bool isMapped = map(image, mapped);
   const std::lock_guard lock(mutex_);
@@ -84,7 +84,7 @@ bool KeptImages::keep(uint64_t handle, std::span<const std::byte> image) {
   return true;
 }
 
-void KeptImages::drop(uint64_t handle) {
+void RetainedImages::drop(uint64_t handle) {
   const std::lock_guard lock(mutex_);
   const auto found = images_.find(handle);
   if (found == images_.end()) return;
@@ -92,13 +92,13 @@ void KeptImages::drop(uint64_t handle) {
   images_.erase(found);
 }
 
-std::span<const std::byte> KeptImages::find(uint64_t handle) const {
+std::span<const std::byte> RetainedImages::find(uint64_t handle) const {
   const std::lock_guard lock(mutex_);
   const auto found = images_.find(handle);
   return found == images_.end() ? std::span<const std::byte>{} : found->second.bytes;
 }
 
-size_t KeptImages::copiedBytes() const {
+size_t RetainedImages::copiedBytes() const {
   const std::lock_guard lock(mutex_);
   return copied_;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/addresses/kept_files.h"
+#include "client/addresses/retained_files.h"
 
 #include <sys/stat.h>
 
@@ -7,17 +7,17 @@
 
 namespace millpond::client {
 
-KeptFiles::Kept::~Kept() {
+RetainedFiles::Kept::~Kept() {
   // Unless the descriptor now belongs to another file.
   if (!isThere()) file.release();
 }
 
-bool KeptFiles::Kept::isThere() const {
+bool RetainedFiles::Kept::isThere() const {
   struct stat is {};
   return ::fstat(file.get(), &is) == 0 && is.st_dev == device && is.st_ino == inode;
 }
 
-bool KeptFiles::keep(uint64_t address, UniqueFd file) {
+bool RetainedFiles::keep(uint64_t address, UniqueFd file) {
   struct stat is {};
   if (::fstat(file.get(), &is) != 0) return false;
   const std::lock_guard lock(mutex_);
@@ -29,12 +29,12 @@ bool KeptFiles::keep(uint64_t address, UniqueFd file) {
   return true;
 }
 
-void KeptFiles::drop(uint64_t address) {
+void RetainedFiles::drop(uint64_t address) {
   const std::lock_guard lock(mutex_);
   files_.erase(address);
 }
 
-std::optional<int> KeptFiles::find(uint64_t address) const {
+std::optional<int> RetainedFiles::find(uint64_t address) const {
   const std::lock_guard lock(mutex_);
   const auto kept = files_.find(address);
   if (kept == files_.end() || !kept->second.isThere()) return std::nullopt;
