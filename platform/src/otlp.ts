@@ -33,7 +33,7 @@ export interface OtlpOptions extends OtlpTarget {
 /**
  * The collector that the usual variables of OpenTelemetry name; undefined: none.
  *
- * @throws TypeError for an address that is none
+ * @throws TypeError for a malformed address
  */
 export function otlpTarget(env: NodeJS.ProcessEnv): OtlpTarget | undefined {
   const own = env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] ?? "";

@@ -33,7 +33,7 @@ export function isTlsFailure(failure: unknown): boolean {
 
 /**
  * The error of the house form for a failed call whose cause is the server's certificate; undefined: it is not. Looks at
- * the certificate once more, to say its dates and names.
+ * the certificate again, to report its dates and names.
  *
  * @param address Base URL.
  */

@@ -113,7 +113,7 @@ test("what is published is verified by sha256sum and openssl with the public key
   expect([verify(), check()]).toEqual([1, 0]);
 });
 
-test("a key that is none, or of another kind, signs nothing", async () => {
+test("a malformed key, or one of another kind, signs nothing", async () => {
   const folder = mkdtempSync(join(tmpdir(), "millpond-sign-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   await expect(writeChecksums(folder)).rejects.toThrow("nothing to publish");

@@ -209,7 +209,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
     const { ticket } = await claims.createTicket({ claim: "train", program: hostile, clientHost: hostile });
     await pool.agent("node-a").openSession(ticket);
     await nodes.cordonNode({ name: "node-a", cordoned: true, reason: hostile });
-    // Names and labels are of few characters: these are refused, in every place.
+    // Names and labels allow few characters, so every call that takes one refuses these.
     const refused = [
       claims.createClaim({ claim: { name: hostile } }),
       claims.createClaim({ claim: { gang: hostile, gangSize: 2 } }),

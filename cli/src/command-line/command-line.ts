@@ -127,7 +127,7 @@ function usageError(error: CommanderError, command: CommandName | undefined): Us
 /**
  * Returns the invocation with its arguments as the command knows them: a kind may be named in the singular or plural.
  *
- * @throws UsageError for an argument that is none of its choices
+ * @throws UsageError for an argument outside its choices
  */
 function withChoices(invocation: Invocation): Invocation {
   const { command, args } = invocation;

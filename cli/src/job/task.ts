@@ -183,7 +183,7 @@ export class Task {
     }
   }
 
-  /** Waits for room once more, with a display of its own. */
+  /** Waits for capacity again, with a new display. */
   async #waitAgain(holder: ClaimHolder, waiting: WaitOptions): Promise<void> {
     using display = new WaitingDisplay(this.#stream);
     await holder.waitUntilBound({ ...waiting, onWaiting: (why, title) => display.show(why, title) });

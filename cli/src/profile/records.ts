@@ -67,7 +67,7 @@ const fieldCounts: Readonly<Record<string, number>> = { k: 17, c: 11, f: 9 };
 /**
  * Reads a profile. A last line without an end, which a program that was killed leaves, is left out.
  *
- * @throws MILLPOND_E_INVALID for a line that is none, with its number
+ * @throws MILLPOND_E_INVALID for a malformed line, with its number
  */
 export async function* readProfile(path: string): AsyncGenerator<ProfileEntry> {
   const reader = new LineReader(path);

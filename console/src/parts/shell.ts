@@ -5,7 +5,7 @@
 
 import { isNodeName, shellQuote } from "@millpond/api/browser";
 
-/** Returns a name, or of a GPU `node/index`; NAME for a text that is none, which could be an option or run a program. */
+/** Returns a name, or of a GPU `node/index`; NAME for a text that is not a valid name, which the shell could take as an option or a command. */
 export function nameWord(name: string): string {
   return name.split("/").every(isNodeName) ? name : "NAME";
 }

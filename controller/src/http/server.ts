@@ -145,7 +145,7 @@ function secureContext({ certificate, key }: CertificatePair) {
   return { cert: certificate, key, minVersion: "TLSv1.2" as const };
 }
 
-/** Serves with a new certificate when there is one, and says when one is of no use, or soon will be: once for each. */
+/** Serves a renewed certificate, and logs once for each certificate that is invalid or will expire soon. */
 function watchCertificate(
   server: TlsServer,
   options: {

@@ -46,7 +46,7 @@ test("a certificate that does not belong to its key, or is none, is refused", ()
   expect(() => readCertificate({ kind: "given", certificate, key }, directory)).toThrow(/MILLPOND_E_TLS\]$/);
 });
 
-test("renewed files are served without a restart, and one that is of no use is told of", async () => {
+test("renewed files are served without a restart, and an invalid one is logged", async () => {
   const directory = makeTestDirectory();
   const [certificate, key] = [join(directory, "cert.pem"), join(directory, "key.pem")];
   const dayMs = 86_400_000;
@@ -101,7 +101,7 @@ test("renewed files are served without a restart, and one that is of no use is t
   expect(says(/the certificate expired at /)).toBe(1);
 });
 
-test("says of a certificate when it is of no use", () => {
+test("explains why a certificate is invalid", () => {
   const at = (iso: string) => new Date(iso);
   const validity = { from: at("2026-01-01T00:00:00Z"), to: at("2026-03-01T00:00:00Z") };
   const pair = makeServerCertificate(makeAuthority("Site", validity), ["a"], validity);

@@ -31,7 +31,7 @@ export function certificateSource(source: TlsSource, directory: string): Certifi
   return { read: () => readCertificate(source, directory), renewalMs: renewalMs[source.kind] };
 }
 
-/** Why a certificate is of no use, or soon will be; undefined: it is good. */
+/** Why a certificate is invalid, or soon will be; undefined: it is valid. */
 export function flawOf({ certificate }: CertificatePair, now: Date): string | undefined {
   const { validFromDate, validToDate } = new X509Certificate(certificate);
   if (validFromDate > now) {

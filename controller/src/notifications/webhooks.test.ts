@@ -78,7 +78,7 @@ async function startPool(directory: string, webhooks: readonly object[]) {
   return { claims, stop: () => controller[Symbol.asyncDispose]() };
 }
 
-test("events reach those that want them, signed, in order, and once more when they were not taken", async () => {
+test("events are delivered to their subscribers, signed and in order, and retried after a failure", async () => {
   const receiver = await Receiver.start();
   receiver.statuses.push(503, 301);
   const directory = makeTestDirectory();

@@ -150,7 +150,7 @@ test("a ticket of a stolen key is accepted until the key retires, and then by no
   expect(() => agent.takeTicket(forge())).toThrow("[MILLPOND_E_TICKET_INVALID]");
 });
 
-test("a revoked key is of no use at once: not its tickets, not the tokens that are derived from it", async () => {
+test("a revoked key invalidates its tickets and the tokens derived from it at once", async () => {
   const pool = await TestPool.start({ "node-a": [4n * GiB] });
   await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB, leaseSeconds: 604_800 } });
   const { secret: claimToken } = await pool.claims.createClaimToken({ name: "a" });

@@ -160,7 +160,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     await holder.end();
     await committed;
     expect(await a.store.listEvents({ after: 0, subject: "", limit: 9, end: "newest" })).toHaveLength(1);
-    // The very same again is done; something else under the same revision is not.
+    // Committing the same changes again succeeds; other changes under that revision are refused.
     await a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
     await expect(a.store.commit(changes(1, { events: [{ id: 2, ...event }] }), term)).rejects.toThrow(
       /revision 1 .* would go back/,

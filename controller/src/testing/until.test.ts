@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A wait in vain ends with a reason, long before the runner's limit.
+// A wait that times out fails with a reason, long before the runner's limit.
 
 import { createClient } from "@connectrpc/connect";
 import { ClaimService } from "@millpond/api";

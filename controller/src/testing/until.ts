@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Waits that end with a reason: a test that waits in vain says what it saw, instead of running into the runner's limit.
+// Waits that time out with a reason: the test reports its last observation, instead of running into the runner's limit.
 
 import { setTimeout as delay } from "node:timers/promises";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A cluster with a real node, and a pool of software GPUs on a machine that is none of the cluster's.
+// A cluster with a real node, and a pool of software GPUs on a machine outside the cluster.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

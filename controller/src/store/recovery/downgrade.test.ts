@@ -146,7 +146,7 @@ describe.skipIf(missingPostgres !== undefined)(`a database${why}`, () => {
     await expect(downgradeDatabase(url, keyFile)).rejects.toThrow("[MILLPOND_E_STATE_LOCKED]");
     await store.resign(leader);
     await downgradeDatabase(url, keyFile);
-    // One of this release that still runs does not lead on what it does not know.
+    // A controller of this release that still runs does not lead on a schema of the older one.
     await expect(store.campaign(leader)).rejects.toThrow("[MILLPOND_E_STATE_BROKEN]");
     await store.close();
 

@@ -319,7 +319,7 @@ function isSelected(object: StoredObject, namespace: string, query: URLSearchPar
   );
 }
 
-/** @throws Refused 404 for a path that is none of the API's */
+/** @throws Refused 404 for a path that the API does not have */
 function parseTarget(path: string): Target {
   const [root, first = "", second = "", ...more] = path.split("/").slice(1);
   if (root !== "api" && root !== "apis") throw new Refused(404, `there is no ${path}`);
