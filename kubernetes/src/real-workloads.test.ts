@@ -283,6 +283,37 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       await noneLeft();
     });
 
+    test("a Deployment replaces its pods one by one beyond their number, also while the pool has room for no more", async () => {
+      const roll = (revision: string, compute: number) => ({
+        ...template("rolling", [exampleContainer("main", forever, share(compute))], {}, { revision }),
+      });
+      await apps.createNamespacedDeployment({
+        namespace,
+        body: {
+          metadata: { name: "rolling" },
+          spec: {
+            replicas: 3,
+            strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
+            selector: { matchLabels: { app: "rolling" } },
+            template: roll("1", 50),
+          },
+        },
+      });
+      const revisions = async () =>
+        (await running("rolling")).map(({ metadata }) => metadata?.annotations?.["revision"]).join(" ");
+      await cluster.until("three run", async () => (await revisions()) === "1 1 1", 120_000);
+      // Two GPUs have room for four halves: one at a time, and each waits for the claim of one that has ended.
+      await apps.patchNamespacedDeployment(
+        { namespace, name: "rolling", body: { spec: { template: roll("2", 50) } } },
+        asMergePatch,
+      );
+      await cluster.until("three others run", async () => (await revisions()) === "2 2 2", 180_000);
+      await cluster.until("with their claims alone", async () => (await liveClaims()).length === 3);
+      await expectAgreement();
+      await apps.deleteNamespacedDeployment({ namespace, name: "rolling" });
+      await noneLeft();
+    });
+
     test("a pod of higher priority takes the place of a preemptible one, which is told before it ends", async () => {
       const scheduling = cluster.plane.cluster.config.makeApiClient(SchedulingV1Api);
       await scheduling.createPriorityClass({ body: { metadata: { name: "urgent" }, value: 500 } });
