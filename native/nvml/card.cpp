@@ -20,7 +20,7 @@ Return clockOf(const std::optional<unsigned> (&clocks)[3], unsigned clock, unsig
   return clock < std::size(clocks) ? known(clocks[clock], megahertz) : kNotSupported;
 }
 
-/// `scope`: the link, of fields that are about one.
+/// `scope`: number of the link, for fields of a link.
 Return fieldOf(const Gpu& gpu, unsigned field, unsigned scope, unsigned& number) {
   switch (field) {
     case kNvlinkState: return deviceGetNvLinkState(gpu, scope, number);

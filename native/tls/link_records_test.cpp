@@ -82,7 +82,7 @@ TEST("messages that do not belong behind a handshake end the link") {
   }
 }
 
-TEST("an end that was announced is no failure, and nothing comes behind it") {
+TEST("an announced end is no failure, and no data follows it") {
   Peer peer;
   CHECK_EQ(peer.say(RecordKey::kAlert, bytesOf({1, 0})), kTlsClosed);
   CHECK_EQ(peer.say(RecordKey::kData, bytesOf({1})), kTlsClosed);

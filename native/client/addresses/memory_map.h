@@ -19,7 +19,7 @@ namespace millpond::client {
 
 enum class MemoryKind : uint8_t {
   kDevice,
-  kPinnedShared,  ///< the worker maps the very same pages at the same address
+  kPinnedShared,  ///< the worker maps the same pages at the same address
   kPinnedLocal,   ///< this process's own: the worker is on another host, or the program allocated it
   kMirrored,      ///< this process and the worker each have their own at the same address: see mirror.h
 };
@@ -125,8 +125,8 @@ class MemoryMap {
 
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, MemoryRun> runs_;
-  /// Where memory of cuMemAlloc was that is freed: the worker may keep it mapped for a while. First address → the one
-  /// behind, apart from each other.
+  /// Addresses of freed memory of cuMemAlloc, which the worker may keep mapped for a while: disjoint ranges, by first address,
+  /// with their end.
   std::map<uint64_t, uint64_t> freed_;
   uint64_t nextId_ = 1;
   /// Around all runs of this process alone that there ever were.

@@ -311,7 +311,7 @@ TEST("a claim of another is not taken for one's own") {
   CHECK_EQ(pool.calls(), "CreateClaim");
 }
 
-TEST("a controller that stays away is not waited for for ever, and the waiting is told") {
+TEST("waiting for an unreachable controller is logged, and times out") {
   Pool pool;
   Environment e = environmentFor(pool);
   e.waitTimeout = "2";

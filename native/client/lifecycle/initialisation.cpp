@@ -173,7 +173,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
     auto attachment = attach(again);
     if (attachment) return attachment->endpoint;
     const std::string& problem = attachment.error().message;
-    // Nothing is lost by having waited in vain.
+    // A wait without result loses nothing, so the next call may ask again.
     mayAskAgain = endsWithCode(problem, codes::kWaitTimeout) || endsWithCode(problem, codes::kUnreachable);
     if (mayAskAgain) log(LogLevel::Error, "%s. This CUDA call fails; the next one asks again", problem.c_str());
     return attachment.error();

@@ -17,7 +17,7 @@
 
 namespace millpond::client {
 
-/// Whether a context is of no use any more after this failure: every call in it keeps answering it.
+/// Whether the failure is sticky: every later call in the context returns it.
 bool isSticky(CUresult failure);
 
 /// A context. A primary one has its handle before anybody retains it, because the runtime makes it current first and

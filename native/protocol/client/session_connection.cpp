@@ -87,7 +87,7 @@ bool Session::reconnect() {
       return true;
     }
     const int64_t now = monotonicNs();
-    // After a late end the worker has waited in vain, and so has this side.
+    // After a late end neither side gets an answer.
     const bool workerEnded = worker_.ended();
     if ((workerEnded && now - start < (deadline - start) / 2) || stop_.load()) {
       lose("the worker is gone");
@@ -161,7 +161,7 @@ void Session::lookAtConnection() {
 void Session::sayGoodbye() {
   if (lost() || isLeaving_.exchange(true) || graceSeconds_ == 0) return;
   const int64_t deadline = monotonicNs() + int64_t{kGoodbyeMs} * 1'000'000;
-  // Another thread may hold it while the connection is lost: the worker then waits in vain.
+  // Another thread may hold it while the connection is lost: the worker then waits without result.
   while (!sendMutex_.try_lock()) {
     if (monotonicNs() > deadline) return;
     pause(kFirstPauseNs / 2);

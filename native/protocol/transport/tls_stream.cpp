@@ -175,7 +175,7 @@ ssize_t TlsStream::openRecords(std::span<std::byte> to) {
     const ptrdiff_t n = library_->openRecord(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, &plain);
     if (n < 0) {
       if (n == kTlsFailed) why_ = library_->why(tls_);
-      // The end is detected again after these.
+      // These bytes are returned first; the next call fails again.
       holds_ = filled > 0;
       return filled > 0 ? static_cast<ssize_t>(filled) : n;
     }

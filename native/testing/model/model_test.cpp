@@ -68,7 +68,7 @@ TEST("a copy to memory that is not pinned has happened when its call returns, on
   CHECK(judge({copyOn(kB, kPinned, kDevice), on(OpKind::syncContext, kA), checkOf(kPinned)}) == Refusal::none);
 }
 
-TEST("a call that could wait for a promise comes behind its fulfilment") {
+TEST("a call that could wait for a promise is ordered after its fulfilment") {
   const Op function = on(OpKind::hostFunction, kA, 0);
   const Op fulfil = on(OpKind::fulfil, kA, 0);
   CHECK(judge({function, fulfil, on(OpKind::syncStream, kA)}) == Refusal::none);

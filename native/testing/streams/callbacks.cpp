@@ -251,7 +251,7 @@ TEST("more than any buffer holds is copied behind a host function, while other t
   OK(CU(cuMemFree_v2)(memory));
 }
 
-TEST("more launches than a card takes come behind a host function, and other threads go on meanwhile") {
+TEST("more launches than a card queues wait behind a host function, and other threads continue meanwhile") {
   context();
   constexpr int kLaunches = 5000;
   CUfunction nothing = kernel("nothing"), fill = kernel("fill");
@@ -286,7 +286,7 @@ TEST("more launches than a card takes come behind a host function, and other thr
   OK(CU(cuMemFree_v2)(memory));
 }
 
-TEST("more fills, small copies and graphs than a card takes come behind a host function that ends by itself") {
+TEST("more fills, small copies and graphs than a card queues wait behind a host function that ends by itself") {
   context();
   constexpr size_t kWords = 4096;
   CUstream s = stream();

@@ -112,7 +112,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
     if (!isSent(source)) continue;
     if (const CUresult r = mirrorLate(call, source, isLate); r != CUDA_SUCCESS) return r;
     if (isMirrored(call, source)) continue;
-    // Memory that the worker cannot have at its address is sent once more behind each function.
+    // Memory that the worker cannot have at its address is sent again after each function.
     if (isWritten) call.remote().graphs.addLate(source);
     const Landings::Parts parts(landings, source.address, source.bytes);
     for (const Landings::Part& part : parts) {

@@ -28,7 +28,8 @@ constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + TracedPages::kPage;
 constexpr uint64_t kCompared = uint64_t{256} << 10;
 constexpr uint64_t kComparedStep = uint64_t{16} << 10;
 constexpr uint64_t kLargestCompared = uint64_t{64} << 10;
-/// Slabs are given back that often in a row, and once more for each interval: a loop that allocates and frees keeps them.
+/// Slabs are returned at most this many times in a row, and one more time per interval (a token bucket), so that a loop that
+/// allocates and frees keeps them.
 constexpr int64_t kTrims = 8;
 constexpr int64_t kTrimIntervalNs = 1'000'000'000;
 /// How often an address is tried at which something of this process lies.

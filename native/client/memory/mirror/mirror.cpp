@@ -18,7 +18,7 @@ constexpr long kLookNs = 5'000;
 /// How long an access waits for the device, which may be waiting for the thread in an undetectable way: a kernel may
 /// poll memory that the thread is about to copy. After that the current page is fetched.
 constexpr int64_t kTouchPatienceNs = 50'000'000;
-/// How often such a touch looks whether it must not wait any more.
+/// Interval at which such an access checks whether it has to stop waiting.
 constexpr int64_t kRelookNs = 500'000;
 /// Compared bytes are read in pieces of this size.
 constexpr size_t kReadPiece = wire::kChunkBytes;
@@ -252,7 +252,7 @@ void Mirror::mergeCompared(std::span<const AwaitedWord> words) {
     now.resize(std::min(kReadPiece, region.bytes.bytes()));
     for (size_t at = 0; at < region.bytes.bytes(); at += kReadPiece) {
       const auto piece = std::span(now).first(std::min(kReadPiece, region.bytes.bytes() - at));
-      // A context that has failed has nothing to say any more, which the next call tells.
+      // A failed context returns no contents; the next call reports the failure.
       if (link_.fetch(region.context, address + at, piece) != 0) break;
       for (const AwaitedWord& word : words) {
         const uint64_t begin = std::max(word.address, address + at);
@@ -385,7 +385,7 @@ bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
       quiet_ = std::max(quiet_, unanswered_->work);
       unanswered_.reset();
     }
-    // The same work was waited for in vain.
+    // A wait for the same work has been given up before.
     if (unanswered_ && unanswered_->work == work()) return serveAtOnce(address, isWrite);
     const Quiet quiet = quiet_ == work() ? Quiet::kYes : awaitQuiet(lock, attempt, true);
     if (quiet == Quiet::kMoreWork) continue;

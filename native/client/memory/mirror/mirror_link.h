@@ -51,7 +51,7 @@ class MirrorLink {
 
   HandleTable& handles_;
   std::map<uint16_t, Side> sides_;
-  /// Stream, or number of the context for its legacy stream → sum of the batches that it comes behind.
+  /// By stream, or by number of the context for its legacy stream: the number of batches that its next work follows.
   std::unordered_map<uint64_t, uint64_t> ordered_;
   uint64_t pushes_ = 0;  ///< of all sides
 };

@@ -156,7 +156,7 @@ void Mirror::mergeWord(const AwaitedWord& word, uint64_t now) {
     region->bytes.merge(word.address - region->bytes.address(), std::as_bytes(std::span(&now, 1)).first(word.bytes));
 }
 
-// The flag that the program sets comes behind all the data that it announces.
+// A flag that the program sets is sent after all the data that it announces.
 
 void Mirror::push(uint16_t context, uint64_t address, std::span<const std::byte> bytes) {
   for (const AwaitedWord& word : awaited_) {

@@ -216,8 +216,8 @@ CUresult enqueueChecked(const StreamTarget& stream, const CheckedCopy& ends, Ret
   const auto& [copy, fromBytes, from, to] = ends;
   std::vector<CheckedRange> ranges = rangesOf(ends);
 
-  // As an H200 does, docs/decisions/0036: between memories of the host every call waits; the source of a short copy is read
-  // at the call where the stream has no work of its own.
+  // As an H200 does (docs/decisions/0036): a copy from host to host is always synchronous, and the source of a short copy is
+  // read during the call if the stream has no work.
   const bool isToHost = isHostMemory(copy.to.address);
   const bool isWithinHost = isToHost && isHostMemory(copy.from.address);
   const bool readsAtCall =

@@ -65,7 +65,7 @@ using Whole =
     std::conditional_t<kBytes == 2, uint16_t,
                        std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint64_t, Whole16>>>;
 
-/// kBytes of memory that are aligned to their number, or to 16 where they are more.
+/// Reads kBytes of memory that are aligned to kBytes, or to 16 if kBytes is larger.
 template <size_t kBytes>
 void readVector(const std::byte* from, void* values) {
   using W = Whole<kBytes>;

@@ -108,7 +108,7 @@ uint32_t frameEnd(const Context& context);
 /// Lanes of this warp that have not ended.
 uint32_t aliveLanes(const Context& context);
 
-/// Barriers of a block that programs number, and the one behind them.
+/// The numbered barriers of a block; the barrier of its cluster has the number after them.
 inline constexpr uint32_t kNamedBarriers = 16;
 inline constexpr uint32_t kClusterBarrier = kNamedBarriers;
 /// Instruction::immediate of barriers that may name it.

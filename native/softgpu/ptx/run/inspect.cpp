@@ -165,7 +165,7 @@ class AccessCheck {
         threadOf(lane), offset, bytes_, form_.isWrite, form_.isAtomic, isStore ? written : nullptr, memory};
     const auto race = races.access(access, races.siteOf(at_, &context_.warp->function()));
     if (race) report(lane, *race);
-    // The store itself writes it once more. Lanes behind this one compare with it.
+    // The store itself writes it again. Later lanes compare with it.
     if (isStore) std::memcpy(memory, written, bytes_);
   }
 

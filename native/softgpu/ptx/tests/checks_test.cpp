@@ -162,7 +162,7 @@ TEST("guarded accesses are checked where their guard holds") {
   CHECK(checked.recorder.all.empty());
 }
 
-TEST("threads that wait for one that has ended do not wait for ever") {
+TEST("threads that wait for one that has ended do not hang") {
   Checked checked(
       kernelAround("setp.eq.u32 %p1, %tid0, 0;\n@%p1 st.global.u32 [%out+4096], 1;\n"
                    "@%p1 st.volatile.global.u32 [%out], 1;\n"
