@@ -2,9 +2,11 @@
 // A client that names memory of its worker in every command field that holds an address: none of it reaches the driver,
 // and the worker's memory is neither read nor changed.
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <random>
 
+#include "base/address_places.h"
 #include "cuda/graph_node.h"
 #include "protocol/gen/command_layouts.h"
 #include "worker/testing/canary.h"
@@ -262,6 +264,33 @@ TEST("memory of the worker in nodes of graphs: added, set, updated, in children 
   CHECK(sent > 100);
 }
 
+TEST("a picture of a graph shows no address of the worker, whatever the driver writes") {
+  Attacker attacker(Carrier::kSharedMemory);
+  OwnSession& session = attacker.session();
+  const uint64_t number = makeGraph(session);
+  for (const unsigned flags : {0u, unsigned{CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE}, ~0u}) {
+    cmd::GraphDot ask{};
+    ask.graph = number;
+    ask.flags = flags;
+    std::vector<std::byte> whole;
+    CHECK_EQ(session.send(cmd::Op::kGraphDot, std::as_bytes(std::span(&ask, 1)), true, &whole), 0);
+    CHECK(whole.size() > cmd::GraphDotReply::kFixedBytes);
+    const std::string text(reinterpret_cast<const char*>(whole.data()) + cmd::GraphDotReply::kFixedBytes,
+                           whole.size() - cmd::GraphDotReply::kFixedBytes);
+    CHECK(text.find("handle | 0xxxxxxxxxxxxxxxxx | 0Xxxxxxxxx") != std::string::npos);
+    CHECK(text.find("| grid 1024 | id 7") != std::string::npos);
+    // Nor is the driver asked for handles.
+    const auto asked = static_cast<unsigned>(std::stoul(text.substr(text.find("flags_") + 6)));
+    CHECK_EQ(asked & (CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES | CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE), 0u);
+    // No run of hexadecimal digits is as long as an address.
+    size_t run = 0;
+    for (const char each : text) {
+      run = std::isxdigit(static_cast<unsigned char>(each)) ? run + 1 : 0;
+      CHECK(run < 12);
+    }
+  }
+}
+
 TEST("memory of the worker in batches, textures, tensor maps and attributes") {
   Attacker attacker(Carrier::kSharedMemory);
   const uint64_t canary = attacker.canary().address();
@@ -315,9 +344,8 @@ TEST("a held landing is put only into pages that the session has then") {
   Attacker attacker(Carrier::kTcp);
   std::minstd_rand random(11);
   constexpr size_t kBytes = 65536;
-  void* const place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(place != MAP_FAILED && ::munmap(place, kBytes) == 0);
-  const auto address = reinterpret_cast<uint64_t>(place);
+  // Addresses where sanitizers map nothing either.
+  constexpr uint64_t address = kPinnedPlaces.first;
   const auto land = [&](uint64_t hostAddress, uint64_t bytes) {
     cmd::LandFromDevice copy{};
     copy.address = attacker.memory();
@@ -407,9 +435,9 @@ TEST("pinned memory that a graph was given stays mapped until there is no graph"
   Attacker attacker(Carrier::kSharedMemory);
   OwnSession& session = attacker.session();
   constexpr size_t kBytes = 65536;
-  void* const place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(place != MAP_FAILED && ::munmap(place, kBytes) == 0);
-  const auto address = reinterpret_cast<uint64_t>(place);
+  // Addresses where sanitizers map nothing either.
+  constexpr uint64_t address = kPinnedPlaces.first;
+  void* const place = reinterpret_cast<void*>(address);
   const auto isMapped = [place] {
     void* const there = ::mmap(place, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (there != MAP_FAILED) ::munmap(there, kBytes);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -49,8 +50,22 @@ class OwnSession {
 
   /// The software GPU's driver behind the guard.
   static const Driver& guarded() {
-    static const Driver table = DriverGuard::before(OwnDriver::instance().table());
+    static const Driver table = [] {
+      Driver made = DriverGuard::before(OwnDriver::instance().table());
+      made.cuGraphDebugDotPrint = printGraph;
+      return made;
+    }();
     return table;
+  }
+  /// Prints a graph as a driver does that shows its handles, whatever the flags: the software GPU prints none.
+  static CUresult printGraph(CUgraph graph, const char* path, unsigned flags) {
+    std::FILE* file = std::fopen(path, "w");
+    if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
+    const auto handle = reinterpret_cast<uintptr_t>(graph);
+    std::fprintf(file,
+                 "digraph g { flags_%u [label=\"handle | 0x%016lX | 0X%lx | %012lx | %lx%lx | grid 1024 | id 7\"]; }\n",
+                 flags, handle, handle, handle, handle, handle);
+    return std::fclose(file) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
   }
 
   Session& session() { return *session_; }
