@@ -27,6 +27,8 @@ interface Flow {
   finish: number;
   /** Its pieces of work that wait. */
   waiting: number;
+  /** A piece of it has the thread, and is not charged yet. */
+  isServed: boolean;
   /** Decides between equals: the lower one has waited longer. */
   order: number;
 }
@@ -73,8 +75,8 @@ export class FairQueue<T> {
   add(tenant: string, token: string, item: T, isFresh: boolean, nowMs: number): void {
     const line = this.#tenant(tenant, nowMs);
     const tokenLine = this.#token(line, token);
-    if (line.waiting === 0) this.#wait(line, this.#virtual);
-    if (tokenLine.waiting === 0) this.#wait(tokenLine, line.virtual);
+    if (line.waiting === 0 && !line.isServed) this.#wait(line, this.#virtual);
+    if (tokenLine.waiting === 0 && !tokenLine.isServed) this.#wait(tokenLine, line.virtual);
     (isFresh ? tokenLine.fresh : tokenLine.begun).push(item);
     line.waiting += 1;
     tokenLine.waiting += 1;
@@ -102,6 +104,7 @@ export class FairQueue<T> {
     this.#virtual = Math.max(this.#virtual, tenant.finish);
     tenant.virtual = Math.max(tenant.virtual, token.finish);
     tenant.servedMs = nowMs;
+    tenant.isServed = token.isServed = true;
     tenant.waiting -= 1;
     token.waiting -= 1;
     const item = token.begun.shift();
@@ -123,6 +126,7 @@ export class FairQueue<T> {
     this.#virtual += ms / waitersOf(this.#tenants.values(), line);
     line.virtual += ms / waitersOf(line.tokens.values(), tokenLine);
     for (const flow of [line, tokenLine]) {
+      flow.isServed = false;
       flow.finish += ms;
       flow.order = ++this.#orders;
     }
@@ -152,7 +156,7 @@ export class FairQueue<T> {
   #tenant(name: string, nowMs: number): TenantLine<T> {
     let line = this.#tenants.get(name);
     if (line === undefined) {
-      const flow = { finish: this.#virtual, order: ++this.#orders, waiting: 0 };
+      const flow = { finish: this.#virtual, order: ++this.#orders, waiting: 0, isServed: false };
       const used = { usedMs: 0, countedMs: nowMs, servedMs: Number.NEGATIVE_INFINITY };
       line = { name, tokens: new Map(), virtual: 0, running: 0, ...flow, ...used };
       this.#tenants.set(name, line);
@@ -163,7 +167,7 @@ export class FairQueue<T> {
   #token(tenant: TenantLine<T>, name: string): TokenLine<T> {
     let line = tenant.tokens.get(name);
     if (line === undefined) {
-      const flow = { finish: tenant.virtual, order: ++this.#orders, waiting: 0 };
+      const flow = { finish: tenant.virtual, order: ++this.#orders, waiting: 0, isServed: false };
       line = { name, begun: [], fresh: [], running: 0, ...flow };
       tenant.tokens.set(name, line);
     }
