@@ -17,14 +17,14 @@ const boxEnd = (end: "src" | "dst") =>
 export const copyCommands: readonly Command[] = [
   {
     name: "CopyToDevice",
-    doc: "A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `isAwaited` 1: later commands begin when it is done.",
+    doc: "A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `completion`: see protocol/completion.h.",
     left: "books",
     fields: [
       ["address", "address"],
       ["stream", "handle"],
       ["offset", "number"],
       ["total", "number"],
-      ["isAwaited", "u32"],
+      ["completion", "u32"],
     ],
     tails: ["data"],
   },

@@ -19,6 +19,7 @@
 #include "client/state/handle_table.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/client/session_client.h"
+#include "protocol/completion.h"
 #include "protocol/gen/command_layouts.h"
 #include "protocol/gen/commands.h"
 
@@ -110,6 +111,7 @@ class Call {
       else
         std::memcpy(place, encoded.data(), encoded.size());
     };
+    if constexpr (isWaitForWord(C::kOp)) remote_->queues.expectWord();
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), bytes); r != CUDA_SUCCESS) return r;
     if constexpr (isRecord(C::kOp))
@@ -158,7 +160,8 @@ class Call {
         [&](std::byte* place) {
           const bool awaits = isAwaited && remote_->work.isDone();
           if (isAwaited) *isAwaited = awaits;
-          if constexpr (requires { fixed.isAwaited; }) fixed.isAwaited = awaits;
+          if constexpr (requires { fixed.completion; })
+            if (awaits) fixed.completion = cmd::kBeforeLaterCommands;
           if (leavesWork<C>() && !awaits) remote_->work.give();
           std::memcpy(place, &fixed, C::kFixedBytes);
         },
@@ -282,13 +285,13 @@ class Call {
   void reportLandings(uint64_t over) noexcept;
   /// Called before work that could fill the stream's queue.
   CUresult enqueue(uint64_t stream, size_t bytes) noexcept {
-    if (!HostFunctions::anyPending()) [[likely]]
+    if (!HostFunctions::anyPending() && !remote_->queues.hasWords()) [[likely]]
       return CUDA_SUCCESS;
     return admit(stream, bytes);
   }
   /// The same for the record of an event.
   CUresult enqueueRecord(uint64_t event, uint64_t stream) noexcept {
-    if (!HostFunctions::anyPending()) [[likely]]
+    if (!HostFunctions::anyPending() && !remote_->queues.hasWords()) [[likely]]
       return CUDA_SUCCESS;
     const auto* slot = remote_->handles.find(event);
     const bool isTimed = slot && !(slot->traits.flags & CU_EVENT_DISABLE_TIMING);

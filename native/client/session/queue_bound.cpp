@@ -37,9 +37,12 @@ bool QueueBound::hasPlace(const Key& key, const Lane& lane) const {
 
 bool QueueBound::take(const Key& key, size_t bytes) {
   if (const uint64_t now = HostFunctions::epoch(); now != epoch_) {
-    // All host functions have returned, so earlier work of the streams is no longer held up.
+    // All host functions have returned, so earlier work of the streams is no longer held up by them.
     epoch_ = now;
-    lanes_.clear();
+    if (!hasWords()) {
+      lanes_.clear();
+      ++generation_;
+    }
   }
   Lane& lane = lanes_.try_emplace(key, Lane{.drains = drains_}).first->second;
   // An empty stream always accepts work: another one must not block it.
@@ -49,23 +52,24 @@ bool QueueBound::take(const Key& key, size_t bytes) {
   return true;
 }
 
-void QueueBound::emptied(const Key& key, const Lane& before, uint64_t epoch) {
+void QueueBound::emptied(const Key& key, const Lane& before, uint64_t generation) {
   const auto found = lanes_.find(key);
   // Another thread may have waited for the same.
-  if (epoch != epoch_ || found == lanes_.end() || found->second.drains != before.drains) return;
+  if (generation != generation_ || found == lanes_.end() || found->second.drains != before.drains) return;
   Lane& lane = found->second;
   lane.count -= before.count;
   lane.bytes -= before.bytes;
   lane.drains = ++drains_;
   if (lane.count == 0) lanes_.erase(found);
+  if (lanes_.empty()) hasWords_.store(false, std::memory_order_relaxed);
 }
 
 CUresult QueueBound::lookAtOthers(const CommandSink& call, const Key& own) {
   std::vector<std::pair<Key, Lane>> others;
-  uint64_t epoch = 0;
+  uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    epoch = epoch_;
+    generation = generation_;
     for (const auto& [key, lane] : lanes_)
       if (key != own && key.first == own.first && lane.count != 0) others.emplace_back(key, lane);
   }
@@ -79,7 +83,7 @@ CUresult QueueBound::lookAtOthers(const CommandSink& call, const Key& own) {
     if (state == CUDA_ERROR_NOT_READY) continue;
     if (state != CUDA_SUCCESS) return state;
     const std::lock_guard lock(mutex_);
-    emptied(key, lane, epoch);
+    emptied(key, lane, generation);
   }
   return CUDA_SUCCESS;
 }
@@ -91,12 +95,12 @@ CUresult QueueBound::admit(const CommandSink& call, uint64_t stream, size_t byte
   const size_t inQueue = bytes > kLongestInQueue ? 0 : bytes;
   for (bool hasLooked = false;;) {
     Lane before;
-    uint64_t epoch = 0;
+    uint64_t generation = 0;
     {
       const std::lock_guard lock(mutex_);
       if (take(key, inQueue)) return CUDA_SUCCESS;
       before = lanes_[key];
-      epoch = epoch_;
+      generation = generation_;
     }
     if (before.count < kPlaces && before.bytes + inQueue <= kMostBytes && !hasLooked) {
       if (const CUresult r = lookAtOthers(call, key); r != CUDA_SUCCESS) return r;
@@ -107,8 +111,12 @@ CUresult QueueBound::admit(const CommandSink& call, uint64_t stream, size_t byte
     sync.stream = stream;
     cmd::StreamSyncReply reply{};
     if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
-    const std::lock_guard lock(mutex_);
-    emptied(key, before, epoch);
+    {
+      const std::lock_guard lock(mutex_);
+      emptied(key, before, generation);
+    }
+    if (hasWords())
+      if (const CUresult r = lookAtOthers(call, key); r != CUDA_SUCCESS) return r;
   }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds the work of streams that may reach a function of the program. A card's driver queues about a thousand
+// Bounds the work of streams that may reach a function of the program, or a wait for a word. A card's driver queues about a thousand
 // launches, and blocks the next call. If the worker blocked, which serves all threads and reports the end of such a
-// function, it would deadlock with itself. So the program's call blocks instead, as on a card.
+// function, and receives the commands that write the word, it would deadlock with itself. So the program's call blocks instead, as on a card.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,11 +36,21 @@ constexpr bool isQueued(cmd::Op op) noexcept {
   }
 }
 
+/// Whether a command may make its stream wait for a word.
+constexpr bool isWaitForWord(cmd::Op op) noexcept {
+  return op == cmd::Op::kStreamWaitValue32V2 || op == cmd::Op::kStreamWaitValue64V2 ||
+         op == cmd::Op::kStreamBatchMemOpV2;
+}
+
 class QueueBound {
  public:
   explicit QueueBound(HandleTable& handles) : handles_(handles) {}
-  /// Called before a command of `bytes` bytes for a stream, while functions of the program may be pending: waits until
-  /// there is room. Called without any lock of the session, so that other threads continue.
+  /// Called before a stream is given a wait for a word: from then on commands are counted, until all counted streams were
+  /// found empty.
+  void expectWord() noexcept { hasWords_.store(true, std::memory_order_relaxed); }
+  bool hasWords() const noexcept { return hasWords_.load(std::memory_order_relaxed); }
+  /// Called before a command of `bytes` bytes for a stream, while functions of the program may be pending, or streams may
+  /// wait for words: waits until there is room. Called without any lock of the session, so that other threads continue.
   CUresult admit(const CommandSink& call, uint64_t stream, size_t bytes) noexcept;
 
  private:
@@ -53,15 +64,17 @@ class QueueBound {
   bool take(const Key& key, size_t bytes);
   /// Whether the card has room for one more: streams share its channels.
   bool hasPlace(const Key& key, const Lane& lane) const;
-  void emptied(const Key& key, const Lane& before, uint64_t epoch);
+  void emptied(const Key& key, const Lane& before, uint64_t generation);
   /// Queries which of the other streams are empty.
   CUresult lookAtOthers(const CommandSink& call, const Key& own);
 
   HandleTable& handles_;
   std::mutex mutex_;
-  uint64_t epoch_ = 0;  ///< of the functions ahead of the lanes
+  uint64_t epoch_ = 0;       ///< of the functions ahead of the lanes
+  uint64_t generation_ = 0;  ///< of the lanes
   std::map<Key, Lane> lanes_;
   uint64_t drains_ = 0;
+  std::atomic<bool> hasWords_{false};
 };
 
 }  // namespace millpond::client

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x8dafcec06061f8dc;
+inline constexpr uint64_t kApiHash = 0x939c5022b6ddf1e8;
 
 }  // namespace millpond

@@ -219,7 +219,7 @@ inline constexpr FieldLayout kCopyToDevice[] = {
     {"stream", 8, 8},
     {"offset", 16, 8},
     {"total", 24, 8},
-    {"isAwaited", 32, 4},
+    {"completion", 32, 4},
     {"dataBytes", 36, 4, FieldUse::kTailBytes},
 };
 inline constexpr TailUse kCopyToDeviceTails[] = {TailUse::kPlain};

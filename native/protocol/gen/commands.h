@@ -1378,8 +1378,8 @@ struct CopyHostShared {
 };
 static_assert(sizeof(CopyHostShared) == CopyHostShared::kFixedBytes);
 
-/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `isAwaited` 1:
-/// later commands begin when it is done.
+/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `completion`:
+/// see protocol/completion.h.
 struct CopyToDevice {
   static constexpr Op kOp = Op::kCopyToDevice;
   static constexpr bool kHasReply = false;
@@ -1390,7 +1390,7 @@ struct CopyToDevice {
   uint64_t stream{};
   uint64_t offset{};
   uint64_t total{};
-  uint32_t isAwaited{};
+  uint32_t completion{};
   uint32_t dataBytes{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }

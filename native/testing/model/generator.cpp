@@ -17,20 +17,23 @@ constexpr uint32_t kLarge = 1 << 20;
 
 class Generator {
  public:
-  Generator(uint64_t seed, uint64_t number, const Features& without) : without_(without) {
-    std::seed_seq mixed{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(number),
-                        static_cast<uint32_t>(number >> 32)};
+  Generator(uint64_t seed, uint64_t number, uint32_t attempt, const Features& without) : without_(without) {
+    std::vector<uint32_t> all{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
+                              static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32)};
+    if (attempt != 0) all.push_back(attempt);
+    std::seed_seq mixed(all.begin(), all.end());
     random_.seed(mixed);
   }
 
-  Program make() {
+  /// Nothing if what its streams wait for cannot be set any more by a thread that does not wait for them.
+  std::optional<Program> make() {
     shape();
     order_.emplace(program_);
     touched_.resize(slotCount(program_));
     const size_t wanted = 8 + below(50);
     if (has("graph") && chance(40)) addGraphs();
     for (size_t tries = 0; program_.ops.size() < wanted && tries < 400; ++tries) addOp();
-    finish();
+    if (!finish()) return std::nullopt;
     return std::move(program_);
   }
 
@@ -418,13 +421,14 @@ class Generator {
     bodies_.pop_back();
   }
 
-  void finish() {
+  bool finish() {
     for (int tries = 0; tries < 200; ++tries) {
       const std::vector<Op> ops = freeing({.thread = thread()});
-      if (ops.empty()) return;
+      if (ops.empty()) return true;
       Refusal why = Refusal::none;
       append({pick(ops)}, &why);
     }
+    return false;
   }
 
   const Features& without_;
@@ -448,7 +452,8 @@ class Generator {
 }  // namespace
 
 Program generate(uint64_t seed, uint64_t number, const Features& without) {
-  return Generator(seed, number, without).make();
+  for (uint32_t attempt = 0;; ++attempt)
+    if (std::optional<Program> made = Generator(seed, number, attempt, without).make()) return std::move(*made);
 }
 
 }  // namespace millpond::model

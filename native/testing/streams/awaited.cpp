@@ -75,6 +75,20 @@ void whileAStreamWaits(const std::function<void()>& call) {
   caller.join();
 }
 
+/// Gives a stream that waits for a word `work` on a thread, and sets the word a moment later, after `meanwhile`.
+void behindAWord(
+    const std::function<void(CUstream)>& work, const std::function<void()>& meanwhile = [] {}) {
+  const Word word;
+  std::thread caller([&] {
+    OK(CU(cuCtxSetCurrent)(context()));
+    work(word.in);
+  });
+  std::this_thread::sleep_for(kMoment);
+  meanwhile();
+  word.set();
+  caller.join();
+}
+
 }  // namespace
 
 TEST("after a pause, commands still reach a kernel that polls memory of the device") {
@@ -126,26 +140,32 @@ TEST("memory and arrays are freed while a stream waits for a word") {
   whileAStreamWaits([&] { OK(CU(cuArrayDestroy)(array)); });
 }
 
-TEST("much is uploaded, and many kernels are launched, behind a stream that waits for a word") {
+TEST("much is uploaded behind a stream that waits for a word") {
   context();
   const CUdeviceptr memory = allocate(kMuch);
-  std::vector<int> host(kMuch / sizeof(int), 7);
-  CUdeviceptr counter = allocate(sizeof(int));
-  {
-    const Word word;
-    std::thread caller([&] {
-      OK(CU(cuCtxSetCurrent)(context()));
-      OK(CU(cuMemcpyHtoDAsync_v2)(memory, host.data(), kMuch, word.in));
-      for (int n = 0; n < 3000; ++n) OK(CU(cuMemsetD32Async)(counter, static_cast<unsigned>(n), 1, word.in));
-    });
-    std::this_thread::sleep_for(kMoment);
-    word.set();
-    caller.join();
-  }
+  const std::vector<int> host(kMuch / sizeof(int), 7);
+  behindAWord([&](CUstream in) { OK(CU(cuMemcpyHtoDAsync_v2)(memory, host.data(), kMuch, in)); });
   CHECK_EQ(read(memory + kMuch - sizeof(int), 1)[0], 7);
-  CHECK_EQ(read(counter, 1)[0], 2999);
   OK(CU(cuMemFree_v2)(memory));
+}
+
+TEST("more is given to such a stream than it takes, and another thread's work goes on meanwhile") {
+  context();
+  const CUdeviceptr counter = allocate(sizeof(int)), other = allocate(sizeof(int));
+  const CUstream free = stream();
+  behindAWord(
+      [&](CUstream in) {
+        for (int n = 0; n < 3000; ++n) OK(CU(cuMemsetD32Async)(counter, static_cast<unsigned>(n), 1, in));
+      },
+      [&] {
+        OK(CU(cuMemsetD32Async)(other, 5, 1, free));
+        OK(CU(cuStreamSynchronize)(free));
+      });
+  CHECK_EQ(read(counter, 1)[0], 2999);
+  CHECK_EQ(read(other, 1)[0], 5);
+  OK(CU(cuStreamDestroy_v2)(free));
   OK(CU(cuMemFree_v2)(counter));
+  OK(CU(cuMemFree_v2)(other));
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -19,9 +19,10 @@ class HandleMap {
     bool used = false;       ///< once held a handle: using one that is gone is an error of the program, not an attack
     void* object = nullptr;  ///< null: the driver failed to create it
     uint16_t context = 0;
-    bool isTouched = false;   ///< stream: it may have work
-    bool isBlocking = false;  ///< stream: it and the default stream wait for each other
-    bool isOpen = false;      ///< blocking stream: it got work since the default stream did
+    bool isTouched = false;      ///< stream: it may have work
+    bool isBlocking = false;     ///< stream: it and the default stream wait for each other
+    bool isOpen = false;         ///< blocking stream: it got work since the default stream did
+    uint64_t orderedBehind = 0;  ///< stream: number of the synchronous copy for which its work waits
   };
 
   /// Returns false if the slot is taken or out of bounds: the client broke the protocol.

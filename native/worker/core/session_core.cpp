@@ -40,6 +40,7 @@ SessionCore::SessionCore(const Driver& driver, SessionDevices& devices, ServerLi
       contexts_(driver),
       captures_(driver),
       marks_(driver, contexts_, handles_, captures_),
+      synchronousCopies_(driver, contexts_, handles_, captures_, marks_),
       sanitizer_(driver) {
   for (const auto& each : devices_.all())
     contexts_.all().push_back({static_cast<uint16_t>(contexts_.size()), each.context, true, false, {}});
@@ -72,10 +73,13 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
   }
   HandleMap::Entry* entry = handles_.find(HandleKind::kStream, wire);
   if (!entry) return missing(wire);
-  if (givesWork(static_cast<cmd::Op>(current_.op)))
+  if (givesWork(static_cast<cmd::Op>(current_.op))) {
     handles_.open(*entry);
-  else
+    if (synchronousCopies_.isPending()) [[unlikely]]
+      synchronousCopies_.order({static_cast<CUstream>(entry->object), entry->context, wire}, *entry);
+  } else {
     handles_.touch(*entry);
+  }
   out = static_cast<CUstream>(entry->object);
   // A stream that the driver failed to create must not become the default stream.
   return out != nullptr || missing(wire);

@@ -18,6 +18,7 @@
 #include "worker/core/handle_map.h"
 #include "worker/core/marks.h"
 #include "worker/core/open_captures.h"
+#include "worker/core/synchronous_copies.h"
 #include "worker/device/driver.h"
 #include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
@@ -63,6 +64,7 @@ class SessionCore {
   Contexts& contexts() { return contexts_; }
   OpenCaptures& captures() { return captures_; }
   Marks& marks() { return marks_; }
+  SynchronousCopies& synchronousCopies() { return synchronousCopies_; }
   const Sanitizer& sanitizer() const { return sanitizer_; }
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
@@ -151,6 +153,7 @@ class SessionCore {
   Contexts contexts_;
   OpenCaptures captures_;
   Marks marks_;
+  SynchronousCopies synchronousCopies_;
   const Sanitizer sanitizer_;
 
   uint64_t position_ = 0;

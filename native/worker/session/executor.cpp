@@ -351,12 +351,14 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
 }
 
 CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body) {
-  if ((op == cmd::Op::kMemcpyDtoDV2 || op == cmd::Op::kMemcpyDtoDAsyncV2) && captures_.empty()) {
+  const bool isWithin = op == cmd::Op::kMemcpyDtoDV2 || op == cmd::Op::kMemcpyDtoDAsyncV2;
+  if (isWithin && captures_.empty())
     if (const auto result = hostCopies_.within(head)) return *result;
-  }
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (captures_.empty() || nodeCount_.admitCaptured(op, head, body.size())) [[likely]]
-    result = dispatch(parts_, op, head, body);
+  if (captures_.empty() || nodeCount_.admitCaptured(op, head, body.size())) [[likely]] {
+    const auto recorded = isWithin && !captures_.empty() ? hostCopies_.recorded(head) : std::nullopt;
+    result = recorded ? *recorded : dispatch(parts_, op, head, body);
+  }
   if (result == CUDA_SUCCESS)
     if (const auto wire = streamThatWaits(op, head)) [[unlikely]]
       expectWord(*wire);
@@ -379,6 +381,7 @@ void Executor::expectWord(uint64_t wire) {
 
 void Executor::forgetContext(uint16_t number) {
   order_.forgetContext(number);
+  session_.synchronousCopies().forgetContext(number);
   hostCopies_.forgetContext(number);
   frees_.forgetContext(number);
   textures_.forgetContext(number);

@@ -12,6 +12,7 @@
 #include "client/gen/api.h"
 #include "client/session/callback_thread.h"
 #include "client/state/capture_state.h"
+#include "protocol/completion.h"
 
 namespace millpond::client {
 namespace {
@@ -104,6 +105,7 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   wire.address = to;
   wire.stream = stream;
   wire.total = bytes;
+  if (wait == Wait::kYes) wire.completion = cmd::kBeforeOtherStreams;
   const auto* data = static_cast<const std::byte*>(from);
   const bool lends = bytes >= kLentBytes && call.session().graceSeconds() != 0;
   const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;

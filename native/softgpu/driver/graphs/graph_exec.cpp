@@ -193,6 +193,14 @@ bool isSameChoice(const NodeWork& from, const NodeWork& to) {
   return !mine || (mine->type == other->type && mine->bodies.size() == other->bodies.size());
 }
 
+/// Whether two nodes, if they copy, do so between the same kinds of memory. An H100 refuses others (580.159.04).
+bool isSameDirection(const NodeWork& from, const NodeWork& to) {
+  const auto* mine = std::get_if<CopyWork>(&from);
+  const auto* other = std::get_if<CopyWork>(&to);
+  return !mine || (mine->params.srcMemoryType == other->params.srcMemoryType &&
+                   mine->params.dstMemoryType == other->params.dstMemoryType);
+}
+
 /// Whether the parameters of one graph may be copied to the other; if not, the difference that prevents it.
 CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const GraphNode** error,
                                 const GraphNode** errorFrom) {
@@ -215,6 +223,7 @@ CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const Gra
       return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     }
     if (!isSameChoice(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    if (!isSameDirection(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     for (size_t g = 0; g < graphsIn(from.work).size(); ++g) {
       const auto result = compare(*graphsIn(from.work)[g], *graphsIn(to.work)[g], error, errorFrom);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "protocol/completion.h"
+
 namespace millpond::worker {
 namespace {
 
@@ -19,8 +21,10 @@ CUresult Uploads::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command)
   if (copy.offset > copy.total || data.size() > copy.total - copy.offset)
     return violation("a piece of a copy lies outside of it");
   if (CUresult rc = captures_.refuse(s)) return rc;
+  const bool orders = copy.completion == cmd::kBeforeOtherStreams && session_.synchronousCopies().orders(s);
   if (CUresult rc = this->copy(copy, data, s)) return rc;
-  if (copy.isAwaited == 0 || awaited_) return CUDA_SUCCESS;
+  if (orders) session_.synchronousCopies().issued(s);
+  if (copy.completion != cmd::kBeforeLaterCommands || awaited_) return CUDA_SUCCESS;
   Mark place;
   if (CUresult rc = marks_.mark(s, place)) return rc;
   awaited_ = place;

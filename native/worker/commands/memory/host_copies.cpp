@@ -83,7 +83,7 @@ CUresult HostCopies::toDevice(const Stream& stream, CUdeviceptr to, const std::b
   return driver_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream.handle);
 }
 
-std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
+std::optional<HostCopies::Ends> HostCopies::endsOf(std::span<const std::byte> command) {
   // cuMemcpyDtoD names the default stream in its place.
   using Command = cmd::MemcpyDtoDAsyncV2;
   static_assert(sizeof(cmd::MemcpyDtoDV2) == sizeof(Command) &&
@@ -91,13 +91,29 @@ std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
   Command copy;
   if (command.size() < sizeof(Command)) return std::nullopt;
   std::memcpy(&copy, command.data(), sizeof copy);
-  SessionRange to, from;
-  if (addresses_.reach(copy.dstDevice, copy.ByteCount, to) || addresses_.reach(copy.srcDevice, copy.ByteCount, from))
+  Ends ends{{}, {}, copy.ByteCount, copy.hStream};
+  if (addresses_.reach(copy.dstDevice, copy.ByteCount, ends.to) ||
+      addresses_.reach(copy.srcDevice, copy.ByteCount, ends.from))
     return std::nullopt;
+  return ends;
+}
+
+std::optional<CUresult> HostCopies::recorded(std::span<const std::byte> command) {
+  const auto ends = endsOf(command);
   Stream s;
-  if (!from.isHost() || !stream(copy.hStream, s)) return std::nullopt;
-  return to.isHost() ? this->copy(s, to.host(), from.host(), copy.ByteCount)
-                     : toDevice(s, to.device(), from.host(), copy.ByteCount);
+  if (!ends || ends->to.isHost() == ends->from.isHost() || !stream(ends->stream, s) ||
+      captures_.status(s) != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return std::nullopt;
+  return ends->to.isHost() ? driver_.cuMemcpyDtoHAsync_v2(ends->to.host(), ends->from.device(), ends->bytes, s.handle)
+                           : driver_.cuMemcpyHtoDAsync_v2(ends->to.device(), ends->from.host(), ends->bytes, s.handle);
+}
+
+std::optional<CUresult> HostCopies::within(std::span<const std::byte> command) {
+  const auto ends = endsOf(command);
+  Stream s;
+  if (!ends || !ends->from.isHost() || !stream(ends->stream, s)) return std::nullopt;
+  const auto& [to, from, bytes, wire] = *ends;
+  return to.isHost() ? this->copy(s, to.host(), from.host(), bytes) : toDevice(s, to.device(), from.host(), bytes);
 }
 
 CUresult HostCopies::keepOrder(const Stream& stream, uint64_t bytes) {

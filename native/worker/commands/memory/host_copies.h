@@ -36,6 +36,10 @@ class HostCopies : private SessionPart {
   CUresult toDevice(const Stream& stream, CUdeviceptr to, const std::byte* from, size_t bytes);
   /// MemcpyDtoD with a source in host memory. Returns nothing, and does nothing, for other sources.
   std::optional<CUresult> within(std::span<const std::byte> command);
+  /// MemcpyDtoD between the program's memory of the host and a device, in a capture: recorded as a copy of that direction,
+  /// as it is before the memory is mirrored. A card updates no graph whose copy changes its direction. Returns nothing, and
+  /// does nothing, for others.
+  std::optional<CUresult> recorded(std::span<const std::byte> command);
   /// Called before a copy of that many bytes from host memory to a device: the driver reads the source of a short copy
   /// during the call if the stream has no work of its own, even if the stream must wait for the default stream, or the
   /// default stream for others. Gives the stream work where that could happen.
@@ -57,6 +61,14 @@ class HostCopies : private SessionPart {
     std::function<void()> copy;
   };
 
+  struct Ends {
+    SessionRange to, from;
+    uint64_t bytes = 0;
+    uint64_t stream = 0;  ///< the client's handle
+  };
+
+  /// Where a MemcpyDtoD reads and writes; none if the session may not use that memory.
+  std::optional<Ends> endsOf(std::span<const std::byte> command);
   /// Whether the default stream is in step with it.
   bool isBlocking(const Stream& stream);
   CUresult queryDefault(const Stream& stream);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order of synchronous copies and of later work in streams that the driver does not order with theirs. A program takes the
+// bytes to be there when the call has returned; here the call returns when the command is sent, and the copy may be under way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "worker/core/marks.h"
+
+namespace millpond::worker {
+
+class SynchronousCopies {
+ public:
+  SynchronousCopies(const Driver& driver, Contexts& contexts, HandleMap& handles, const OpenCaptures& captures,
+                    Marks& marks)
+      : driver_(driver), contexts_(contexts), handles_(handles), captures_(captures), marks_(marks) {}
+
+  /// Asked before the copy: whether later work of other streams waits for it. Behind other work a card's call returns before
+  /// its copy has begun, and what that work waits for may be in one of those streams.
+  bool orders(const Stream& stream) {
+    return captures_.empty() && handles_.countOf(HandleKind::kStream) != 0 &&
+           driver_.cuStreamQuery(stream.handle) == CUDA_SUCCESS;
+  }
+  /// The copy, which orders later work, was issued to that stream.
+  void issued(const Stream& stream);
+  bool isPending() const { return last_.has_value(); }
+  /// Orders work that the stream is about to get.
+  void order(const Stream& stream, HandleMap::Entry& entry);
+  void forgetContext(uint16_t number) {
+    if (last_) last_->mark.forgetContext(number);
+  }
+
+ private:
+  struct Copy {
+    Mark mark;
+    Stream stream;
+    uint64_t number;
+  };
+
+  /// Forgets the last copy if it is done. Returns whether it was.
+  bool isDone();
+
+  const Driver& driver_;
+  Contexts& contexts_;
+  HandleMap& handles_;
+  const OpenCaptures& captures_;
+  Marks& marks_;
+  std::optional<Copy> last_;  ///< one that may be under way; those before it are done when it is
+  uint64_t copies_ = 0;
+};
+
+}  // namespace millpond::worker
