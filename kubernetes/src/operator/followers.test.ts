@@ -3,12 +3,15 @@
 import type { V1Pod } from "@kubernetes/client-node";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { asMergePatch } from "../cluster/cluster.ts";
-import { makeResourceNames } from "../request/resource-names.ts";
+import { keysOf, makeResourceNames } from "../request/resource-names.ts";
 import { findKubernetes, withKubernetes } from "../testing/control-plane.ts";
 import { install } from "../testing/manifests.ts";
 import { PlayedCluster } from "../testing/played/played-cluster.ts";
 import { TestCluster } from "../testing/test-cluster.ts";
+import { testLog } from "../testing/test-pool.ts";
 import { followerOf, formatOriginal, nextName } from "../webhook/original-pod.ts";
+import { Followers } from "./followers.ts";
+import { PodWriter } from "./pod-writer.ts";
 
 const GiB = 1n << 30n;
 const namespace = "default";
@@ -71,6 +74,22 @@ test("a preempted pod that asks for it is followed by another, which waits and r
   await expect.poll(() => cluster.claims(), patience).toEqual([]);
   const { items } = await cluster.core.listNamespacedPod({ namespace });
   expect(items.map(({ metadata }) => metadata?.name)).toEqual(["train-r1"]);
+});
+
+test("a follower that its user deletes is not made again while the pod before it still ends", async () => {
+  const cluster = await start();
+  await cluster.createPod("train", whole, { metadata: { annotations } });
+  await expect.poll(() => cluster.bound("train"), patience).toBe("True Bound");
+  const account = await cluster.connectAs("millpond-operator");
+  const writer = new PodWriter(account, keysOf(names), testLog);
+  const followers = new Followers({ cluster: account, names, writer });
+  const before = await cluster.pod("train");
+  if (before === undefined) throw new Error("there is no pod train");
+  expect(await followers.make(before)).toBe("train-r1");
+  await cluster.core.deleteNamespacedPod({ namespace, name: "train-r1", body: { gracePeriodSeconds: 0 } });
+  // As a reconciliation does whose copy of the pod is older than its end.
+  expect(await followers.make(before)).toBe("train-r1");
+  expect(await cluster.pod("train-r1")).toBeUndefined();
 });
 
 test("a pod that its kubelet refuses is followed, and one whose program fails is not", async () => {

@@ -19,6 +19,8 @@ const maxTaken = 20;
 
 export class Followers {
   readonly #options: FollowerOptions;
+  /** Names of followers, by the UID of the pod before: one that its user deletes is not made again while that pod still ends. */
+  readonly #made = new Map<string, string>();
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -32,6 +34,9 @@ export class Followers {
   async make(pod: V1Pod): Promise<string | undefined> {
     const { cluster, names, writer } = this.#options;
     const { namespace, name: before } = nameOf(pod);
+    const uid = uidOf(pod);
+    const made = this.#made.get(uid);
+    if (made !== undefined) return made;
     let name = before;
     for (let taken = 0; taken < maxTaken; taken += 1) {
       name = nextName(name);
@@ -39,6 +44,7 @@ export class Followers {
       if (body === undefined) return undefined;
       try {
         await cluster.core.createNamespacedPod({ namespace, body }, briefly());
+        this.#made.set(uid, name);
         await writer.tell(pod, "Normal", "MillpondRequeued", `${name} waits in its place`);
         return name;
       } catch (error) {
@@ -52,7 +58,10 @@ export class Followers {
         const there = await unlessStatus(cluster.core.readNamespacedPod({ namespace, name }), 404);
         // Not there, and refused for a conflict: another try.
         if (there === undefined) throw error;
-        if (there.metadata?.annotations?.[keysOf(names).follows] === uidOf(pod)) return name;
+        if (there.metadata?.annotations?.[keysOf(names).follows] === uid) {
+          this.#made.set(uid, name);
+          return name;
+        }
       }
     }
     await writer.tell(
@@ -62,5 +71,10 @@ export class Followers {
       `no pod follows it: ${name} and others are taken`,
     );
     return undefined;
+  }
+
+  /** The pod before is gone. */
+  forget(uid: string): void {
+    this.#made.delete(uid);
   }
 }

@@ -418,7 +418,10 @@ export class PodReconciler {
       }
       await claims.release(name);
     }
-    if (pod === undefined) writer.forget(uid);
+    if (pod === undefined) {
+      writer.forget(uid);
+      this.#options.followers.forget(uid);
+    }
     this.#lackingSince.delete(uid);
     this.#made.delete(uid);
     this.#preparation?.forget(uid);
