@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls that were refused, or changed nothing, are recorded one by one while they are few. Of a flood only the number is
+// A few refused calls, or calls without effect, are recorded one by one. Of a flood only the number is
 // recorded, so that no token can fill the audit log or keep the disk busy.
 
 import type { AuditEntry } from "../domain/records.ts";

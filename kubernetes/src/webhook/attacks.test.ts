@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What an administrator or an attacker tries that no manual lists, on a real control plane.
+// Unusual and hostile requests of administrators and tenants, on a real control plane.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";

@@ -111,7 +111,7 @@ class Call {
       else
         std::memcpy(place, encoded.data(), encoded.size());
     };
-    if constexpr (isWaitForWord(C::kOp)) remote_->queues.expectWord();
+    if constexpr (cmd::isWaitForWord(C::kOp)) remote_->queues.expectWord();
     if constexpr (isQueued(C::kOp))
       if (const CUresult r = enqueue(streamOf(fixed), bytes); r != CUDA_SUCCESS) return r;
     if constexpr (isRecord(C::kOp))

@@ -15,6 +15,7 @@
 #include "client/state/handle_table.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
+#include "protocol/word_waits.h"
 
 namespace millpond::client {
 
@@ -36,17 +37,11 @@ constexpr bool isQueued(cmd::Op op) noexcept {
   }
 }
 
-/// Whether a command may make its stream wait for a word.
-constexpr bool isWaitForWord(cmd::Op op) noexcept {
-  return op == cmd::Op::kStreamWaitValue32V2 || op == cmd::Op::kStreamWaitValue64V2 ||
-         op == cmd::Op::kStreamBatchMemOpV2;
-}
-
 class QueueBound {
  public:
   explicit QueueBound(HandleTable& handles) : handles_(handles) {}
-  /// Called before a stream is given a wait for a word: from then on commands are counted, until all counted streams were
-  /// found empty.
+  /// Called before a wait for a word goes to a stream. Starts the count of commands, which ends when every counted stream
+  /// was found empty.
   void expectWord() noexcept { hasWords_.store(true, std::memory_order_relaxed); }
   bool hasWords() const noexcept { return hasWords_.load(std::memory_order_relaxed); }
   /// Called before a command of `bytes` bytes for a stream, while functions of the program may be pending, or streams may

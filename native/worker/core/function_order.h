@@ -81,9 +81,8 @@ class FunctionOrder {
  private:
   bool progressWords() {
     bool some = false;
-    const uint16_t before = session_.contexts().bound();
     for (auto word = words_.begin(); word != words_.end();) {
-      if (session_.marks().happened(word->second) == CUDA_ERROR_NOT_READY) {
+      if (!session_.marks().isOver(word->second)) {
         ++word;
         continue;
       }
@@ -91,7 +90,6 @@ class FunctionOrder {
       word = words_.erase(word);
       some = true;
     }
-    if (before) session_.contexts().use(before);
     return some;
   }
 

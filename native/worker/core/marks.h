@@ -54,6 +54,13 @@ class Marks {
     if (mark.context != contexts_.bound()) contexts_.use(mark.context);
     return driver_.cuEventQuery(mark.event);
   }
+  /// Whether nothing awaits the mark any more; leaves the bound context as it is.
+  bool isOver(const Mark& mark) {
+    const uint16_t before = contexts_.bound();
+    const bool over = happened(mark) != CUDA_ERROR_NOT_READY;
+    if (before) contexts_.use(before);
+    return over;
+  }
   /// Whether all were reached.
   CUresult state(const std::vector<Mark>& marks);
   /// Returns the event to the pool.

@@ -4,10 +4,7 @@
 namespace millpond::worker {
 
 bool SynchronousCopies::isDone() {
-  const uint16_t before = contexts_.bound();
-  const bool done = marks_.happened(last_->mark) != CUDA_ERROR_NOT_READY;
-  if (before) contexts_.use(before);
-  if (!done) return false;
+  if (!marks_.isOver(last_->mark)) return false;
   marks_.giveBack(last_->mark);
   last_.reset();
   return true;
@@ -30,7 +27,7 @@ void SynchronousCopies::order(const Stream& stream, HandleMap::Entry& entry) {
   const bool isOfDriver = last_->stream.wire == 0 && entry.isBlocking &&
                           contexts_.homeOf(last_->stream.context) == contexts_.homeOf(stream.context);
   if (isOfDriver || last_->stream.wire == stream.wire) return;
-  // What is recorded runs later.
+  // A capture only records the work.
   if (captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return;
   if (driver_.cuStreamWaitEvent(stream.handle, last_->mark.event, 0) == CUDA_SUCCESS)
     entry.orderedBehind = last_->number;

@@ -88,7 +88,7 @@ TEST("the slot of a session that ends without leaving is free again") {
   CHECK_EQ(file->taken(), 0u);
 }
 
-TEST("whoever lives keeps its slot, and there are only so many") {
+TEST("a live session keeps its slot, and the number of slots is limited") {
   const GateFolder folder;
   const auto file = open(folder);
   // A claim for each.

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/size_text.h"
 #include "protocol/usable_cpus.h"
+#include "protocol/word_waits.h"
 #include "worker/session/gen/dispatch.h"
 
 namespace millpond::worker {
@@ -78,22 +79,14 @@ std::optional<uint64_t> streamOf(const ServerLink::Frame& frame) {
 }
 
 /// Whether later work in its stream may wait for the program's next calls.
-bool holdsStreams(cmd::Op op) {
-  switch (op) {
-    case cmd::Op::kHostFunction:
-    case cmd::Op::kStreamBatchMemOpV2:
-    case cmd::Op::kStreamWaitValue32V2:
-    case cmd::Op::kStreamWaitValue64V2: return true;
-    default: return false;
-  }
-}
+bool holdsStreams(cmd::Op op) { return op == cmd::Op::kHostFunction || cmd::isWaitForWord(op); }
 
 /// The stream of a command that may make it wait for a word which the program writes later.
 std::optional<uint64_t> streamThatWaits(cmd::Op op, std::span<const std::byte> head) {
   static_assert(offsetof(cmd::StreamWaitValue32V2, stream) == 0 && offsetof(cmd::StreamWaitValue64V2, stream) == 0 &&
                 offsetof(cmd::StreamBatchMemOpV2, stream) == 0);
   uint64_t stream = 0;
-  if (op == cmd::Op::kHostFunction || !holdsStreams(op) || head.size() < sizeof stream) return std::nullopt;
+  if (!cmd::isWaitForWord(op) || head.size() < sizeof stream) return std::nullopt;
   std::memcpy(&stream, head.data(), sizeof stream);
   return stream;
 }
@@ -373,7 +366,7 @@ void Executor::expectWord(uint64_t wire) {
   if (wire && !entry) return;
   const Stream stream = entry ? Stream{static_cast<CUstream>(entry->object), entry->context, wire}
                               : Stream{nullptr, contexts_.bound(), 0};
-  if (captures_.empty() || captures_.status(stream) == CU_STREAM_CAPTURE_STATUS_NONE)
+  if (captures_.status(stream) == CU_STREAM_CAPTURE_STATUS_NONE)
     order_.expectWord(stream);
   else
     order_.expectWordsOfGraphs();

@@ -5,7 +5,7 @@
 // what each has used until now. A tenant that was idle waits for little work of each other tenant, however many tokens they
 // have. Virtual time is the mean of what those that wait have had, so that a tenant with ever new tokens starves none of its own.
 //
-// What is not in the queue needs the thread too: changes, tickets, agents. So while others are served, a tenant that reads
+// Changes, tickets and agents need the thread too, and are not in the queue. So while others are served, a tenant that reads
 // without pause leaves them their part: with n other tenants lately served it has one part of n + 1. Alone it may use everything.
 
 /** Reads begun and not ended at a time, of a token and of a tenant: each holds its answer so far. */
