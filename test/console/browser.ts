@@ -171,9 +171,14 @@ export class WatchedPage implements AsyncDisposable {
     await this.page.goto(`${this.#url}/console/${path}`);
   }
 
+  /** Logs in, and resolves when the controller has answered: a visit that follows sooner would cancel the request. */
   async logIn(token: string): Promise<void> {
     await this.page.getByLabel("Token").fill(token);
+    const answer = this.page.waitForResponse(
+      (response) => response.request().method() === "POST" && response.url().endsWith("/console/session"),
+    );
     await this.page.getByRole("button", { name: "Log in" }).click();
+    await answer;
   }
 
   /** The row of a table, or nothing. */
