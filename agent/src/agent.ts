@@ -49,17 +49,21 @@ export interface Agent extends AsyncDisposable {
   readonly url: string;
   readonly devices: readonly DiscoveredDevice[];
   readonly log: Logger;
-  /** Replaces the labels of the node. @throws MILLPOND_E_INVALID */
+  /**
+   * Replaces the labels of the node.
+   *
+   * @throws MILLPOND_E_INVALID
+   */
   reload(change: { readonly labels: Readonly<Record<string, string>> }): void;
   /**
-   * Stops the agent. `drain` says which workers end with it: `none` (default) leaves all of them to the next agent on
-   * the run directory (idle ones end by themselves when none comes), `idle` ends those without a session, `all` ends
-   * sessions too. Idempotent; a second call waits for the first.
+   * Stops the agent. `drain` chooses the workers that end with it: `none` (default) leaves all of them to the next
+   * agent on the run directory (idle ones end by themselves when none comes), `idle` ends those without a session,
+   * `all` ends sessions too. Idempotent; a second call waits for the first.
    */
   stop(options?: { readonly drain?: Drain }): Promise<void>;
 }
 
-/** The controller answers the last report when it has written down that the node leaves. */
+/** The controller answers the last report once it has recorded that the node leaves. */
 const lastReportMs = 500;
 const forgetIntervalMs = 3_600_000;
 
@@ -86,7 +90,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   }
 }
 
-/** @throws MILLPOND_E_INVALID when workers cannot have the user that was asked for. */
+/** @throws MILLPOND_E_INVALID when workers cannot run as the requested user. */
 function containWorkers(options: ResolvedAgentOptions): WorkerContainment {
   const { gap, ...users } = chooseWorkerUsers(options, {
     runDirectory: options.run,
@@ -103,7 +107,7 @@ function containWorkers(options: ResolvedAgentOptions): WorkerContainment {
   };
 }
 
-/** Control groups for claims, of an agent that contains its workers. */
+/** Control groups for claims; only an agent that contains its workers has them. */
 function groupClaims({ name, run, noContainment, log }: ResolvedAgentOptions): ClaimCgroups {
   if (noContainment) return ClaimCgroups.none();
   const agent = createHash("sha256").update(run).digest("hex").slice(0, 8);
@@ -208,7 +212,7 @@ class RunningAgent implements Agent {
       AgentService,
       makeFailoverTransport({
         addresses: options.controllers,
-        // A report states the present: a controller may receive it twice.
+        // A report describes the present state, so the controller may receive it twice.
         isRepeatable: () => true,
         makeTransport: (address) =>
           createConnectTransport({
@@ -230,7 +234,7 @@ class RunningAgent implements Agent {
         const answer = (await call()) ?? (await call());
         if (answer === undefined)
           throw new Error("the controller does not remember the node's description, not even for one call");
-        // The answer to a call that was overtaken suffices: the call that overtook it listed them too.
+        // The answer to a call that was overtaken is not needed: the call that overtook it listed them too.
         run.forgetEndedSessions(ended);
         return answer;
       },
@@ -389,7 +393,7 @@ class RunningAgent implements Agent {
     }
   }
 
-  /** Why a device must not be used; undefined: it may. */
+  /** Why a device must not be used; undefined: it may be used. */
   #illnessOf(uuid: string): string | undefined {
     const failure = this.#pool.failureOf(uuid);
     return (
@@ -418,7 +422,7 @@ class RunningAgent implements Agent {
       labels: { ...this.#labels },
       devices: this.#deviceReports(),
     });
-    // A controller that remembers the node knows its sessions.
+    // Only a controller that remembers the node knows its sessions.
     const isInFull = description.describedBy === undefined;
     return {
       node: this.name,

@@ -23,7 +23,7 @@ export interface AgentOptions {
   readonly name: string;
   /** Base URL of the controller; several that share a state, separated by commas. */
   readonly controller: string;
-  /** The authority that the controller's certificate is signed by, PEM. Default: the machine's authorities. */
+  /** The authority that signed the controller's certificate, PEM. Default: the machine's authorities. */
   readonly ca?: string | undefined;
   /** The pool's agent token. */
   readonly token: string;
@@ -36,13 +36,13 @@ export interface AgentOptions {
   /** Directory for the files of the workers; created where needed. */
   readonly run: string;
   /**
-   * Address and port to serve on, the workers' TCP ports on the same address; port 0 takes a free one. Beyond loopback
-   * all of it is encrypted. Default `0.0.0.0:7171`, and `127.0.0.1:0` where the controller is on loopback.
+   * Address and port to serve on; the workers' TCP ports are on the same address; port 0 picks a free one. Beyond
+   * loopback all traffic is encrypted. Default `0.0.0.0:7171`, and `127.0.0.1:0` if the controller is on loopback.
    */
   readonly listen?: string | undefined;
   /**
-   * TCP ports of the workers, as FROM-TO: one for each warm worker and each session that the node may have at a time. Default: any
-   * free ports.
+   * TCP ports of the workers, as FROM-TO: one for each warm worker and for each session that the node may have at a
+   * time. Default: any free ports.
    */
   readonly workerPorts?: string | undefined;
   /** Name or address by which programs reach this node. Default: the address it listens on. */
@@ -53,7 +53,7 @@ export interface AgentOptions {
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Idle workers to keep for each device, 0 to 16. Default 1. */
   readonly warm?: number | undefined;
-  /** Seconds after which a worker without session and agent ends by itself. Default 30. */
+  /** Seconds after which a worker without a session and without an agent ends by itself. Default 30. */
   readonly orphanSeconds?: number | undefined;
   /**
    * Seconds that a session waits for its client. A client connects immediately; the session of a client that died before
@@ -75,18 +75,19 @@ export interface AgentOptions {
   readonly restartFirstMs?: number | undefined;
   /** Default 60000. */
   readonly restartCeilingMs?: number | undefined;
-  /** One user for all workers, an id or a name; `none`: the agent's own. Default: `workerUsers`. */
+  /** A single user for all workers, an id or a name; `none`: the agent's own user. Default: `workerUsers`. */
   readonly workerUser?: string | undefined;
   /**
-   * User ids of workers, as FROM-TO: each claim has one of them on this node, from an agent that is root. Default, if other users
-   * can enter the run directory: 1900000000-1900065535.
+   * User ids of workers, as FROM-TO. An agent that is root gives each claim one of them on this node. Default, if other
+   * users can enter the run directory: 1900000000-1900065535.
    */
   readonly workerUsers?: string | undefined;
   /** Most host memory, in bytes, that the workers of a claim may have together. Default: three quarters of the host's. */
   readonly claimHostBytes?: number | undefined;
   /**
-   * Memory of each device, in bytes, that the driver takes for a session of a claim beside the claim's own: the scheduler reserves
-   * it for each claim. Default: 4 MiB for each multiprocessor, and none on a software GPU.
+   * Memory of each device, in bytes, that the driver takes for a session of a claim in addition to the claim's own
+   * memory: the scheduler reserves it for each claim. Default: 4 MiB for each multiprocessor, and none on a software
+   * GPU.
    */
   readonly sessionOverheadBytes?: number | undefined;
   /** Let workers keep all rights, for debugging on a host without tenants. Default false. */
@@ -147,7 +148,7 @@ const schema = z.object({
     .min(1, "must be a URL such as http://127.0.0.1:7170"),
   ca: z.string().optional(),
   token: z.string().regex(/^[\x21-\x7e]+$/, "must be one word of printable characters"),
-  // A short one could be guessed.
+  // A short token could be guessed.
   metricsToken: z
     .string()
     .regex(/^[\x21-\x7e]{16,}$/, "must be one word of at least 16 printable characters")

@@ -16,10 +16,10 @@ import {
 } from "@millpond/api";
 import { type FastifyInstance, fastify } from "fastify";
 
-/** Half of the limit of a test: a report that does not come is named. */
+/** Half of the limit of a test, so that a missing report is named before the test times out. */
 const reportLimitMs = 120_000;
 
-/** A controller as an agent sees it: Sync, tickets, and its absence. Tests set its wanted state and read the reports. */
+/** A controller as an agent sees it: Sync, tickets, and outages. Tests set its desired state and read the reports. */
 export class FakeController implements AsyncDisposable {
   readonly token = "agent-token";
   readonly reports: SyncRequest[] = [];
@@ -36,7 +36,7 @@ export class FakeController implements AsyncDisposable {
     }
   >();
   clearedFaults: readonly { readonly uuid: string; readonly fault: bigint }[] = [];
-  /** Whether the nodes of the agents are not in the pool any more. */
+  /** Whether the agents' nodes have been removed from the pool. */
   hasRemovedNodes = false;
   #server: FastifyInstance | undefined;
   #port = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * A stand-in for `millpond-worker` that speaks its command line and control protocol (docs/reference/interfaces.md)
- * and knows no CUDA. Its data plane takes one JSON line `{"ticket", "clientPid", "program"}`, answers `ok` and serves
- * until the connection ends.
+ * A stand-in for `millpond-worker` with its command line and control protocol (docs/reference/interfaces.md) but
+ * without CUDA. Its data plane takes one JSON line `{"ticket", "clientPid", "program"}`, answers `ok` and serves until
+ * the connection ends.
  *
  * `--driver` names a JSON file instead of a library: see FakeDriver. If it is not JSON, the devices come from
  * MILLPOND_SOFTGPU_DEVICES and MILLPOND_SOFTGPU_SEED, as with the software GPU.
@@ -17,7 +17,7 @@ import { parseArgs } from "node:util";
 
 export interface FakeDriver {
   readonly devices?: readonly { readonly uuid: string; readonly memoryBytes: number }[];
-  /** What the driver takes of devices; others cannot be measured. */
+  /** Memory that the driver takes of devices; devices that are not listed cannot be measured. */
   readonly costs?: readonly {
     readonly uuid: string;
     readonly contextBytes: number;
@@ -26,11 +26,11 @@ export interface FakeDriver {
   }[];
   /** The probe fails with this line. */
   readonly probeFailure?: string;
-  /** A worker writes this line to its log and exits with status 1 before it is warm. */
+  /** Workers write this line to their log and exit with status 1 before they are warm. */
   readonly startFailure?: string;
-  /** A worker refuses every assignment with this message. */
+  /** Workers refuse every assignment with this message. */
   readonly refusal?: string;
-  /** That is because the claim has no room. */
+  /** The refusal's cause is that the claim has no room. */
   readonly isFull?: boolean;
   /** Devices that must not be used, as the watcher reports them; it keeps reading this file. */
   readonly ill?: readonly { readonly uuid: string; readonly reason: string }[];
@@ -40,7 +40,7 @@ export interface FakeDriver {
   readonly isSilent?: boolean;
   /** The watcher prints this line. */
   readonly nonsense?: string;
-  /** A worker ignores `close` and SIGTERM. */
+  /** Workers ignore `close` and SIGTERM. */
   readonly isStubborn?: boolean;
 }
 
@@ -133,7 +133,7 @@ function linesOf(socket: Socket): Interface {
   return lines;
 }
 
-/** Bytes that every session uses of each device. */
+/** Bytes that every session uses on each device. */
 const memoryUsedBytes = 1_048_576;
 
 function serve(): void {

@@ -115,7 +115,7 @@ export class NodeFixture implements AsyncDisposable {
   }
 }
 
-/** A program that runs the fake worker on this very Node. */
+/** A program that runs the fake worker on the same Node executable. */
 export function writeFakeWorker(directory: string): string {
   const path = join(directory, "fake-worker");
   writeFileSync(path, `#!/bin/sh\nexec '${process.execPath}' '${fakeWorkerScript}' "$@"\n`);
@@ -152,7 +152,7 @@ export class TestClient implements Disposable {
   }
 }
 
-/** Connects to the worker of a session as its client does. Resolves when the worker has let it in. */
+/** Connects to the worker of a session as its client does. Resolves when the worker has accepted it. */
 export async function attach(
   target: { readonly path: string } | { readonly host: string; readonly port: number },
   ticket: string,

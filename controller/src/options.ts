@@ -19,7 +19,7 @@ const maxChangesPerSecond = 1_000_000;
 
 /** Command-line options of the controller. */
 export interface ControllerOptions {
-  /** Directory of the state and the tokens; created with mode 0700 where it does not exist. */
+  /** Directory of the state and the tokens; created with mode 0700 if it does not exist. */
   readonly stateDirectory: string;
   /** `postgres://user:password@host:port/database`, which several controllers may share. Absent: a file of the directory. */
   readonly storeUrl?: string | undefined;
@@ -32,7 +32,7 @@ export interface ControllerOptions {
    * certificate of it, else those of the host.
    */
   readonly ca?: string | undefined;
-  /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
+  /** `host:port`; TLS is required beyond loopback. Port 0 picks a free one. Default `127.0.0.1:7170`. */
   readonly listen?: string;
   /** Tokens of users besides the one in the state directory, 16 to 384 printable characters each. */
   readonly userTokens?: readonly string[];
@@ -46,24 +46,24 @@ export interface ControllerOptions {
   readonly tlsKey?: string | undefined;
   /** Additional names and addresses of this host, for the certificate of the pool's own authority. */
   readonly tlsNames?: readonly string[];
-  /** Limits of concurrent connections. Default: by the limits of the process. */
+  /** Limits on concurrent connections. Default: derived from the limits of the process. */
   readonly connectionLimits?: ConnectionLimits;
   /**
-   * Whether agents may come with the token of the state directory, which reports any node without a token of its own.
-   * Default true.
+   * Whether agents may authenticate with the token of the state directory, which may report any node without a token of
+   * its own. Default true.
    */
   readonly takesSharedAgentTokens?: boolean;
   /** File that the audit is written to besides the store, as JSON lines. Default: none. */
   readonly auditLog?: string | undefined;
-  /** Whether changes are refused that cannot be written there. Default false. */
+  /** Whether changes are refused while their audit records cannot be written there. Default false. */
   readonly isAuditLogRequired?: boolean;
-  /** Changes that a token of a tenant may make per second, on average of ten. Default 100. */
+  /** Changes per second that a token of a tenant may make, averaged over ten seconds. Default 100. */
   readonly changesPerSecond?: number;
   /** Collector of OpenTelemetry that the life of claims is sent to. Default: none. */
   readonly tracing?: OtlpTarget | undefined;
-  /** File that names the receivers of events, JSON. Default: there are none. */
+  /** File that names the receivers of events, JSON. Default: no receivers. */
   readonly webhooks?: string | undefined;
-  /** File that names the OpenID provider of the console, JSON. Default: there is none. */
+  /** File that names the OpenID provider of the console, JSON. Default: no provider. */
   readonly oidc?: string | undefined;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
@@ -82,7 +82,7 @@ export interface ResolvedOptions {
   readonly port: number;
   readonly userTokens: readonly string[];
   readonly agentTokens: readonly string[];
-  /** undefined: plain HTTP, on loopback. */
+  /** undefined: plain HTTP, on loopback only. */
   readonly tls: TlsSource | undefined;
   readonly auditLog: { readonly path: string; readonly isRequired: boolean } | undefined;
   readonly changesPerSecond: number;

@@ -17,8 +17,8 @@ export async function hasResourceClaims(cluster: Cluster, { domain }: ResourceNa
 }
 
 /**
- * The requested way; `auto`: ResourceClaims if the cluster has them and lets several share a device. API servers whose feature
- * for that is off, as by default before 1.36, drop the member that says so: a trial that changes nothing shows it.
+ * The requested way; `auto`: ResourceClaims if the cluster has them and lets several share a device. API servers
+ * without that feature, as by default before 1.36, drop the field that allows sharing; a dry run detects this.
  */
 export async function chooseAllocation(
   asked: Allocation | "auto",

@@ -29,7 +29,7 @@ function has(program: string, ...args: readonly string[]): boolean {
 const hasHelm = has("helm", "version");
 const hasKubectl = has("kubectl", "version", "--client");
 
-/** Without what kustomize adds to every object. */
+/** Without the labels that kustomize adds to every object. */
 function unlabelled(object: KubernetesObject): KubernetesObject {
   const { labels, ...metadata } = object.metadata ?? {};
   const { "app.kubernetes.io/part-of": _, ...others } = labels ?? {};

@@ -67,7 +67,7 @@ const agentObjects = "millpond-agent";
 /**
  * Runs a part of Millpond in a Kubernetes cluster until SIGTERM or SIGINT. Resolves with the exit status.
  *
- * @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_CONFIGURED, and what keeps it from starting
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_CONFIGURED, and errors that keep it from starting
  */
 export async function runKubernetesCommand(
   args: readonly string[],

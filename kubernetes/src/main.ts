@@ -11,7 +11,7 @@ try {
   process.exitCode = 1;
 }
 
-/** With the causes: `fetch failed` alone says nothing. */
+/** With the causes, because `fetch failed` alone is not informative. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if ("rawMessage" in error) return String(error.rawMessage);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods that ask for nothing of the pool. MILLPOND_KUBERNETES_PLAIN_PODS makes them more.
+// Pods that request nothing of the pool. MILLPOND_KUBERNETES_PLAIN_PODS sets their number.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
@@ -11,7 +11,7 @@ import { TestCluster } from "./testing/test-cluster.ts";
 
 const podCount = Number(process.env["MILLPOND_KUBERNETES_PLAIN_PODS"] ?? 200);
 const rounds = 2;
-/** Calls under way at a time: what a call takes is then not the wait for others. */
+/** Concurrent calls: few enough that the time of a call is not spent waiting for others. */
 const atOnce = 2;
 
 describe.skipIf(findKubernetes() === undefined)(`with a real control plane${withKubernetes}`, () => {
@@ -20,7 +20,11 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     async ({ skip }) => {
       await using cluster = await TestCluster.start({ "gpu-a": [16n << 30n] });
       skip(cluster.minor < 28, "webhooks have no match conditions");
-      /** Makes pods that no scheduler looks at. @returns Median time of a call in milliseconds */
+      /**
+       * Creates pods that no scheduler handles.
+       *
+       * @returns Median time of a call in milliseconds
+       */
       const make = async (prefix: string): Promise<number> => {
         const times: number[] = [];
         const pending = Array.from({ length: podCount }, (_, index) => `${prefix}-${index}`);
@@ -35,7 +39,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         return times.sort((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0;
       };
       await make("warm-up");
-      // The machine does other work, too: the best of several rounds of both.
+      // The machine does other work too, so the best of several rounds of each counts.
       const times: Record<"with" | "without", number[]> = { with: [], without: [] };
       let cpuMs = 0;
       for (let round = 0; round < rounds; round += 1) {
@@ -63,7 +67,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         `${podCount} pods that ask for nothing: ${Math.min(...times.with).toFixed(1)} ms each with the webhooks, ` +
           `${Math.min(...times.without).toFixed(1)} ms without; ${cpuEach.toFixed(2)} ms of the operator's CPU each`,
       );
-      // With few pods the clock of processes, 10 ms, and chance are too large a part.
+      // With few pods, chance and the 10 ms resolution of process times weigh too much.
       if (podCount >= 1000) expect(cpuEach).toBeLessThan(0.5);
     },
     240_000 + podCount * 200,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods that run CUDA programs: a real control plane, kubelet and container runtime, and software GPUs of a machine that is
-// none of the cluster's.
+// Pods that run CUDA programs: a real control plane, kubelet and container runtime, and software GPUs on a machine
+// outside the cluster.
 
 import type { V1EnvVar, V1Pod } from "@kubernetes/client-node";
 import type { Connection } from "@millpond/cli";

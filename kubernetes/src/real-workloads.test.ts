@@ -85,7 +85,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       await real?.[Symbol.asyncDispose]();
     });
 
-    /** This process is the kubelet's way to the API server: it must not wait for a command without serving it. */
+    /** This process connects the kubelet to the API server, so it must keep serving while it waits for a command. */
     const kubectl = (...args: readonly string[]) =>
       promisify(execFile)("kubectl", ["--kubeconfig", cluster.plane.kubeconfig, ...args]);
     const liveClaims = async (): Promise<Claim[]> => {
@@ -210,7 +210,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         async () => (await cluster.pod("in-the-way"))?.status?.phase === "Running",
       );
       await job("gang", once);
-      // One of its two pods would have room.
+      // One of its two pods alone would fit.
       await cluster.until("both wait, and say why", async () => {
         const conditions = (await podsOf("gang")).flatMap(({ status }) =>
           (status?.conditions ?? []).filter(({ type }) => type === "millpond.dev/Bound"),
@@ -302,7 +302,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       const revisions = async () =>
         (await running("rolling")).map(({ metadata }) => metadata?.annotations?.["revision"]).join(" ");
       await cluster.until("three run", async () => (await revisions()) === "1 1 1", 120_000);
-      // Two GPUs have room for four halves: one at a time, and each waits for the claim of one that has ended.
+      // Four halves fit on two GPUs: pods go one at a time, and each waits for the claim of one that has ended.
       await apps.patchNamespacedDeployment(
         { namespace, name: "rolling", body: { spec: { template: roll("2", 50) } } },
         asMergePatch,
@@ -422,7 +422,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
     test("claims of pods on a node that is lost and removed end, and not before that", async () => {
       await cluster.createPod("lost", share(25), {
         spec: {
-          // Without a grace period the pod would be gone without its kubelet.
+          // Without a grace period the pod would be deleted without its kubelet.
           terminationGracePeriodSeconds: 30,
           containers: [exampleContainer("main", forever, share(25))],
           tolerations: ["not-ready", "unreachable"].map((taint) => ({
@@ -434,7 +434,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         },
       });
       await cluster.until("it runs", async () => (await cluster.pod("lost"))?.status?.phase === "Running");
-      // Where no node answers, Kubernetes takes itself for the lost one.
+      // When no node answers, Kubernetes assumes that it is itself disconnected.
       await using _ = await keepAlive(cluster, "worker-b");
       real.node.stopKubelet();
       await cluster.until(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the rights of the parts with their use: the API server's audit log has every call of their service accounts.
+// Compares the rights of the parts with their use, according to the API server's audit log of their service accounts.
 
 import { readFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,21 +25,21 @@ interface Rule {
 
 /** Rights that are needed rarely: `group/resource verb`. */
 const seldom = new Set([
-  // A node plugin that ends looks whether it is uninstalled.
+  // A node plugin that ends checks whether Millpond is being uninstalled.
   "apps/daemonsets get",
   // The webhooks' certificate is renewed.
   "/secrets patch",
-  // Pods whose gang is all of their Job or JobSet have its size.
+  // Pods whose gang is their whole Job or JobSet need its size.
   "batch/jobs get",
   "jobset.x-k8s.io/jobsets get",
-  // An event that happens again after 30 s is counted.
+  // An event that is repeated after 30 s is counted.
   "/events patch",
-  // A pod is looked at before its claim is ended for having none.
+  // A pod is read before its claim is ended because the pod seems to be missing.
   "/pods get",
-  // If the accounting differs, or a pod is granted again, a ResourceClaim is recreated.
+  // If the records differ, or a pod is granted again, a ResourceClaim is recreated.
   "resource.k8s.io/resourceclaims get",
   "resource.k8s.io/resourceclaims delete",
-  // Nodes of the pool change, and go.
+  // Nodes of the pool change, and are removed.
   "resource.k8s.io/resourceslices patch",
   "resource.k8s.io/resourceslices delete",
 ]);
@@ -157,7 +157,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       }
       return byAccount;
     };
-    // Watches are written down when they end.
+    // Watches are logged when they end.
     for (const operator of cluster.operators.splice(0)) await operator[Symbol.asyncDispose]();
     await _plugin[Symbol.asyncDispose]();
     for (const account of ["millpond-operator", "millpond-node"]) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The common data of the parts of a pool in a cluster, made before the first of them starts: tokens, and a certificate for
-// the controller. They are made once, in a Secret; an existing Secret is not changed, so an upgrade changes nothing.
+// The shared data of the parts of a pool in a cluster, created before the first of them starts: tokens, and a
+// certificate for the controller. It is created once, in a Secret; an existing Secret is left as it is, so an upgrade
+// changes nothing.
 
 import { randomBytes } from "node:crypto";
 import { makeAuthority, makeServerCertificate } from "@millpond/platform";
@@ -16,10 +17,14 @@ export interface SetupOptions {
   readonly controllerHost: string;
 }
 
-/** Ten years, as for the authority that a controller makes. */
+/** Ten years, like the authority that a controller creates. */
 const lifetimeMs = 3650 * 86_400_000;
 
-/** Creates the Secret where it is missing. @returns whether it was created now */
+/**
+ * Creates the Secret if it is missing.
+ *
+ * @returns whether it was created now
+ */
 export async function setUp({ cluster, namespace, name, controllerHost }: SetupOptions): Promise<boolean> {
   if ((await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404)) !== undefined)
     return false;
@@ -44,6 +49,6 @@ export async function setUp({ cluster, namespace, name, controllerHost }: SetupO
       "tls.key": server.key,
     },
   };
-  // When several instances do this at a time, one succeeds.
+  // When several instances do this at the same time, one succeeds.
   return (await unlessStatus(cluster.core.createNamespacedSecret({ namespace, body }), 409)) !== undefined;
 }

@@ -63,7 +63,7 @@ describe.skipIf(missing !== undefined)(
 
     beforeAll(async () => {
       cluster = cleanup.use(await TestCluster.start({}));
-      // It has made the objects as they are, which cannot run here.
+      // It has created the objects unchanged, and they cannot run here.
       kubectl("-n", systemNamespace, "delete", "deployments,daemonsets", "--all");
       node = cleanup.use(await RealNode.start(cluster, nodeName, 3));
       const make = "for d in /run/millpond /var/lib/millpond; do mkdir -p $d; mount -t tmpfs none $d; done";
@@ -89,7 +89,10 @@ describe.skipIf(missing !== undefined)(
     const podOf = async (name: string): Promise<V1Pod | undefined> =>
       (await pods()).find(({ metadata }) => metadata?.labels?.["app.kubernetes.io/name"] === name);
 
-    /** As `kubectl rollout status`, which would hold up the kubelet: this process is its way to the API server. */
+    /**
+     * Like `kubectl rollout status`, which would block this process, and with it the kubelet's connection to the API
+     * server.
+     */
     const rolledOut = () =>
       cluster.until("the agent is upgraded", async () => {
         const at = { group: "apps", version: "v1", plural: "daemonsets", namespace: systemNamespace };
@@ -104,7 +107,7 @@ describe.skipIf(missing !== undefined)(
         );
       });
 
-    /** A file by which a service account reaches the API server; none of its pods can use the Service `kubernetes`. */
+    /** A kubeconfig by which a service account reaches the API server; none of its pods can use the Service `kubernetes`. */
     const giveAccess = async (account: string) => {
       const config = JSON.parse(readFileSync(join(node.directory, "kubeconfig"), "utf8")) as {
         users: { user: { token: string } }[];
@@ -118,7 +121,7 @@ describe.skipIf(missing !== undefined)(
       await cluster.core.createNamespacedSecret({ namespace: systemNamespace, body });
     };
 
-    /** Changes of a workload for a node without Services, names and storage. */
+    /** Adapts a workload to a node without Services, DNS and storage. */
     const fit = ({ metadata, spec }: Workload): void => {
       const own = spec?.template?.spec;
       const [container] = own?.containers ?? [];
@@ -229,7 +232,7 @@ describe.skipIf(missing !== undefined)(
     });
 
     test("a session outlives the upgrade of its agent, and the end of its agent's pod", async () => {
-      // It does not end by itself before the test does.
+      // Does not end by itself before the test does.
       await start("upgraded", "/usr/bin/vectoradd", "1000", "--repeat", "1000000");
       const computed = async () => {
         const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name: "upgraded" });
@@ -269,7 +272,7 @@ describe.skipIf(missing !== undefined)(
       const condition = async (name: string) =>
         (await cluster.pod(name))?.status?.conditions?.find(({ type }) => type === "millpond.dev/Bound");
       let count = 0;
-      // The pool follows within seconds: pods of before are granted their vGPUs still.
+      // The pool follows within seconds: until then earlier pods are still granted their vGPUs.
       await cluster.until("a pod says so", async () => {
         const name = `cordoned-${count}`;
         count += 1;
@@ -316,7 +319,7 @@ describe.skipIf(missing !== undefined)(
           () => killAll(`${main} node`),
           () => killAll(`${main} release`),
           () => killAll("^/opt/millpond/node/bin/node /opt/millpond/cli/bin/millpond.mjs controller"),
-          // It may be on its way up again from the kill before.
+          // It may still be restarting after the previous kill.
           () => node.run("sh", "-c", `kill -KILL ${agent() || "none"} 2>/dev/null || true`),
           () => node.run("sh", "-c", "pkill -KILL -x kubelet || true"),
           () => cluster.plane.restartApiServer(),
@@ -329,7 +332,7 @@ describe.skipIf(missing !== undefined)(
         const names: string[] = [];
         for (let kill = 0; kill < killCount; kill += 1) {
           const name = `among-kills-${kill}`;
-          // The webhook may be away for a moment.
+          // The webhook may be unavailable for a moment.
           await cluster.until(
             `${name} is there`,
             async () => {

@@ -16,7 +16,7 @@ export interface DeviceHealthOptions {
   /** Containment of the watchers. */
   readonly containment: WorkerContainment;
   readonly log: Logger;
-  /** Called when a device has become ill, or well again. */
+  /** Called when a device has become unhealthy, or healthy again. */
   readonly onChange: () => void;
 }
 
@@ -31,13 +31,13 @@ interface Fault {
 /** Health of the devices of one driver. */
 interface Watch {
   readonly driver: string;
-  /** Reasons of the devices that are ill, by UUID. */
+  /** Reasons of the unhealthy devices, by UUID. */
   ill: ReadonlyMap<string, string>;
-  /** Figures of the driver's management library, by UUID. */
+  /** Measurements of the driver's management library, by UUID. */
   cards: ReadonlyMap<string, CardFigures>;
-  /** Why no device's health is known; undefined: it is known. */
+  /** Why the health of all devices is unknown; undefined: it is known. */
   silence: string | undefined;
-  /** Why the last watcher ended; undefined: it runs. */
+  /** Why the last watcher ended; undefined: it is running. */
   failure: string | undefined;
   child: ChildProcess | undefined;
   silenceTimer: NodeJS.Timeout | undefined;
@@ -45,14 +45,14 @@ interface Watch {
 }
 
 /**
- * Tracks which devices must not be used any more. A separate process, the watcher, polls each driver: a driver may hang
+ * Tracks which devices must no longer be used. A separate process, the watcher, polls each driver: a driver may hang
  * when a card has failed. That must not block the agent, and silence counts as an answer.
  */
 export class DeviceHealth {
   readonly #options: DeviceHealthOptions;
   readonly #driverOf: ReadonlyMap<string, string>;
   readonly #watches: ReadonlyMap<string, Watch>;
-  /** Faults by UUID, until an operator clears them: no driver reports that its card is well again. */
+  /** Faults by UUID, until an operator clears them: no driver reports that its device is healthy again. */
   readonly #faults = new Map<string, Fault>();
   #lastFault = 0;
   #isStopped = false;
@@ -91,7 +91,7 @@ export class DeviceHealth {
     return watch?.silence ?? watch?.ill.get(uuid) ?? this.#faults.get(uuid)?.reason;
   }
 
-  /** Latest figures of a card from the management library; undefined: there are none, or its driver is silent. */
+  /** Latest measurements of a device by the management library; undefined: there are none, or its driver is silent. */
   figuresOf(uuid: string): CardFigures | undefined {
     const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
     return watch?.silence === undefined && watch?.failure === undefined ? watch?.cards.get(uuid) : undefined;
@@ -102,7 +102,9 @@ export class DeviceHealth {
     return this.#faults.get(uuid)?.number ?? 0;
   }
 
-  /** Clears a fault for an operator. A fault with another number came later, unseen by the operator, and stays. */
+  /**
+   * Clears a fault for an operator. A fault with another number came later: the operator has not seen it, so it stays.
+   */
   clear(uuid: string, fault: number): void {
     if (this.faultOf(uuid) !== fault || fault === 0) return;
     this.#options.log.info({ device: uuid, reason: this.illnessOf(uuid) }, "a fault is cleared");
@@ -155,9 +157,9 @@ export class DeviceHealth {
     if (hasBeenSilent || changed.length > 0) this.#options.onChange();
   }
 
-  /** Starts the timer after which all devices of the driver count as ill. */
+  /** Starts the timer after which all devices of the driver count as unhealthy. */
   #expectWord(watch: Watch): void {
-    // Input that arrived while this process itself was stopped is read first.
+    // Input that arrived while this process itself was suspended is read first.
     const giveUp = (): NodeJS.Immediate => setImmediate(() => this.#takeSilence(watch, timer));
     const timer = watch.silenceTimer ?? setTimeout(giveUp, this.#options.silenceMs);
     watch.silenceTimer = timer;

@@ -17,7 +17,7 @@ export interface DiscoveredDevice {
   readonly cudaVersion: number;
   readonly description: Probe["devices"][number];
   readonly topology: Topology;
-  /** What its driver takes of it; undefined: it could not be measured. */
+  /** Memory that its driver takes of it; undefined: it could not be measured. */
   readonly costs: DriverCosts | undefined;
 }
 
@@ -37,9 +37,9 @@ const usualCosts: DriverCosts = {
 const mostOfDevice = 1 / 4;
 
 /**
- * Returns the memory, in bytes, that a driver takes of a device: the measured size or, on a card, the usual one if that is larger.
- * The claim has the context of one session beside its own memory. `configured`: the size of a context that an administrator
- * has set for this node.
+ * Returns the memory, in bytes, that a driver takes of a device: the measured size or, on a card, the usual one if that
+ * is larger. A claim gets the context of one session in addition to its own memory. `configured`: the size of a context
+ * that an administrator has set for this node.
  */
 export function costsOf(
   { description, costs }: Pick<DiscoveredDevice, "description" | "costs">,
@@ -58,10 +58,10 @@ export function costsOf(
   };
 }
 
-/** The number of devices that fit into a ticket. */
+/** The most devices that fit into a ticket. */
 const maxDevices = 32;
 const probeTimeoutMs = 60_000;
-/** A driver may hang when one of its cards has failed: then the others are served with the usual costs. */
+/** A driver may hang when one of its devices has failed: the others are then served with the usual costs. */
 const measureTimeoutMs = 20_000;
 
 /**
@@ -127,7 +127,7 @@ async function probeOne(worker: string, driver: string, containment: WorkerConta
   }
 }
 
-/** Nothing where it fails: whether a driver works is for the probe to say. */
+/** Empty if it fails: whether a driver works is decided by the probe. */
 async function measureOne(
   { worker, containment, log }: Pick<Parameters<typeof discoverDevices>[0], "worker" | "containment" | "log">,
   driver: string,

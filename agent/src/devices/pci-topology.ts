@@ -6,9 +6,9 @@ import { readFileSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 
 export interface PciTopology {
-  /** Number of the NUMA node it is attached to; empty: not known, or there is only one. */
+  /** Number of the NUMA node to which it is attached; empty: unknown, or there is only one. */
   readonly numaNode: string;
-  /** PCI address of the switch above it; empty: not known, or there is none. */
+  /** PCI address of the switch above it; empty: unknown, or there is none. */
   readonly pcieSwitch: string;
 }
 

@@ -8,10 +8,10 @@ export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** SQLite's number for a disk, or a limit, that is full. */
+/** SQLite's error number for a full disk or an exhausted limit. */
 const sqliteFull = 13;
 
-/** Whether something failed because a disk has no room. */
+/** Whether an operation failed because the disk is full. */
 export function isDiskFull(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 /**
- * Identifies one process for good: the kernel reuses process ids, but never with the same start time in the same boot.
+ * Identifies one process uniquely: the kernel reuses process ids, but never with the same start time in the same boot.
  * All code that signals or waits for a process that it may not have started goes through this.
  */
 export interface ProcessIdentity {
@@ -22,7 +22,7 @@ export function bootId(): string {
   return cachedBootId;
 }
 
-/** The identity of a live process, or `undefined` when there is none: a zombie counts as gone. */
+/** The identity of a live process; `undefined` when it does not exist: a zombie counts as gone. */
 export function identifyProcess(pid: number): ProcessIdentity | undefined {
   if (!Number.isInteger(pid) || pid <= 0) return undefined;
   let stat: string;
@@ -39,13 +39,13 @@ export function identifyProcess(pid: number): ProcessIdentity | undefined {
   return { pid, startTime, bootId: bootId() };
 }
 
-/** Whether this very process still runs, and not another one that has its number. */
+/** Whether exactly this process still runs, and not another one with its number. */
 export function isProcessAlive(identity: ProcessIdentity): boolean {
   if (identity.bootId !== bootId()) return false;
   return identifyProcess(identity.pid)?.startTime === identity.startTime;
 }
 
-/** Signals this very process; false when it is gone already. */
+/** Signals exactly this process; false when it is already gone. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): boolean {
   if (!isProcessAlive(identity)) return false;
   try {
@@ -76,7 +76,7 @@ export function findProcessesByArgument(argument: string): ProcessIdentity[] {
     try {
       if (!readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").includes(argument)) continue;
     } catch {
-      continue; // Gone between the listing and the look, or not ours to read.
+      continue; // The process has ended since the listing, or we may not read it.
     }
     const identity = identifyProcess(pid);
     if (identity !== undefined) found.push(identity);

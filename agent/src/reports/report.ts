@@ -14,8 +14,8 @@ import type { Worker, WorkerPhase } from "../workers/worker.ts";
 import type { CardFigures } from "../workers/worker-process.ts";
 
 /**
- * Returns the report on a device. `illness` says why the device must not be used; undefined: it may. `fault` is the number
- * of the fault that its driver has reported; 0: none. `overheadBytes`: see `costsOf`.
+ * Returns the report on a device. `illness` says why the device must not be used; undefined: it may be used. `fault` is
+ * the number of the fault that its driver has reported; 0: none. `overheadBytes`: see `costsOf`.
  */
 export function reportDevice(
   device: DiscoveredDevice,
@@ -50,8 +50,8 @@ export function reportDevice(
 }
 
 /**
- * Returns the part of its time, 0 to 1, that a device has recently worked for a session; undefined: not known. A session
- * that has the device for itself is not measured: the utilisation that NVML reports is entirely its own.
+ * Returns the fraction of time, 0 to 1, for which a device has recently worked for a session; undefined: not known. A
+ * session that has the device for itself is not measured: the utilisation that NVML reports is entirely its own.
  */
 export function deviceRate(
   { compute }: Pick<Worker, "compute">,
@@ -122,7 +122,7 @@ function sessionState(phase: WorkerPhase, hasClient: boolean): SessionState {
     case "assigning":
     case "assigned":
       return SessionState.ASSIGNED;
-    case "starting": // Taken over, no hello received yet.
+    case "starting": // The agent has taken the worker over and has received no hello yet.
     case "warm":
       return hasClient ? SessionState.CONNECTED : SessionState.ASSIGNED;
   }

@@ -9,7 +9,7 @@ test("a node is described until the controller remembers it", () => {
   const self = new SelfDescription();
   expect(self.say(1n, node)).toEqual(node);
   expect(self.say(2n, node)).toEqual(node);
-  // An answer to the call before says nothing about this one.
+  // An answer to the previous call says nothing about this one.
   self.learn(node, { describedBy: 1n });
   expect(self.say(3n, node)).toEqual(node);
   self.learn(node, { describedBy: 3n });

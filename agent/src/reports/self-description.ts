@@ -11,7 +11,9 @@ export type NodeDescription = Pick<
   "agentUrl" | "agentVersion" | "hostname" | "bootId" | "labels" | "devices"
 >;
 
-/** Remembers the description of the node that was sent last, so that it is not repeated to a controller that has it. */
+/**
+ * Remembers the last description that was sent for the node, so that it is not repeated to a controller that has it.
+ */
 export class SelfDescription {
   #said: { readonly sequence: bigint; readonly bytes: Uint8Array; isRemembered: boolean } | undefined;
 
@@ -26,7 +28,7 @@ export class SelfDescription {
     return description;
   }
 
-  /** @returns Whether the controller took nothing over from the call: it must be repeated with the full description. */
+  /** @returns Whether the controller did not apply the call, which must be repeated with the full description. */
   learn(asked: Report, { describedBy }: Pick<SyncResponse, "describedBy">): boolean {
     const wasLeftOut = asked.describedBy !== undefined;
     if (describedBy === 0n) {

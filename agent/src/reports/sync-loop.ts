@@ -13,7 +13,7 @@ export interface SyncLoopOptions {
     signal: AbortSignal,
     options: { readonly isLast: boolean },
   ) => Promise<SyncResponse>;
-  /** Takes over an answer. Answers come in the order of their calls; an answer that was overtaken is dropped. */
+  /** Applies an answer. Answers come in the order of their calls; an answer that was overtaken is dropped. */
   readonly apply: (answer: SyncResponse) => void;
   /** The node is no longer in the pool; the reason says why. Called again with every call. */
   readonly onRemoved: (reason: string) => void;
@@ -29,8 +29,8 @@ const gatherMs = 10;
 const maxCallsInFlight = 2;
 
 /**
- * Reports to the controller and passes on the wanted state in its answers, for as long as the agent runs, whether the
- * controller answers or not.
+ * Reports to the controller and passes on the desired state in its answers, for as long as the agent runs, even while
+ * the controller does not answer.
  */
 export class SyncLoop {
   readonly #options: SyncLoopOptions;
@@ -56,7 +56,7 @@ export class SyncLoop {
     return this.#lastSuccess;
   }
 
-  /** Why it does not answer now. */
+  /** Why it does not answer at present. */
   get failure(): string | undefined {
     return this.#failure;
   }

@@ -24,7 +24,7 @@ test("time in which several sessions of an allocation made calls counts once, an
   activity.add(1, { fromMs: 500, toMs: 1500 });
   activity.add(1, { fromMs: 700, toMs: 1200 });
   activity.add(2, { fromMs: 0, toMs: 1000.6 });
-  // The agent stood still.
+  // The agent was suspended.
   activity.add(1, { fromMs: 1500, toMs: 100_000 });
   expect(activity.totals()).toEqual([
     { epoch: 1, activeMs: 6500 },

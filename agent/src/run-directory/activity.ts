@@ -7,7 +7,7 @@ import type { RunDirectory } from "./run-directory.ts";
 /** The most time that counts between two consecutive reports of a worker. */
 const longestStretchMs = 5_000;
 
-/** A stretch of time, on the monotonic clock. */
+/** An interval on the monotonic clock. */
 interface Stretch {
   readonly fromMs: number;
   readonly toMs: number;
@@ -36,7 +36,7 @@ export class Activity {
     this.#totalsMs = new Map(this.#keptMs);
   }
 
-  /** Adds a stretch in which a session of the allocation made calls. */
+  /** Adds an interval in which a session of the allocation made calls. */
   add(epoch: number, { fromMs, toMs }: Stretch): void {
     const startMs = Math.max(fromMs, toMs - longestStretchMs, this.#countedUntilMs.get(epoch) ?? fromMs);
     if (toMs <= startMs) return;
@@ -61,7 +61,8 @@ export class Activity {
   keepOnly(epochs: ReadonlySet<number>): void {
     const known = new Set([...this.#totalsMs.keys(), ...this.#keptMs.keys()]);
     const gone = [...known].filter((epoch) => !epochs.has(epoch));
-    // An epoch is never reused: a row that cannot be removed now has no meaning, and goes after the agent's next start.
+    // An epoch is never reused: a row that cannot be removed now has no meaning, and is removed after the agent's next
+    // start.
     if (gone.length > 0) this.#write(() => this.#run.forgetActivity(gone));
     for (const epoch of gone) {
       this.#totalsMs.delete(epoch);
@@ -71,7 +72,7 @@ export class Activity {
     }
   }
 
-  /** @returns False where the disk is full: the node must not look lost for that, and the next call tries again. */
+  /** @returns False if the disk is full: the node must not look lost because of that, so the next call tries again. */
   #write(write: () => void): boolean {
     try {
       write();

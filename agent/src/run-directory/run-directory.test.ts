@@ -73,7 +73,7 @@ test("images of a tenant are in a folder that no other tenant can name, and that
   expect(open("team-a")).toEqual([first]);
   expect(readdirSync(join(path, "images")).toSorted()).toEqual([first, second].toSorted());
   expect(statSync(join(path, "images", first)).mode & 0o777).toBe(0o700);
-  // Another node has another key, and so other names.
+  // Another node has another key, and therefore other names.
   rmSync(join(path, "group.key"));
   expect(open("team-a")).not.toEqual([first]);
 });
@@ -101,7 +101,7 @@ test.runIf(process.getuid?.() === 0)(
     expect(statSync(join(path, "claims"))).toMatchObject({ uid: 0, mode: 0o40711 });
     expect(statSync(directory)).toMatchObject({ uid: 1_900_000_002, mode: 0o40700 });
     expect(statSync(join(directory, "things")).uid).toBe(1_900_000_002);
-    // Where it leads is none of theirs.
+    // The target of the link is not theirs, and stays untouched.
     expect(statSync(join(path, "group.key")).uid).toBe(0);
   },
 );

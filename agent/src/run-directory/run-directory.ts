@@ -39,14 +39,14 @@ const workerRecordSchema = z.object({
   tcpHost: z.string().default("127.0.0.1"),
   /** Unix seconds. */
   startedAt: z.int().nonnegative(),
-  /** User id of its process, as the agent asked for; null: the agent's own, or the worker is of an earlier release. */
+  /** User id of its process, as requested by the agent; null: the agent's own user, or the worker is of an earlier release. */
   user: z.int().nonnegative().nullable().default(null),
   session: z
     .object({
       session: z.string(),
       claim: z.string(),
       epoch: z.int().nonnegative(),
-      // Sessions from before there were terms are older than any answer.
+      // Sessions from before terms were introduced are older than any answer.
       term: z.int().nonnegative().default(0),
       order: z.int().nonnegative().default(0),
       issued: z.int().nonnegative(),
@@ -58,7 +58,7 @@ const workerRecordSchema = z.object({
           uuid: z.string(),
           memoryBytes: z.int().nonnegative(),
           computePercent: z.number(),
-          // Sessions from before there were classes have hard shares.
+          // Sessions from before service classes were introduced have hard shares.
           serviceClass: z.enum(serviceClassWords).default("guaranteed"),
         }),
       ),
@@ -75,7 +75,7 @@ const workerRecordSchema = z.object({
     .nullable(),
 });
 
-/** The agent's record of a worker, for the agent that follows. */
+/** The agent's record of a worker, for the next agent. */
 export type WorkerRecord = z.infer<typeof workerRecordSchema>;
 /** The session of a worker. `issued` and `startedAt` are Unix seconds, by the controller's clock and by ours. */
 export type SessionRecord = NonNullable<WorkerRecord["session"]>;
@@ -85,11 +85,11 @@ export interface EndedSession {
   readonly session: string;
   readonly claim: string;
   readonly epoch: number;
-  /** Whether its client ever connected while an agent ran to see it. */
+  /** Whether its client ever connected, as far as a running agent observed. */
   readonly hadClient: boolean;
 }
 
-/** How many ended sessions are kept for the controller. */
+/** The most ended sessions that are kept for the controller. */
 const maxEndedSessions = 4096;
 
 /** The files of one worker. */
@@ -97,7 +97,7 @@ export interface WorkerDirectory {
   readonly id: string;
   readonly path: string;
   readonly controlPath: string;
-  /** The key that an agent shows to the worker; the same for every agent of the run directory. */
+  /** The secret by which an agent authenticates to the worker; the same for every agent of the run directory. */
   readonly controlKey: string;
   readonly dataPath: string;
   readonly peersPath: string;
@@ -137,9 +137,9 @@ export class RunDirectory implements Disposable {
   }
 
   /**
-   * Directory of the gates by which the node's workers take turns on each device; a reboot makes them useless. Workers open
-   * them before they give up the agent's rights to them. The number in the name is that of the files' layout: workers of an
-   * earlier release keep the files that they have mapped.
+   * Directory of the gates, by which the node's workers take turns on each device; a reboot makes them useless. Workers
+   * open them before they drop the agent's right to open them. The number in the name is that of the files' layout:
+   * workers of an earlier release keep the files that they have mapped.
    */
   get gatesPath(): string {
     return join(this.path, "gates", gatesName());
@@ -153,7 +153,11 @@ export class RunDirectory implements Disposable {
     this.#term = Number(database.prepare("SELECT term FROM terms").get()?.["term"] ?? 0);
   }
 
-  /** Creates the directory where needed and locks it. @throws MILLPOND_E_INVALID, MILLPOND_E_STATE_LOCKED */
+  /**
+   * Creates the directory where needed and locks it.
+   *
+   * @throws MILLPOND_E_INVALID, MILLPOND_E_STATE_LOCKED
+   */
   static open(path: string): RunDirectory {
     const absolute = resolve(path);
     const longest = join(absolute, "workers", "w-00000000", "control.sock");
@@ -196,7 +200,7 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Lets workers of other users reach what they share. */
+  /** Lets workers that run as other users reach what they share. */
   openToWorkers(): void {
     this.#isOpenToWorkers = true;
     // Without the right to list a folder, a process finds a claim's folder only if it knows the name, as the claim's
@@ -209,12 +213,15 @@ export class RunDirectory implements Disposable {
     this.#database.close();
   }
 
-  /** Whether the stored state belongs to that controller. */
+  /** Whether the stored state belongs to this controller. */
   isOfPool(controller: string): boolean {
     return this.#database.prepare("SELECT id FROM controller").get()?.["id"] === controller;
   }
 
-  /** Ties the stored state to one controller, and clears that of another: epochs of another pool mean nothing in this one. */
+  /**
+   * Ties the stored state to one controller, and clears the state of any other: epochs of another pool mean nothing in
+   * this one.
+   */
   enterPool(controller: string): void {
     if (this.isOfPool(controller)) return;
     this.#database.exec(
@@ -226,7 +233,7 @@ export class RunDirectory implements Disposable {
     this.#term = 0;
   }
 
-  /** The highest term of a controller that this agent obeyed; 0: none. */
+  /** The highest term of a controller that this agent has obeyed; 0: none. */
   get term(): number {
     return this.#term;
   }
@@ -275,7 +282,7 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Keeps an ended session for the controller; drops the oldest beyond `maxEndedSessions`. */
+  /** Keeps an ended session for the controller; drops the oldest one beyond `maxEndedSessions`. */
   addEndedSession({ session, claim, epoch, hadClient }: EndedSession): void {
     const { lastInsertRowid } = this.#database
       .prepare(
@@ -330,8 +337,8 @@ export class RunDirectory implements Disposable {
   }
 
   /**
-   * Secret of a tenant on this node, which its workers know and the workers of others do not; it is the same for every agent.
-   * The folder of the tenant's images has this name, and is made where it is missing.
+   * Secret of a tenant on this node, which its workers know and the workers of others do not; it is the same for every
+   * agent. It is the name of the folder of the tenant's images, which is created if it is missing.
    */
   tenantOf(tenant: string): string {
     const name = createHmac("sha256", this.#groupKey).update(`tenant ${tenant}`).digest("hex");
@@ -340,8 +347,8 @@ export class RunDirectory implements Disposable {
   }
 
   /**
-   * The directory of the budgets of an allocation; creates it where it is missing. `user`: that of the allocation's workers, where
-   * it is not the agent's. Workers of the allocation that have another user have mapped its files.
+   * The directory of the budgets of an allocation; creates it where it is missing. `user`: the user of the allocation's
+   * workers, if it is not the agent's. Workers of the allocation that have another user have mapped its files.
    */
   claimDirectory(claim: string, epoch: number, user: number | undefined): string {
     const path = join(this.claimsPath, this.allocationName(claim, epoch));
@@ -371,7 +378,7 @@ export class RunDirectory implements Disposable {
 
   workerDirectory(id: string): WorkerDirectory {
     const path = join(this.path, "workers", id);
-    // Workers of the previous release listen beside their other sockets.
+    // Workers of the previous release listen in the same directory as their other sockets.
     const before = join(path, "data.sock");
     return {
       id,
@@ -386,7 +393,7 @@ export class RunDirectory implements Disposable {
     };
   }
 
-  /** Creates the files of a worker. `user`: the worker's user, where it is not the agent's. */
+  /** Creates the files of a worker. `user`: the worker's user, if it is not the agent's. */
   createWorkerDirectory(id: string, user: number | undefined): WorkerDirectory {
     const directory = this.workerDirectory(id);
     mkdirSync(directory.path, { mode: 0o755 });
@@ -396,7 +403,8 @@ export class RunDirectory implements Disposable {
     mkdirSync(directory.jitCachePath, { mode: 0o700 });
     if (user !== undefined) {
       chownSync(directory.jitCachePath, user, user);
-      // The worker creates its sockets there; files of other processes, such as its log, it can neither replace nor remove.
+      // The worker creates its sockets there. Files of other processes, such as its log, it can neither replace nor
+      // remove.
       for (const folder of [directory.path, door]) {
         chownSync(folder, 0, user);
         chmodSync(folder, 0o1771);
@@ -428,7 +436,7 @@ function gatesName(): string {
 function readGroupKey(path: string): Buffer {
   if (existsSync(path)) {
     const known = readFileSync(path);
-    // A truncated file is not used as a key: open sessions keep the old key, later ones get the new one.
+    // A truncated file is not used as a key: open sessions keep the old key, and later ones get the new one.
     if (known.length === groupKeyBytes) return known;
   }
   const key = randomBytes(groupKeyBytes);
@@ -445,10 +453,10 @@ export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerReco
   renameSync(draft, directory.recordPath);
 }
 
-/** The record, or `undefined` when there is none or it cannot be understood. */
+/** The record; `undefined` if there is none or it cannot be parsed. */
 export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | undefined {
   try {
-    // Agents of the previous release kept it beside the worker's sockets, where the worker could change it.
+    // Agents of the previous release kept the record beside the worker's sockets, where the worker could modify it.
     const before = join(directory.path, "worker.json");
     const path = existsSync(directory.recordPath) ? directory.recordPath : before;
     return workerRecordSchema.parse(JSON.parse(readFileSync(path, "utf8")));

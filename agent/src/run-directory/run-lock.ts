@@ -24,8 +24,9 @@ export function openLockedDatabase(path: string, schema: string): DatabaseSync {
   makePrivateFile(path);
   const database = new DatabaseSync(path);
   try {
-    // The first write takes the lock and, in exclusive mode, keeps it until the database is closed. Contents survive the
-    // end of the process without a flush to disk; after a crash of the machine no worker is left that they matter for.
+    // The first write takes the lock and, in exclusive mode, keeps it until the database is closed. Contents survive
+    // the end of the process without a flush to disk; after a crash of the machine no worker is left to which they
+    // matter.
     database.exec(
       `PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
        BEGIN IMMEDIATE; ${schema}; COMMIT;`,

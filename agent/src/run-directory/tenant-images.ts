@@ -12,7 +12,7 @@ import { makeFolders } from "@millpond/platform";
  */
 const mostBytes = 8 * 2 ** 30;
 
-/** Interval between looks at the sizes of the folders. */
+/** Interval between checks of the folders' sizes. */
 const trimEveryMs = 60_000;
 
 export class TenantImages {
@@ -20,7 +20,9 @@ export class TenantImages {
   #isOpenToWorkers = false;
   #trimmedMs = Number.NEGATIVE_INFINITY;
 
-  /** Makes the directory where it is missing, and removes the images that earlier agents kept for all tenants together. */
+  /**
+   * Creates the directory if it is missing, and removes the images that earlier agents kept for all tenants together.
+   */
   constructor(path: string) {
     this.path = path;
     makeFolders(path, 0o700);
@@ -30,8 +32,8 @@ export class TenantImages {
   }
 
   /**
-   * Workers have users of their own, a tenant's claims several: a process reaches a folder if it knows the name, as the tenant's
-   * workers do. They can pass the directory, and not list it.
+   * Workers run as users of their own, and a tenant's claims as several: a process can enter a folder if it knows the
+   * name, as the tenant's workers do. They can traverse the directory but not list it.
    */
   openToWorkers(): void {
     this.#isOpenToWorkers = true;
@@ -39,7 +41,7 @@ export class TenantImages {
     chmodSync(this.path, 0o711);
   }
 
-  /** Makes the folder of that name where it is missing, and marks it as used. */
+  /** Creates the folder of that name if it is missing, and marks it as used. */
   open(name: string): void {
     const folder = join(this.path, name);
     makeFolders(folder, 0o700);
@@ -53,7 +55,7 @@ export class TenantImages {
     this.#trim(name);
   }
 
-  /** Removes the longest unused folders where all together are too large, but not the one of that name. */
+  /** Removes the least recently used folders when all together are too large, except the one of that name. */
   #trim(kept: string): void {
     const nowMs = performance.now();
     if (nowMs - this.#trimmedMs < trimEveryMs) return;
@@ -71,7 +73,7 @@ export class TenantImages {
   }
 }
 
-/** Workers remove and replace files meanwhile. */
+/** Workers remove and replace files in the meantime. */
 function sizeOf(folder: string): number {
   return readdirSync(folder)
     .map((name) => lstatSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0)

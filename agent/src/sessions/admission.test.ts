@@ -17,8 +17,8 @@ const controller = "11111111-0000-4000-8000-000000000000";
 const claims = ["claim-a", "claim-b"] as const;
 
 /**
- * An event of a claim: the controller allocates it again or takes it away, a ticket arrives, the agent restarts, another
- * controller becomes the leader, or the deposed leader, which has not noticed, answers.
+ * An event of a claim: the controller allocates it again or revokes its allocation, a ticket arrives, the agent
+ * restarts, another controller becomes the leader, or the deposed leader, which has not noticed, answers.
  */
 const step = fc.record({
   what: fc.constantFrom("allocate", "withdraw", "sync", "ticket", "replay", "restart", "lead", "deposed"),
@@ -60,7 +60,9 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
           for (const [claim, before] of told) if (allocated.get(claim) !== before) gone.set(claim, before);
           told = new Map(allocated);
         };
-        /** Checks that messages of a deposed leader, which does not know its term is over, are refused at any time. */
+        /**
+         * Checks that messages of a deposed leader, which does not know that its term is over, are refused at any time.
+         */
         const checkDeposed = (claim: string): void => {
           const before = { term: term - 1, order: 1_000_000 };
           const answer = create(SyncResponseSchema, {

@@ -36,7 +36,7 @@ export class Admission {
   }
 
   /**
-   * Takes over the controller's answer; changes nothing when it throws.
+   * Applies the controller's answer; changes nothing when it throws.
    *
    * @throws MILLPOND_E_NOT_LEADER when another controller has become the leader since; MILLPOND_E_INVALID when the ticket
    *   key cannot be read
@@ -57,7 +57,7 @@ export class Admission {
     this.#run.enterPool(answer.controller);
     this.#run.raiseTerm(term);
     const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
-    // An allocation is no longer listed: a later one for its claim has a higher epoch.
+    // An allocation that is no longer listed has been replaced: a later one for its claim has a higher epoch.
     for (const [claim, { epoch }] of this.#allocations) {
       if (!allocations.has(claim)) this.#run.raiseEpoch(claim, Number(epoch) + 1, nowSeconds);
     }
@@ -83,7 +83,10 @@ export class Admission {
     return this.#isNewer(grant);
   }
 
-  /** The sizes of a session in the controller's last answer; undefined: its ticket is newer, and its sizes hold. */
+  /**
+   * The sizes of a session in the controller's last answer; undefined: its ticket is newer, and the sizes in the ticket
+   * apply.
+   */
   sizesOf(grant: SessionGrant): WantedSizes | undefined {
     const allocation = this.#allocations.get(grant.claim);
     const isKnown = allocation !== undefined && Number(allocation.epoch) === grant.epoch;
@@ -125,7 +128,7 @@ export class Admission {
     return payload;
   }
 
-  /** The parts of a device that allocations have, according to the controller's last answer. */
+  /** The parts of a device that allocations hold, according to the controller's last answer. */
   allocationsOn(
     uuid: string,
   ): readonly { readonly claim: string; readonly epoch: number; readonly memoryBytes: number }[] {
@@ -136,7 +139,7 @@ export class Admission {
     );
   }
 
-  /** Whether no other allocation has a part of a device, according to the controller's last answer. */
+  /** Whether no other allocation holds a part of a device, according to the controller's last answer. */
   hasAlone(claim: string, uuid: string): boolean {
     return [...this.#allocations.values()].every(
       (other) => other.claim === claim || other.devices.every((device) => device.uuid !== uuid),
@@ -180,7 +183,7 @@ export class Admission {
     return grant.term > term || (grant.term === term && grant.order > order);
   }
 
-  /** @throws MILLPOND_E_TICKET_STALE when the allocation has been taken away */
+  /** @throws MILLPOND_E_TICKET_STALE when the allocation has been revoked */
   assertGranted(grant: SessionGrant): void {
     if (this.isGranted(grant)) return;
     throw millpondError("MILLPOND_E_TICKET_STALE", `the allocation of claim ${grant.claim} was taken away`);

@@ -70,7 +70,7 @@ function payload({ claim, epoch, memoryBytes, computePercent }: Granted): ViewTi
   return { claim, node: "node-a", epoch, devices, term: 1, order: 9, issued: now(), expires: now() + 60 };
 }
 
-/** A session that keeps its device busy for the given part of the time. */
+/** A session that keeps its device busy for the given fraction of the time. */
 function session(of: Granted, pid: number, rate: number, isMeasured = true) {
   const compute = new ComputeMeter();
   const atMs = performance.now();
@@ -131,7 +131,7 @@ test("a claim is described without anything of others on its device", () => {
     index: 3,
     nvlinks: 18,
   });
-  // The card is shared, so the claim learns nothing about it.
+  // The device is shared, so the claim gets no measurements of it.
   expect(described.devices?.[0]).not.toHaveProperty("card");
   const text = JSON.stringify(described, (_, value: unknown) =>
     typeof value === "bigint" ? String(value) : value,

@@ -9,18 +9,18 @@ import type { SessionRecord } from "../run-directory/run-directory.ts";
 import type { Worker } from "../workers/worker.ts";
 import type { CardFigures } from "../workers/worker-process.ts";
 
-/** The members of a worker with a session that enter a description. */
+/** The members of a worker with a session that are used in a description. */
 interface DescribedWorker extends Pick<Worker, "client" | "compute"> {
   readonly session: Pick<SessionRecord, "session" | "claim" | "epoch" | "startedAt">;
   readonly figures: Pick<Worker["figures"], "memoryUsedBytes">;
 }
 
-/** The sources of a description. */
+/** The data from which a description is built. */
 export interface ClaimSources {
   readonly admission: Admission;
   readonly sessions: () => readonly DescribedWorker[];
   readonly devices: readonly DiscoveredDevice[];
-  /** Figures of a card from the management library; undefined: there are none. */
+  /** Measurements of a device by the management library; undefined: there are none. */
   readonly figuresOf: (uuid: string) => CardFigures | undefined;
 }
 
@@ -102,7 +102,7 @@ export function describeClaim(
   };
 }
 
-/** Without members that are undefined. */
+/** A copy without the members that are undefined. */
 function present(figures: CardFigures): { [K in keyof CardFigures]?: number } {
   return Object.fromEntries(Object.entries(figures).filter(([, value]) => value !== undefined));
 }

@@ -20,7 +20,7 @@ async function start(more: Partial<NodeServerOptions> = {}): Promise<URL> {
     advertisedHost: "127.0.0.1",
     certificate: undefined,
     token: "a-token-of-an-agent",
-    // No call that gets to them is made here.
+    // No call of these tests reaches them.
     opener: none as NodeServerOptions["opener"],
     claims: none as NodeServerOptions["claims"],
     status: () => ({}),
@@ -44,7 +44,7 @@ function open({ hostname, port }: URL): Socket {
 async function lifeOf(socket: Socket): Promise<number> {
   const startMs = performance.now();
   socket.resume();
-  // The cut may come as a reset, an error, which `once` of node:events would reject for.
+  // The connection may be cut by a reset, which is an error for which `once` of node:events would reject.
   await new Promise<void>((resolve) => socket.once("close", () => resolve()));
   return performance.now() - startMs;
 }

@@ -30,14 +30,14 @@ export interface NodeServerOptions {
   readonly advertisedHost: string;
   /** Absent: plain HTTP. */
   readonly certificate: CertificatePair | undefined;
-  /** The agent token, which GetNodeStatus asks for. */
+  /** The agent token, which GetNodeStatus requires. */
   readonly token: string;
-  /** A further token for the metrics; undefined: there is none. */
+  /** An additional token, for metrics only; undefined: there is none. */
   readonly metricsToken?: string | undefined;
   readonly opener: SessionOpener;
   readonly claims: ClaimSources;
   readonly status: () => MessageInitShape<typeof GetNodeStatusResponseSchema>;
-  /** The text form of Prometheus. */
+  /** The metrics, in the Prometheus text format. */
   readonly metrics: () => string;
   readonly log: Logger;
   /** Default: limits that suit the process. */
@@ -52,7 +52,7 @@ export interface NodeServer {
   close(): Promise<void>;
 }
 
-/** How long a connection without calls is kept: a program opens one session, and hardly ever another. */
+/** How long a connection without calls is kept. A program opens one session, and rarely another. */
 const keepAliveMs = 5_000;
 
 /** Enough for the largest request: a ticket and its envelope. */

@@ -17,7 +17,7 @@ export interface SessionOpener {
   readonly pool: WorkerPool;
   readonly places: SessionPlaces;
   readonly devices: readonly DiscoveredDevice[];
-  /** Why a device must not be used; undefined: it may. */
+  /** Why a device must not be used; undefined: it may be used. */
   readonly illnessOf: (uuid: string) => string | undefined;
   /** Address at which the workers' TCP ports are reached. */
   readonly tcpHost: string;
@@ -62,7 +62,7 @@ export async function openSession(
         linkSecret,
         parkAfterMs: parkAfterSeconds * 1000,
         priority,
-        // A ticket of an earlier controller names no tenant: its claim is as if of its own.
+        // A ticket of an earlier controller names no tenant: its claim is treated as a tenant of its own.
         tenant: payload.tenant ?? `claim ${claim} ${epoch}`,
         assertAllowed: () => opener.admission.assertGranted(payload),
         sizes: () => opener.admission.sizesOf(payload) ?? { revision: sizeRevision, devices },
@@ -109,7 +109,7 @@ function takePlace({ places, admission }: SessionOpener, payload: TicketPayload)
   try {
     return places.take(payload);
   } catch (error) {
-    // The controller counts the ticket until its end is reported.
+    // The controller counts the ticket until the end of its session is reported.
     admission.forgo(payload);
     throw error;
   }

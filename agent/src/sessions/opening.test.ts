@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../../test/fixture.ts";
 import { findProcessesByArgument, signalProcess } from "../process/process-identity.ts";
 
-/** The device on which the worker of a session has made a context before it had one. */
+/** The device on which the session's worker made a context before it had the session. */
 function warmDeviceOf(unixPath: string): string | undefined {
   const [worker] = findProcessesByArgument(unixPath);
   const args = readFileSync(`/proc/${worker?.pid}/cmdline`, "utf8").split("\0");
@@ -192,7 +192,7 @@ describe("a claim's memory for contexts", () => {
     });
     const agent = await node.startKnownAgent({ warm: 1 });
     const { devices } = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
-    // Measured by the driver; the other device could not be, and software GPUs take nothing else.
+    // The driver measured this device; the other one could not be measured, and software GPUs take no other memory.
     expect(devices.map(({ overheadBytes }) => overheadBytes)).toEqual([BigInt(contextBytes), 0n]);
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
     node.controller.allocate("claim-2", "node-a", [secondDevice]);

@@ -38,7 +38,7 @@ test("whatever begins and ends, an allocation has no more sessions than it may, 
           if (hasRoom) opening.set(session, { epoch, place: take() });
           else expect(take).toThrow("[MILLPOND_E_TOO_MANY_SESSIONS]");
         } else if (begun !== undefined && (what === "serve" || what === "fail")) {
-          // A session runs before its place is given up: it is counted exactly once at any time.
+          // A session runs before its reservation is released, so it is counted exactly once at any time.
           if (what === "serve")
             running.push({ phase: "assigned", session: { session: id, epoch: begun.epoch } });
           begun.place[Symbol.dispose]();

@@ -11,8 +11,8 @@ export interface RunningSession {
 }
 
 /**
- * Limits the sessions of each allocation: those that run and those that are being opened. A session that is ending has
- * given up its place, so that the next program can start immediately; its worker still counts against twice the limit,
+ * Limits the sessions of each allocation, both running ones and those being opened. A session that is ending has
+ * released its place, so that the next program can start immediately; its worker still counts against twice the limit,
  * because it may take a while to end.
  */
 export class SessionPlaces {
@@ -24,7 +24,7 @@ export class SessionPlaces {
   }
 
   /**
-   * Takes a place until the result is disposed of; by then the session runs or has failed.
+   * Reserves a place until the result is disposed of; by then the session runs or has failed.
    *
    * @throws MILLPOND_E_TOO_MANY_SESSIONS
    */

@@ -11,7 +11,7 @@ interface Seen {
   readonly claim: string | undefined;
 }
 
-/** The users of a node's workers, as their records say. */
+/** The users of a node's workers, according to their records. */
 function workersOf(node: NodeFixture): Seen[] {
   const records = join(node.run, "records");
   return readdirSync(records)
@@ -33,7 +33,7 @@ function usersOf(node: NodeFixture, claim: string | undefined): number[] {
 
 async function makeNode(): Promise<NodeFixture> {
   const node = await NodeFixture.create();
-  // As /run/millpond: every user may pass.
+  // Like /run/millpond: every user may traverse it.
   chmodSync(node.directory, 0o755);
   for (const claim of ["claim-1", "claim-2"]) node.controller.allocate(claim, "node-a", [firstDevice]);
   return node;
@@ -53,7 +53,7 @@ describe.runIf(process.getuid?.() === 0)("the user of a worker", () => {
     expect(others).toEqual([first, first]);
     const [second] = usersOf(node, "claim-2");
     expect(second).not.toBe(first);
-    // Nor is one of them that of a worker which waits for another claim.
+    // Nor is one of them the user of a worker that waits for another claim.
     await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
     for (const user of usersOf(node, undefined)) expect([first, second]).not.toContain(user);
   });
@@ -74,7 +74,7 @@ describe.runIf(process.getuid?.() === 0)("the user of a worker", () => {
 
   test("is free again when its last worker has ended, and without one no session begins", async () => {
     await using node = await makeNode();
-    // Two ids for workers.
+    // A range of two ids for workers.
     const agent = await node.startKnownAgent({
       workerUsers: "70000-70002",
       warm: 0,
@@ -88,7 +88,7 @@ describe.runIf(process.getuid?.() === 0)("the user of a worker", () => {
       /all 2 user ids for workers, of 70000-70002, are in use.*--worker-users.*MILLPOND_E_NO_WORKER/,
     );
     const [freed] = usersOf(node, "claim-1");
-    // A claim that has one needs no other.
+    // A claim that already has one needs no other.
     await openSession(agent, node.controller.ticket("claim-2"));
     client[Symbol.dispose]();
     await until(() => usersOf(node, "claim-1").length === 0, "the first session has ended");

@@ -12,7 +12,7 @@ import {
 interface TicketKey {
   readonly text: string;
   readonly key: KeyObject;
-  /** Unix seconds; 0: no end is set. */
+  /** Unix seconds; 0: no end. */
   readonly acceptedUntil: number;
 }
 
@@ -21,13 +21,13 @@ export class TicketKeys {
   #keys: ReadonlyMap<string, TicketKey> = new Map();
 
   /**
-   * Takes over the keys of an answer; changes nothing when it throws.
+   * Stores the keys of an answer; changes nothing when it throws.
    *
-   * @throws MILLPOND_E_INVALID where a key cannot be read
+   * @throws MILLPOND_E_INVALID if a key cannot be read
    */
   learn({ ticketKeys, ticketPublicKey }: Pick<SyncResponse, "ticketKeys" | "ticketPublicKey">): void {
     const known = new Map([...this.#keys.values()].map(({ text, key }) => [text, key]));
-    // A controller of an earlier release has one, which it does not name.
+    // A controller of an earlier release has only one key, which it does not name.
     const given =
       ticketKeys.length > 0 ? ticketKeys : [{ id: "", publicKey: ticketPublicKey, acceptedUntil: 0n }];
     this.#keys = new Map(
@@ -47,7 +47,7 @@ export class TicketKeys {
     return [...this.#keys.keys()];
   }
 
-  /** Finds keys that are accepted at a time. */
+  /** Finds the keys that are accepted at a given time. */
   at(nowSeconds: number): FindKeys {
     return (id) =>
       [...this.#keys]

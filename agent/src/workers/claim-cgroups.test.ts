@@ -22,7 +22,7 @@ const isMounted = (controller: string): boolean => existsSync(join("/sys/fs/cgro
 const mebi = 2 ** 20;
 const limits = { ...limitsOf(128 * mebi, 1), processes: 64 };
 
-/** Starts a process that fills the number of MiB that it reads, and prints a line afterwards. */
+/** Starts a process that allocates the number of MiB that it reads, and prints a line afterwards. */
 function startEater() {
   const program = `process.stdin.on("data", (text) => { Buffer.alloc(Number(text) * ${mebi}, 1); console.log("full"); });
     setInterval(() => {}, 1000); console.log("ready");`;

@@ -16,7 +16,7 @@ export interface ClaimLimits {
   readonly memoryBytes: number;
   /** Processes and threads. */
   readonly processes: number;
-  /** Share of the processors under contention; 100: that of an ordinary group. */
+  /** CPU weight under contention; 100: that of an ordinary group. */
   readonly cpuWeight: number;
 }
 
@@ -34,8 +34,8 @@ export function limitsOf(memoryBytes: number, devices: number): ClaimLimits {
 }
 
 /**
- * Returns the part of an allocation's host memory that its workers count and refuse beyond. The rest is for the processes
- * themselves, above all their drivers: it is only limited by the kernel, which kills.
+ * Returns the part of an allocation's host memory that its workers account for; they refuse requests beyond it. The
+ * rest is for the processes themselves, above all their drivers. Only the kernel limits that rest, by killing.
  */
 export function countedHostBytes(memoryBytes: number): number {
   return Math.floor((memoryBytes / 3) * 2);
@@ -44,7 +44,11 @@ export function countedHostBytes(memoryBytes: number): number {
 /** One directory per claim, in a hierarchy that has some of the controllers. */
 interface Hierarchy {
   readonly base: string;
-  /** Makes the base. @throws Error when the kernel refuses */
+  /**
+   * Creates the base directory.
+   *
+   * @throws Error when the kernel refuses
+   */
   readonly make: () => void;
   readonly files: (limits: ClaimLimits) => readonly (readonly [name: string, value: string])[];
 }
@@ -64,22 +68,22 @@ const filesOfV2 = {
 
 const filesOfV1 = {
   memory: ({ memoryBytes }) => [
-    // With swap it may not be less than without, also while both are being changed.
+    // The limit with swap must never be below the limit without, not even while both are being changed.
     ["memory.memsw.limit_in_bytes", "-1"],
     ["memory.limit_in_bytes", String(memoryBytes)],
     ["memory.memsw.limit_in_bytes", String(memoryBytes)],
   ],
   pids: ({ processes }) => [["pids.max", String(processes)]],
-  // 1024 is what 100 is in v2.
+  // 1024 in v1 corresponds to 100 in v2.
   cpu: ({ cpuWeight }) => [["cpu.shares", String(Math.round((cpuWeight * 1024) / 100))]],
 } as const satisfies Record<Controller, Hierarchy["files"]>;
 
-/** Files that a kernel without accounting of swap does not have. */
+/** Files that a kernel without swap accounting does not have. */
 const optionalFiles: ReadonlySet<string> = new Set(["memory.swap.max", "memory.memsw.limit_in_bytes"]);
 
 export class ClaimCgroups {
   readonly #hierarchies: readonly Hierarchy[];
-  /** Limits that this host does not support, a sentence each. */
+  /** The limits that this host does not support, one sentence each. */
   readonly gaps: readonly string[];
 
   private constructor(hierarchies: readonly Hierarchy[], gaps: readonly string[]) {
@@ -87,14 +91,15 @@ export class ClaimCgroups {
     this.gaps = gaps;
   }
 
-  /** Without any: for agents that contain no workers. */
+  /** No limits: for agents that do not contain their workers. */
   static none(): ClaimCgroups {
     return new ClaimCgroups([], []);
   }
 
   /**
-   * Finds where this process may make groups, and makes the parent of those of this agent there. `name`: distinguishes it from
-   * other agents of the host. `root`: where the hierarchies are mounted. `own`: text of `/proc/self/cgroup`.
+   * Finds where this process may create groups, and creates there the parent of this agent's groups. `name`:
+   * distinguishes it from other agents of the host. `root`: where the hierarchies are mounted. `own`: text of
+   * `/proc/self/cgroup`.
    */
   static open({
     name,
@@ -140,14 +145,14 @@ export class ClaimCgroups {
   }
 
   /**
-   * Puts a worker into the group of its allocation, which is made where it is missing and gets these limits. False: there is
-   * no such process any more.
+   * Puts a worker into the group of its allocation; the group is created if it is missing and gets these limits. False:
+   * the process no longer exists.
    *
    * @throws Error when the kernel refuses
    */
   place(pid: number, allocation: string, limits: ClaimLimits): boolean {
     for (const { base, make, files } of this.#hierarchies) {
-      // Others remove empty groups: service managers do, and administrators.
+      // Other parties, such as service managers and administrators, remove empty groups.
       if (!existsSync(base)) make();
       const group = join(base, allocation);
       mkdirSync(group, { recursive: true });
@@ -171,7 +176,7 @@ export class ClaimCgroups {
     }
   }
 
-  /** Removes this agent's groups where no worker is left in them. */
+  /** Removes this agent's groups that contain no worker. */
   close(): void {
     this.keepOnly(new Set());
     for (const { base } of this.#hierarchies) removeEmpty(base);
@@ -183,9 +188,9 @@ function subject(controller: Controller): string {
 }
 
 /**
- * Parents that groups of version 2 can have: the root, for an agent that may write there, and beside the agent's own group,
- * where a service manager has delegated the tree above it. Inside of its own it can have none: a group has either processes or
- * groups with controllers.
+ * The possible parents of v2 groups: the root, for an agent that may write there, and beside the agent's own group,
+ * where a service manager has delegated the tree above it. Not the agent's own group itself: a group contains either
+ * processes or groups with controllers.
  */
 function basesOfV2(unified: string, own: string, name: string): string[] {
   if (!existsSync(join(unified, "cgroup.controllers"))) return [];
@@ -198,12 +203,17 @@ function baseOfV1(root: string, own: string, controller: Controller, name: strin
   const mounted = join(root, controller);
   const path = new RegExp(`^\\d+:(?:[^:]*,)?${controller}(?:,[^:]*)?:(/.*)$`, "m").exec(own)?.[1];
   if (path === undefined || !existsSync(mounted)) return undefined;
-  // Inside of the agent's own group, whose limits hold for its workers as well. In a container that is the root of the mount.
+  // Inside the agent's own group, whose limits then apply to its workers as well. In a container that is the root of
+  // the mount.
   const inside = join(mounted, path);
   return join(existsSync(inside) ? inside : mounted, "millpond", name);
 }
 
-/** Makes a group whose children have controllers, and returns these. @throws Error when the kernel refuses */
+/**
+ * Creates a group whose children have controllers, and returns these controllers.
+ *
+ * @throws Error when the kernel refuses
+ */
 function makeV2(base: string): Controller[] {
   const folders = [dirname(dirname(base)), dirname(base), base];
   mkdirSync(base, { recursive: true });
@@ -216,7 +226,11 @@ function makeV2(base: string): Controller[] {
   return [...offered];
 }
 
-/** False: there is no such process. @throws Error when the kernel refuses */
+/**
+ * False: the process does not exist.
+ *
+ * @throws Error when the kernel refuses
+ */
 function moveProcess(file: string, pid: number): boolean {
   try {
     writeFileSync(file, String(pid));
@@ -240,6 +254,6 @@ function removeEmpty(group: string): void {
   try {
     rmdirSync(group);
   } catch {
-    // A process that has not ended yet is in it: it is removed later.
+    // It contains a process that has not ended yet, so it is removed later.
   }
 }

@@ -3,7 +3,7 @@
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** The first folder on the way to a path that other users cannot enter. */
+/** Returns the first folder of a path that other users cannot enter. */
 export function firstClosed(path: string): string | undefined {
   const parent = dirname(path);
   const above = parent === path ? undefined : firstClosed(parent);

@@ -12,7 +12,7 @@ test("a rate is the use between the last two reports that are far enough apart",
   expect(meter.rateOf("GPU-1", 0)).toBeUndefined();
   meter.note(reading(300e6), 1000);
   expect(meter.rateOf("GPU-1", 1000)).toBeCloseTo(0.3);
-  // Sent because the use of memory changed: too soon after the last report for a rate.
+  // Sent because the memory use changed: too soon after the previous report for a rate.
   meter.note(reading(400e6), 1100);
   expect(meter.rateOf("GPU-1", 1100)).toBeGreaterThan(0.3);
   expect(meter.rateOf("GPU-1", 1100)).toBeLessThanOrEqual(1);

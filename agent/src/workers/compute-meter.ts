@@ -5,7 +5,7 @@ interface Reading {
   readonly uuid: string;
   /** Measured time that the device has worked for the session. */
   readonly computeUsedNs: number;
-  /** Whether it is being measured: not while the session has the device for itself. */
+  /** Whether the session's time is measured: it is not while the session has the device to itself. */
   readonly isMeasured: boolean;
 }
 
@@ -13,9 +13,12 @@ interface Sample extends Reading {
   readonly atMs: number;
 }
 
-/** Least interval for a rate. Workers report every second, and in between when their memory use changes. */
+/**
+ * The shortest interval over which a rate is computed. Workers report every second, and additionally when their memory
+ * use changes.
+ */
 const leastMs = 500;
-/** Age after which a worker's last report says nothing about the present. */
+/** Age after which a worker's last report is too old to describe the present. */
 const staleMs = 5_000;
 
 /** Measures how busy a session keeps its devices, from its worker's reports. Times are of the monotonic clock. */
@@ -35,8 +38,8 @@ export class ComputeMeter {
   }
 
   /**
-   * Returns the part of its time, 0 to 1, that a device has worked for the session over the last second or two. `alone`:
-   * the session has the device for itself and is not measured; undefined: not known.
+   * Returns the fraction of time, 0 to 1, for which a device has worked for the session over the last second or two.
+   * `alone`: the session has the device to itself and is not measured; undefined: unknown.
    */
   rateOf(uuid: string, nowMs: number): number | "alone" | undefined {
     const last = this.#last.get(uuid);

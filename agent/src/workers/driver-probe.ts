@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Questions about a driver library, answered by the worker program in a process of its own: a broken driver must not take
- * the agent down.
+ * Queries of a driver library, answered by the worker program in a separate process, so that a broken driver cannot
+ * take the agent down.
  */
 
 import { spawn } from "node:child_process";
@@ -54,8 +54,8 @@ export interface DriverQuestion {
 }
 
 /**
- * Lists the devices of a driver library. Rejects with an Error whose message is the worker's own line, or says why it could
- * not be started.
+ * Lists the devices of a driver library. Rejects with an Error whose message is the worker's own line, or the reason
+ * why it could not be started.
  */
 export async function probeDriver(question: DriverQuestion): Promise<Probe> {
   const output = await ask(question, "--probe");
@@ -66,7 +66,10 @@ export async function probeDriver(question: DriverQuestion): Promise<Probe> {
   }
 }
 
-/** Measures what a driver library takes of its devices, by UUID; of those that could be measured. Rejects like `probeDriver`. */
+/**
+ * Measures the memory that a driver library takes of its devices, by UUID; devices that cannot be measured are left
+ * out. Rejects like `probeDriver`.
+ */
 export async function measureDriver(question: DriverQuestion): Promise<ReadonlyMap<string, DriverCosts>> {
   const output = await ask(question, "--costs");
   try {
@@ -77,7 +80,7 @@ export async function measureDriver(question: DriverQuestion): Promise<ReadonlyM
   }
 }
 
-/** Without the variables of `millpond sanitize`, which checks and counts the kernels of programs only. */
+/** Without the variables of `millpond sanitize`, which applies only to kernels of programs. */
 function questionEnvironment({ containment }: DriverQuestion): NodeJS.ProcessEnv {
   const {
     MILLPOND_SOFTGPU_SANITIZE: _checks,

@@ -13,7 +13,7 @@ const pollMs = 20;
 
 /**
  * Ends every worker that an earlier agent left on a run directory, sessions included, and removes their files: for a
- * caller that owns the directory and does not want the next agent to take them over.
+ * caller that owns the directory and does not want the next agent to adopt them.
  *
  * @param graceMs how long they may take to obey SIGTERM before they are killed
  * @throws MILLPOND_E_STATE_LOCKED while an agent uses the directory
@@ -33,7 +33,7 @@ export async function endLeftWorkers(runPath: string, graceMs: number): Promise<
   );
 }
 
-/** Ends one process, with SIGKILL when it does not obey SIGTERM in time. Resolves when it is gone. */
+/** Ends one process: SIGTERM, then SIGKILL when it does not end in time. Resolves when it is gone. */
 export async function endProcess(identity: ProcessIdentity, graceMs: number): Promise<void> {
   const deadline = Date.now() + graceMs;
   signalProcess(identity, "SIGTERM");

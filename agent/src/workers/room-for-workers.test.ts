@@ -33,7 +33,7 @@ test("a whole device has one worker, which waits for its first session, and none
 
 test("sessions of allocations that the controller has not reported count", () => {
   expect(roomForWorkers(device, [], [session("a", 92), session("a", 92)])).toBe(1);
-  // One of an earlier epoch is another allocation, and one on another device does not count.
+  // A session of an earlier epoch belongs to another allocation, and a session on another device does not count.
   expect(roomForWorkers(device, [part("a", 40, 2)], [session("a", 44)])).toBe(2 + 1);
   expect(roomForWorkers(device, [], [session("a", 92, "GPU-2")])).toBe(25);
 });

@@ -10,7 +10,7 @@ export interface AllocatedPart {
 }
 
 /**
- * Returns the most workers with contexts that a device has room for before they have sessions, beside its allocations and the
+ * Returns how many workers with contexts but without sessions a device has room for, beside its allocations and the
  * context that is reserved for each. An allocation without a session leaves its context to a worker that waits for one.
  * `sessions` may be of allocations that the controller has not reported yet, or no longer reports.
  */

@@ -7,7 +7,7 @@ export interface SessionPass {
   readonly ticket: string;
   /** Unix seconds. */
   readonly expires: number;
-  /** Secret of the encryption of TCP traffic, 64 hexadecimal digits; empty: it is not encrypted, on loopback. */
+  /** Secret for encrypting TCP traffic, 64 hexadecimal digits; empty: no encryption, on loopback. */
   readonly linkSecret: string;
   /** Secret that it shares with the other sessions of its claim on this node. */
   readonly group: string;
@@ -16,18 +16,18 @@ export interface SessionPass {
   /** Secret of the claim's tenant on this node, 64 hexadecimal digits. */
   readonly tenant: string;
   /**
-   * Memory of a session's context on each of its devices, in bytes, in their order: its claim has it once beside its own, and
-   * further contexts count of the claim.
+   * Memory of a session's context on each of its devices, in bytes, in their order. The claim gets it once in addition
+   * to its own memory; further contexts are charged to the claim.
    */
   readonly overheadBytes: readonly number[];
-  /** Memory of a context on each of its devices whose kernels print, and whose kernels allocate memory, in bytes. */
+  /** Memory, on each of its devices, of a context whose kernels print and of one whose kernels allocate memory, in bytes. */
   readonly printsBytes: readonly number[];
   readonly allocatesBytes: readonly number[];
   /** Most host memory that the sessions of its allocation may have together, in bytes. */
   readonly claimHostBytes: number;
   /** Revision of the sizes of its devices. */
   readonly sizeRevision: number;
-  /** Priority of its claim: the order in which sessions of one service class compute. */
+  /** Priority of its claim: the order in which sessions of one service class get the device. */
   readonly priority: number;
   /** Time without a command after which the session is parked, if it holds nothing; 0: never. */
   readonly parkAfterMs: number;
@@ -37,18 +37,18 @@ export interface SessionPass {
 export interface SizeAnswer {
   /** Revision of the change. */
   readonly revision: number;
-  /** Why it keeps the old sizes; empty: it has the new ones. */
+  /** Why it keeps the old sizes; empty: it has applied the new ones. */
   readonly refusal: string;
 }
 
 /** Sizes for the devices of a session. */
 export interface WantedSizes {
-  /** Grows with every change of the sizes. */
+  /** Increases with every change of the sizes. */
   readonly revision: number;
   readonly devices: SessionRecord["devices"];
 }
 
-/** Whether a session has the sizes already. */
+/** Whether a session already has these sizes. */
 export function hasSizes({ devices }: SessionRecord, wanted: WantedSizes): boolean {
   return wanted.devices.every(({ uuid, memoryBytes, computePercent }, ordinal) => {
     const own = devices[ordinal];

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** Directories in which processes of a user share the memory of software GPUs: one for each user of workers. */
+/**
+ * Directories through which the processes of one user share the memory of software GPUs: one for each user of workers.
+ */
 
 import { chmodSync, lchownSync, lstatSync, mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { millpondError } from "@millpond/api";
 import { firstClosed } from "./closed-folders.ts";
 
-/** The directory of a user's processes. Undefined: that of the agent's environment, which the driver makes itself. */
+/**
+ * The directory of a user's processes. Undefined: the one in the agent's environment, which the driver creates itself.
+ */
 export function softgpuState(own: NodeJS.ProcessEnv, user: number | undefined): string | undefined {
   const state = own["MILLPOND_SOFTGPU_STATE"];
   // The software GPU refuses a directory of another user.
@@ -15,8 +19,8 @@ export function softgpuState(own: NodeJS.ProcessEnv, user: number | undefined): 
 }
 
 /**
- * Makes the directory of a user without the right to write to the folders of the agent. Only an agent that is root has users for
- * workers.
+ * Creates the directory of a user without the right to write to the agent's folders. Only an agent that is root has
+ * other users for workers.
  *
  * @throws MILLPOND_E_INVALID when the user could not use it
  */
@@ -39,7 +43,7 @@ export function makeSoftgpuState(own: NodeJS.ProcessEnv, user: number | undefine
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   }
-  // Never through a link, which another user may have left in a folder that is open to all.
+  // Never through a link, which another user may have placed in a world-writable folder.
   const found = lstatSync(path);
   if (found.isDirectory() && found.uid === user) return;
   if (!found.isDirectory() || found.uid !== process.getuid?.()) {

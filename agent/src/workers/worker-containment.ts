@@ -21,13 +21,13 @@ import {
 
 export interface WorkerContainment {
   /**
-   * User and group id of processes that load a driver; undefined: those of the agent. Workers have others where there are
-   * `users`.
+   * User and group id of processes that load a driver; undefined: the agent's own. If there are `users`, workers run as
+   * those instead.
    */
   readonly user: number | undefined;
-  /** Ids of which each claim's workers have one; undefined: all workers have `user`. */
+  /** The range from which each claim's workers get an id; undefined: all workers run as `user`. */
   readonly users?: UserRange | undefined;
-  /** What keeps workers apart elsewhere and not on this host, a sentence each. */
+  /** The measures that keep workers apart and are missing on this host, a sentence each. */
   readonly gaps: readonly string[];
   /** The process keeps all rights, for debugging on a host without tenants. */
   readonly isOff: boolean;
@@ -37,7 +37,7 @@ export interface WorkerContainment {
 
 const largestUser = 4_294_967_294;
 
-/** Arguments of the worker program. Without `containment`, it drops all rights that need no change of user. */
+/** Arguments of the worker program. Without `containment`, it drops all rights that can be dropped without a change of user. */
 export function containmentArguments(containment: WorkerContainment | undefined): string[] {
   if (containment === undefined) return [];
   const { user, isOff, trustsPageableAccess } = containment;
@@ -53,8 +53,8 @@ const inherited =
   /^(LD_LIBRARY_PATH|XDG_RUNTIME_DIR|TZ|LANG|LC_ALL|MILLPOND_LOG|MILLPOND_CUPTI|MILLPOND_SOFTGPU_[A-Z_]+|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_MAXSIZE|DISABLE_PTX_JIT|FORCE_PTX_JIT|MODULE_LOADING)|(A|T|UB|L)SAN_OPTIONS)$/;
 
 /**
- * Returns the environment of a process that loads a driver. `jitCache`: directory of the code that its driver compiles;
- * undefined: the driver keeps none. `user`: the process's, where it is not the agent's.
+ * Returns the environment of a process that loads a driver. `jitCache`: directory for the code that its driver
+ * compiles; undefined: the driver caches none. `user`: the user of the process, if it is not the agent's.
  */
 export function workerEnvironment(
   own: NodeJS.ProcessEnv,
@@ -71,7 +71,7 @@ export function workerEnvironment(
   };
 }
 
-/** The users of workers, as in WorkerContainment. `gap`: why these do not keep the workers of claims apart. */
+/** The users of workers, as in WorkerContainment. `gap`: why these users do not keep the workers of different claims apart. */
 export interface ChosenUsers {
   readonly user: number | undefined;
   readonly users?: UserRange;
@@ -79,9 +79,9 @@ export interface ChosenUsers {
 }
 
 /**
- * Chooses the users for workers. `workerUsers`: a range, of which each claim gets an id. `workerUser`: an id or a name for all
- * workers, or `none` for the agent's own. With neither, an agent that runs as root takes the default range, if other users can enter the
- * run directory.
+ * Chooses the users for workers. `workerUsers`: a range from which each claim gets an id. `workerUser`: an id or a name
+ * for all workers, or `none` for the agent's own. With neither, an agent that runs as root uses the default range, if
+ * other users can enter the run directory.
  *
  * @throws MILLPOND_E_INVALID
  */

@@ -94,7 +94,7 @@ describe("a device that must not be used any more", () => {
       ["the driver has reported Xid 79", 2n],
       ["", 0n],
     ]);
-    // A fault stays, although the driver does not repeat it.
+    // A fault stays, even though the driver does not repeat it.
     node.setDriver({});
     await node.controller.report(({ warmWorkers }) => warmWorkers === 1);
     report(79);

@@ -24,9 +24,9 @@ export interface WorkerPoolOptions {
   readonly devices: readonly PooledDevice[];
   /** Whether a device must not be used: no workers are kept for it. */
   readonly isIll: (uuid: string) => boolean;
-  /** Idle workers to keep for each device, where it has room for their contexts. */
+  /** The number of idle workers to keep for each device, if it has room for their contexts. */
   readonly warm: number;
-  /** Returns the most workers with contexts that a device has room for beside those of these sessions. */
+  /** Returns how many workers with contexts a device has room for, beside the workers of these sessions. */
   readonly roomForWorkers: (uuid: string, sessions: readonly SessionRecord[]) => number;
   readonly tcpHost: string;
   /** TCP ports of the workers; undefined: any free ones. */
@@ -56,7 +56,7 @@ export interface WorkerPoolOptions {
 }
 
 export interface OpenOptions {
-  /** Unix seconds; the worker admits no client after it, and may give up earlier. */
+  /** Unix seconds; after it the worker accepts no client, and it may give up earlier. */
   readonly expires: number;
   /** See SessionPass. */
   readonly linkSecret: string;

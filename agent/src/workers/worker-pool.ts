@@ -40,17 +40,17 @@ interface WarmSlot {
 }
 
 /**
- * The workers of a node: keeps some warm, gives them sessions, takes over those of an earlier agent, and cleans up after
- * those that have ended.
+ * The workers of a node: keeps some warm, assigns sessions to them, adopts those of an earlier agent, and cleans up
+ * after those that have ended.
  */
 export class WorkerPool {
   readonly #options: WorkerPoolOptions;
   readonly #log: Logger;
   readonly #workers = new Map<string, Worker>();
   readonly #slots: readonly WarmSlot[];
-  /** Sessions that are being opened, by the workers that are promised to them. */
+  /** Sessions that are being opened, by the worker that is reserved for each. */
   readonly #reserved = new Map<Worker, SessionRecord>();
-  /** Undefined: all workers have one user. */
+  /** Undefined: all workers run as one user. */
   readonly #users: WorkerUsers | undefined;
   readonly #lastFailures = new Map<string, string>();
   #isStopping = false;
@@ -83,14 +83,14 @@ export class WorkerPool {
     return this.workers.filter((worker) => worker.phase === "warm" && !this.#reserved.has(worker)).length;
   }
 
-  /** Why workers of a device do not start; undefined: the last one did, or one is warm. */
+  /** Why workers of a device do not start; undefined: the last start succeeded, or a worker is warm. */
   failureOf(uuid: string): string | undefined {
     const isWarm = this.workers.some(({ warmDevice, phase }) => warmDevice === uuid && phase === "warm");
     return isWarm ? undefined : this.#lastFailures.get(uuid);
   }
 
   /**
-   * Takes over the workers of an earlier agent and removes the files of dead ones. Resolves when every live worker is
+   * Adopts the workers of an earlier agent and removes the files of dead ones. Resolves when every live worker is
    * known, so that later reports are complete.
    */
   async adopt(): Promise<void> {
@@ -116,9 +116,9 @@ export class WorkerPool {
   }
 
   /**
-   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order. A
-   * claim that has a session already gets a new worker: where claims have users of their own, warm ones have other users, and
-   * where contexts are charged, warm ones have one that the claim may have no memory for.
+   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this
+   * order. A claim that has a session already gets a new worker: if claims have users of their own, warm workers run as
+   * other users; and if contexts are charged, a warm worker has a context for which the claim may have no memory.
    * Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the session
    * then.
    */
@@ -134,7 +134,7 @@ export class WorkerPool {
     }
   }
 
-  /** Ends a session; its worker is killed when it does not obey. */
+  /** Ends a session; its worker is killed when it does not end in time. */
   close(worker: Worker, reason: string): void {
     if (worker.phase === "closing" || worker.phase === "ended") return;
     void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
@@ -163,7 +163,7 @@ export class WorkerPool {
     return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawnFor(device, session);
   }
 
-  /** A worker that an allocation has; undefined: it has none. */
+  /** A worker that serves an allocation; undefined: there is none. */
   #servedBy({ claim, epoch }: SessionRecord): Worker | undefined {
     return this.workers.find((each) => {
       const session = each.session ?? this.#reserved.get(each);
@@ -179,7 +179,7 @@ export class WorkerPool {
     return this.#spawn(device, served?.user, !isCharged);
   }
 
-  /** Whether it has the user of a claim that other workers serve. */
+  /** Whether the worker runs as the user of a claim that other workers serve. */
   #isOfClaim(worker: Worker): boolean {
     const others = this.workers.filter((each) => each !== worker && each.user === worker.user);
     return this.#users !== undefined && others.length > 0;
@@ -220,7 +220,8 @@ export class WorkerPool {
       );
       return worker;
     } catch (error) {
-      // A worker that was sent nothing can still be used, for all claims or for none; one that was may hold half of an assignment.
+      // A worker that was sent nothing can still be used, unless its user is that of a claim; one that was may hold
+      // half of an assignment.
       if (worker.session !== null || this.#isOfClaim(worker)) {
         void worker.end("its session could not be opened", { graceMs: this.#options.closeTimeoutMs });
       }
@@ -236,7 +237,7 @@ export class WorkerPool {
     const { pid } = worker.process;
     const limits = limitsOf(this.#options.claimHostBytes, devices.length);
     const isPlaced = this.#options.cgroups.place(pid, this.#options.run.allocationName(claim, epoch), limits);
-    // The kernel knows of the end of a process before this agent does.
+    // The kernel learns of the end of a process before this agent does.
     if (!isPlaced) throw new WorkerLostError(`worker ${worker.directory.id} has ended`);
   }
 
@@ -252,8 +253,8 @@ export class WorkerPool {
   }
 
   /**
-   * Ends warm workers beyond the wanted number: when the session that had reserved one was given up, or when an earlier
-   * agent was killed between replacing a worker and assigning it.
+   * Ends warm workers beyond the desired number. They occur when the session that had reserved one was abandoned, or
+   * when an earlier agent was killed between replacing a worker and assigning it.
    */
   #endSurplus(device: PooledDevice): void {
     if (this.#isStopping) return;
@@ -269,12 +270,14 @@ export class WorkerPool {
     }
   }
 
-  /** The number of workers to keep warm. None on a device that is ill: its workers would be useless once it is well. */
+  /** The number of workers to keep warm. None on an unhealthy device: its workers would be useless once it is healthy again. */
   #wanted({ uuid }: PooledDevice): number {
     return this.#options.isIll(uuid) ? 0 : Math.min(this.#options.warm, this.#roomOn(uuid));
   }
 
-  /** The most workers that may have contexts on a device before they have sessions: their claims are not charged yet. */
+  /**
+   * The most workers that may have contexts on a device before they have sessions: no claim is charged for them yet.
+   */
   #roomOn(uuid: string): number {
     const sessions = this.workers.flatMap((worker) => worker.session ?? this.#reserved.get(worker) ?? []);
     return this.#options.roomForWorkers(uuid, sessions);
@@ -285,7 +288,7 @@ export class WorkerPool {
     return device?.costs ?? { contextBytes: 0, printsBytes: 0, allocatesBytes: 0 };
   }
 
-  /** Starts a worker for sessions to come. Returns false when no user id or no port is free: the end of a worker tries again. */
+  /** Starts a worker for future sessions. Returns false when no user id or no port is free: the end of a worker tries again. */
   #spawnWarm({ device }: WarmSlot): boolean {
     try {
       this.#spawn(device, undefined, true);
@@ -298,7 +301,7 @@ export class WorkerPool {
   }
 
   /**
-   * `wanted`: the user that the worker must have. `mayWarm`: whether it may make a context before it has a session.
+   * `wanted`: the user as which the worker must run. `mayWarm`: whether it may make a context before it has a session.
    *
    * @throws MILLPOND_E_NO_WORKER when no user id or no port is free
    */
@@ -310,7 +313,7 @@ export class WorkerPool {
     const user = wanted ?? this.#users?.take(inUse) ?? this.#options.containment.user;
     makeSoftgpuState(process.env, user);
     const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`, user);
-    // Without room its claim is charged first: until then the memory is its neighbours'.
+    // When there is no room, its claim is charged first: until then the memory belongs to others.
     const hasRoom = mayWarm && this.#roomOn(device.uuid) > this.#idle(device).length;
     const child = spawnWorker({
       worker: this.#options.worker,
@@ -392,7 +395,8 @@ export class WorkerPool {
     } else if (worker.session === null && !this.#mayServe(worker)) {
       void worker.end("workers have other users now", { graceMs: this.#options.closeTimeoutMs });
     }
-    // The worker's hello states its phase. Without one the record suffices, and the worker may say hello later.
+    // The worker's hello states its phase. Without one the record is sufficient, and the worker may send its hello
+    // later.
     const timer = new AbortController();
     await Promise.race([
       worker.ready.catch(() => undefined),
@@ -404,13 +408,13 @@ export class WorkerPool {
     }
   }
 
-  /** 0: the worker has not said where it listens. */
+  /** 0: the worker has not reported its port. */
   #mayListenAt(port: number): boolean {
     const { tcpPorts: ports } = this.#options;
     return ports === undefined || port === 0 || isWithin(ports, port);
   }
 
-  /** Whether a worker of an earlier agent has a user as this agent's workers. */
+  /** Whether a worker of an earlier agent runs as a user of the kind that this agent's workers have. */
   #mayServe({ user }: Worker): boolean {
     if (this.#users === undefined) return user === this.#options.containment.user;
     return user !== undefined && this.#users.has(user);
@@ -432,7 +436,7 @@ export class WorkerPool {
   }
 
   #changed(worker: Worker): void {
-    // The worker was assigned a session and never took it: it serves no client, whatever the record says.
+    // The worker was assigned a session but never took it: it serves no client, whatever its record states.
     if (worker.phase === "warm" && worker.session !== null && !this.#reserved.has(worker)) {
       void worker.end("its session was never opened", { graceMs: this.#options.closeTimeoutMs });
     }
@@ -465,7 +469,7 @@ export class WorkerPool {
     else this.#log.warn(fields, "a worker failed");
     const slot = this.#slotOf(worker);
     if (slot !== undefined && worker.session === null && !end.ok && !this.#isStopping) {
-      // A worker that was killed while it waited does not mean that workers cannot start.
+      // That a waiting worker was killed does not mean that workers cannot start.
       if (!worker.hasBeenReady) this.#lastFailures.set(worker.warmDevice, end.reason);
       this.#retryLater(slot);
     }

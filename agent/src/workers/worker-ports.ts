@@ -2,7 +2,7 @@
 
 import { millpondError, quote } from "@millpond/api";
 
-/** TCP ports, both ends included. */
+/** A range of TCP ports, both ends included. */
 export interface PortRange {
   readonly first: number;
   readonly last: number;
@@ -37,7 +37,7 @@ export function isWithin({ first, last }: PortRange, port: number): boolean {
   return port >= first && port <= last;
 }
 
-/** @throws MILLPOND_E_NO_WORKER when the workers have all ports of the range */
+/** @throws MILLPOND_E_NO_WORKER when all ports of the range are in use by workers */
 export function requirePort(ports: PortRange | undefined, workers: number): void {
   if (ports === undefined || workers <= ports.last - ports.first) return;
   throw millpondError(

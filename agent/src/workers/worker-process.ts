@@ -55,7 +55,7 @@ const cardSchema = z.object({
   lastXid: figure,
 });
 
-/** Present figures of a card from the driver's management library; absent: it does not report them. */
+/** Current measurements of a device by the driver's management library; absent: the library does not report them. */
 export type CardFigures = z.infer<typeof cardSchema>;
 
 const healthSchema = z.object({
@@ -66,11 +66,11 @@ const healthSchema = z.object({
 
 /** A message of a watcher of devices. */
 export interface DeviceWord {
-  /** Why devices must not be used now, by UUID; complete. */
+  /** Why devices must not be used at present, by UUID; complete. */
   readonly ill: ReadonlyMap<string, string>;
-  /** Faults that the driver has reported since the last message, in its order. */
+  /** Faults that the driver has reported since the last message, in order. */
   readonly faults: readonly { readonly uuid: string; readonly reason: string }[];
-  /** Figures of cards, by UUID. */
+  /** Measurements of devices, by UUID. */
   readonly cards: ReadonlyMap<string, CardFigures>;
 }
 
@@ -99,7 +99,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     type: z.literal("refused"),
     session: z.string(),
     message: z.string(),
-    /** Whether its claim has no room for one more. A worker of an earlier release does not say. */
+    /** Whether its claim has no room for another context. A worker of an earlier release does not report it. */
     isFull: z.boolean().default(false),
   }),
   z.object({
@@ -107,7 +107,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     session: z.string(),
     transport: z.enum(["shm", "tcp"]),
     clientPid: z.int().nonnegative(),
-    /** As the program itself sees it. A worker of an earlier release does not report it. */
+    /** The process id as the program itself sees it. A worker of an earlier release does not report it. */
     programPid: z.int().nonnegative().optional(),
     program: z.string(),
   }),
@@ -152,13 +152,16 @@ export type AgentMessage =
       readonly ticket: string;
       /** Unix seconds; the worker admits no client after it. */
       readonly expires: number;
-      /** Secret of the encryption of TCP traffic, 64 hexadecimal digits; empty: it is not encrypted, on loopback. */
+      /** Secret for encrypting TCP traffic, 64 hexadecimal digits; empty: no encryption, on loopback. */
       readonly linkSecret: string;
       readonly parkAfterMs: number;
       readonly devices: readonly AssignedDevice[];
       /** Memory of a session's context on each of the devices, in bytes. */
       readonly overheadBytes: readonly number[];
-      /** Memory of a context on each of the devices whose kernels print, and whose kernels allocate memory, in bytes. */
+      /**
+       * Memory, on each of the devices, of a context whose kernels print and of one whose kernels allocate memory, in
+       * bytes.
+       */
       readonly printsBytes: readonly number[];
       readonly allocatesBytes: readonly number[];
       /** Most host memory that the sessions of the allocation may have together; 0: half of the host's. */
@@ -167,11 +170,13 @@ export type AgentMessage =
       readonly claimDirectory: string;
       /** Secret of the tenant on this node, 64 hexadecimal digits: the name of the folder of its images. */
       readonly tenant: string;
-      /** Revision of the sizes of the devices; the latest holds for all sessions of the allocation. */
+      /** Revision of the sizes of the devices; the latest one applies to all sessions of the allocation. */
       readonly sizeRevision: number;
-      /** Priority of the claim: the order in which sessions of one service class compute. */
+      /** Priority of the claim: the order in which sessions of one service class get the device. */
       readonly priority: number;
-      /** Secret of the sessions of a claim on this node, 64 hexadecimal digits; "": the session shares nothing. */
+      /**
+       * Secret that the sessions of a claim share on this node, 64 hexadecimal digits; "": the session shares nothing.
+       */
       readonly group: string;
     }
   | {
@@ -210,8 +215,8 @@ export interface WorkerControl {
 }
 
 /**
- * Connects to a worker's control socket and shows the key that the worker was started with. Rejects with the system's
- * error when no process listens there.
+ * Connects to a worker's control socket and authenticates with the key that the worker was started with. Rejects with
+ * the system's error when no process listens there.
  */
 export function connectWorker(
   path: string,
@@ -276,30 +281,30 @@ export interface WorkerSpawn {
   readonly driver: string;
   readonly id: string;
   readonly controlPath: string;
-  /** The key that an agent shows to the worker when it connects; 64 hexadecimal digits. */
+  /** The key by which an agent authenticates to the worker; 64 hexadecimal digits. */
   readonly controlKey: string;
   readonly dataPath: string;
-  /** Socket at which the other workers of the node reach it. */
+  /** Socket at which the node's other workers reach it. */
   readonly peersPath: string;
   readonly logPath: string;
-  /** Address of the TCP data plane; the worker takes a free port on it. */
+  /** Address for the TCP data plane; the worker picks a free port on it. */
   readonly tcpHost: string;
-  /** The worker takes a free port of this range; undefined: any free port. */
+  /** The worker picks a free port from this range; undefined: any free port. */
   readonly tcpPorts: PortRange | undefined;
-  /** Device on which it makes its context ahead of a session; empty: it makes none. */
+  /** Device on which it makes its context before it has a session; empty: it makes none. */
   readonly warmDevice: string;
   readonly orphanSeconds: number;
   /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */
   readonly reconnectGraceSeconds: number;
   /** Directory of the module images that the node's workers share. */
   readonly imageCachePath: string;
-  /** Directory of the gates by which the node's workers take turns on each device; empty: there are none. */
+  /** Directory of the gates, by which the node's workers take turns on each device; empty: there are none. */
   readonly gatesPath: string;
-  /** UUIDs of the devices whose gates it opens before it gives up its rights: those that a session of its may have. */
+  /** UUIDs of the devices whose gates it opens before it drops its rights: those that its session may use. */
   readonly gateDevices: readonly string[];
   /** Parent of the directories that assignments name as `claimDirectory`; empty: there are none. */
   readonly claimsPath: string;
-  /** Directory of the code that its driver has compiled. */
+  /** Directory for the code that its driver has compiled. */
   readonly jitCachePath: string;
   /** Default: contained, as the caller's user. */
   readonly containment?: WorkerContainment;
@@ -358,8 +363,8 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
 }
 
 /**
- * Starts a child process that polls a driver library for devices that must not be used any more. Calls `onEnd` once, with
- * the reason of the child's end. The child ends with this process, however that ends.
+ * Starts a child process that polls a driver library for devices that must no longer be used. Calls `onEnd` once, with
+ * the reason why the child ended. The child ends with this process, however that ends.
  */
 export function watchDevices(options: {
   readonly worker: string;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * The users of workers. From an agent that is root, every worker gets a user id of its own from a range before it loads its
- * driver, and the workers of a claim have one together. NVIDIA's kernel module keeps the user that a process has when it opens the
- * driver, and decides by it which processes may use or duplicate the driver's objects of which others: a user that a process
- * takes later does not count (docs/decisions/0022).
+ * The users of workers. From an agent that is root, every worker gets a user id of its own from a range before it loads
+ * its driver, and the workers of one claim share an id. NVIDIA's kernel module keeps the user that a process has when
+ * it opens the driver, and uses it to decide which processes may use or duplicate each other's driver objects; a later
+ * change of user does not count (docs/decisions/0022).
  */
 
 import { readFileSync } from "node:fs";
@@ -24,7 +24,7 @@ export const defaultRange: UserRange = { first: 1_900_000_000, last: 1_900_065_5
 /** systemd's range of dynamic users: of the ids that exist in a container with user namespaces (0 to 65535), those that are free. */
 const rangeOfNamespaces: UserRange = { first: 61_184, last: 65_519 };
 
-/** One id for probes and watchers, and two workers at least: one that serves and one that is warm. */
+/** One id for probes and watchers, and at least two for workers: one that serves and one that is warm. */
 const leastUsers = 3;
 
 /** @throws MILLPOND_E_INVALID */
@@ -67,17 +67,17 @@ export function existsHere(range: UserRange): boolean {
   return ["uid_map", "gid_map"].every((name) => hasIds(readFileSync(`/proc/self/${name}`, "utf8"), range));
 }
 
-/** The range that workers get from an agent that was given none; undefined: the agent's user namespace has none. */
+/** The default range for workers; undefined: the agent's user namespace has none. */
 export function chooseRange(exists: (range: UserRange) => boolean = existsHere): UserRange | undefined {
   return [defaultRange, rangeOfNamespaces].find(exists);
 }
 
-/** Hands out the ids of a range, but its first, which is for processes that serve no tenant. */
+/** Hands out the ids of a range, except its first, which is for processes that serve no tenant. */
 export class WorkerUsers {
   readonly #range: UserRange;
   #next: number;
 
-  /** `start`: what the search for the first id begins with, below the number of ids. */
+  /** `start`: where the search for the first id begins, below the number of ids. */
   constructor(range: UserRange, start: number) {
     this.#range = range;
     this.#next = start;
@@ -98,8 +98,10 @@ export class WorkerUsers {
   }
 
   /**
-   * Returns an id that is not in use, and not the one that was returned before as long as there are others: files that a process
-   * of another claim may have left under it get old. @throws MILLPOND_E_NO_WORKER when all ids are in use
+   * Returns an id that is not in use, and avoids recently returned ids where it can, so that files that a process of
+   * another claim may have left under an id age first.
+   *
+   * @throws MILLPOND_E_NO_WORKER when all ids are in use
    */
   take(inUse: ReadonlySet<number | undefined>): number {
     for (let tried = 0; tried < this.size; tried += 1) {

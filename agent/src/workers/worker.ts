@@ -36,7 +36,7 @@ export type WorkerPhase = "starting" | "warm" | "assigning" | "assigned" | "conn
 export interface WorkerEnd {
   /** Whether the worker ended its session in order, or had none. */
   readonly ok: boolean;
-  /** One sentence without a full stop; the worker's own words where it had any. */
+  /** One sentence without a full stop; the worker's own message if it sent one. */
   readonly reason: string;
 }
 
@@ -44,7 +44,7 @@ export interface WorkerEnd {
 export interface WorkerClient {
   readonly transport: "shm" | "tcp";
   readonly clientPid: number;
-  /** As the program itself sees it, which may be in a process namespace of its own. */
+  /** The process id as the program itself sees it, which may be in a separate process namespace. */
   readonly programPid: number;
   readonly program: string;
 }
@@ -66,7 +66,7 @@ export interface WorkerFigures {
 /** The worker refused a session. */
 export class WorkerRefusedError extends Error {
   override readonly name = "WorkerRefusedError";
-  /** Whether the session's claim has no room for one more. */
+  /** Whether the session's claim has no room for another context. */
   readonly isFull: boolean;
 
   constructor(message: string, isFull: boolean) {
@@ -93,9 +93,9 @@ export interface WorkerOptions {
   readonly warmDevice: string;
   /** Address of its TCP port. */
   readonly tcpHost: string;
-  /** Its user id, where it is not the agent's. */
+  /** Its user id, if it is not the agent's. */
   readonly user: number | undefined;
-  /** The session in the record of an earlier agent, for a worker that is taken over. */
+  /** The session in the record of an earlier agent, for a worker that is adopted. */
   readonly session: SessionRecord | null;
   readonly client: WorkerClient | null;
   /** Unix seconds. */
@@ -117,7 +117,7 @@ export class Worker {
   readonly driver: string;
   readonly warmDevice: string;
   readonly tcpHost: string;
-  /** Its user id, where it is not the agent's. */
+  /** Its user id, if it is not the agent's. */
   readonly user: number | undefined;
   readonly process: ProcessIdentity;
   /** Whether an earlier agent started it. */
@@ -130,12 +130,12 @@ export class Worker {
   readonly startedAt: number;
 
   phase: WorkerPhase = "starting";
-  /** With the sizes that the worker has confirmed. */
+  /** The session, with the sizes that the worker has confirmed. */
   session: SessionRecord | null;
   /** The worker's answer to the last change of its session's sizes; null: none yet. */
   sizeAnswer: SizeAnswer | null = null;
   client: WorkerClient | null;
-  /** Figures of the session as of the worker's last report. */
+  /** Counters of the session as of the worker's last report. */
   figures: WorkerFigures = {
     memoryUsedBytes: new Map(),
     computeUsedNs: new Map(),
@@ -148,7 +148,7 @@ export class Worker {
   readonly compute = new ComputeMeter();
   /** Whether a client has been connected. */
   hasHadClient: boolean;
-  /** Whether it ever said hello. */
+  /** Whether it has ever sent its hello. */
   hasBeenReady = false;
   apiHash = "";
   tcpPort = 0;
@@ -165,7 +165,7 @@ export class Worker {
   #closed: WorkerEnd | undefined;
   #closeReason: string | undefined;
   #pendingAssign: PendingAssign | undefined;
-  /** Sizes that were asked for on this connection. */
+  /** The sizes that were requested on this connection. */
   #wanted: WantedSizes | undefined;
   #markReady: () => void = () => undefined;
   #markNotReady: (error: Error) => void = () => undefined;
@@ -190,11 +190,11 @@ export class Worker {
       this.#markReady = resolve;
       this.#markNotReady = reject;
     });
-    this.ready.catch(() => undefined); // Callers that wait for it see the failure; none has to wait.
+    this.ready.catch(() => undefined); // Only those that wait for it see the failure.
     this.ended = this.#follow();
   }
 
-  /** Writes the record that a later agent takes the worker over by. */
+  /** Writes the record by which a later agent adopts the worker. */
   record(): void {
     const record: WorkerRecord = {
       process: this.process,
@@ -210,8 +210,8 @@ export class Worker {
   }
 
   /**
-   * Gives a warm worker its session. Rejects with WorkerRefusedError when the worker refuses, with WorkerLostError when it
-   * is gone, with another Error when it does not answer in time. The worker cannot be used after a failure.
+   * Assigns a session to a warm worker. Rejects with WorkerRefusedError when the worker refuses, with WorkerLostError
+   * when it is gone, with another Error when it does not answer in time. The worker cannot be used after a failure.
    */
   async assign(session: SessionRecord, pass: SessionPass, timeoutMs: number): Promise<void> {
     if (this.phase !== "warm" || this.#control === undefined) {
@@ -260,7 +260,7 @@ export class Worker {
   /** Asks the worker to end; sends SIGTERM, then SIGKILL, when it has not ended within `graceMs` each. */
   async end(reason: string, options: { readonly graceMs: number }): Promise<WorkerEnd> {
     this.close(reason);
-    // A worker that does not listen yet has nothing to lose, and cannot be asked.
+    // A worker that does not listen yet has nothing to lose and cannot receive a request.
     if (this.#control === undefined && this.session === null) signalProcess(this.process, "SIGTERM");
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const end = await this.#endedWithin(options.graceMs);
@@ -304,7 +304,7 @@ export class Worker {
 
   /** Keeps a control connection while the process lives, and returns when it is gone. */
   async #follow(): Promise<WorkerEnd> {
-    await Promise.resolve(); // No caller has this worker yet, so none could learn of its end.
+    await Promise.resolve(); // No caller has this worker yet, so none could notice its end.
     const wake = AbortSignal.any([this.#letGo.signal, this.#exited.signal]);
     const backoff = new Backoff({ firstMs: 5, ceilingMs: 500 });
     while (!wake.aborted && isProcessAlive(this.process)) {
@@ -312,7 +312,7 @@ export class Worker {
         await this.#followConnection();
         backoff.succeed();
       } catch (error) {
-        // No process listens yet, or any more: the loop's condition tells which.
+        // No process is listening: not yet, or no longer. The loop's condition distinguishes the two.
         this.#controlFailure = error instanceof Error ? error.message : String(error);
       }
       await delay(backoff.fail(), undefined, { signal: wake }).catch(() => undefined);
@@ -421,7 +421,7 @@ export class Worker {
     }
   }
 
-  /** The first report after a takeover is ignored: the agent does not know when its calls were made. */
+  /** The first report after an adoption is ignored: the agent does not know when its calls were made. */
   #noteCalls(commands: number): void {
     const [fromMs, toMs] = [this.#toldMs, performance.now()];
     this.#toldMs = toMs;
@@ -458,7 +458,7 @@ export class Worker {
     this.apiHash = hello.apiHash;
     this.tcpPort = hello.tcpPort;
     if (hello.state === "warm") {
-      // A connection that broke during an assignment: the worker never got it.
+      // The connection broke during an assignment, which the worker never received.
       this.#failAssign(
         new WorkerLostError("the control connection broke before the worker took the session"),
       );

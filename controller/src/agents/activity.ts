@@ -7,7 +7,10 @@ import type { AllocationRecord } from "../domain/records.ts";
 interface Seen {
   /** When counting began, in Unix seconds; another date restarts the count. */
   since: number;
-  /** On the monotonic clock: the last call, or when the claim was bound, or when the controller started. */
+  /**
+   * On the monotonic clock: when the last call was made, the claim was bound or the controller started, whichever is
+   * latest.
+   */
   lastMs: number;
   /** Calls of its sessions as last reported. */
   commands: bigint;
@@ -65,7 +68,7 @@ export class Activity {
       if (seen === undefined) {
         continue;
       }
-      // Fewer than before: a session has ended.
+      // Fewer calls than before: a session has ended.
       if (commands > seen.commands) {
         seen.lastMs = this.#clock.monotonicMs();
       }
@@ -78,7 +81,7 @@ export class Activity {
     for (const { epoch, countedMs } of activity) {
       const seen = this.#seen.get(epoch);
       if (seen !== undefined) {
-        // Less than before: the agent has lost its records, and starts from there.
+        // Less than before: the agent has lost its records and counts from this value.
         seen.activeMs += Math.max(0, countedMs - seen.countedMs);
         seen.countedMs = countedMs;
       }

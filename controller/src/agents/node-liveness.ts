@@ -9,10 +9,13 @@ import type { AgentReport, NodeDescription, SessionFacts } from "../domain/agent
 /** A node is not ready once its agent has been silent this long. */
 export const nodeLostAfterMs = 10_000;
 
-/** An agent calls again after each answer, within 2 s; after this long without a call it is gone. */
+/** An agent calls again within 2 s of each answer. Without a call for this long, it is considered gone. */
 const agentGoneAfterMs = 3_000;
 
-/** After this long a ticket that has opened no session has expired, and its session would be known. */
+/**
+ * After this long a ticket that has opened no session has expired; if it had opened one, the session would have been
+ * reported.
+ */
 export const ticketMemoryMs = ticketLifetimeSeconds * 1000 + nodeLostAfterMs;
 
 /**
@@ -45,11 +48,11 @@ export interface PresentSession extends SessionFacts {
 interface NodePresence {
   run: string;
   description: NodeDescription;
-  /** Since when its devices are ill, by UUID, on the monotonic clock. */
+  /** When each of its devices became unhealthy, by UUID, on the monotonic clock. */
   illSinceMs: ReadonlyMap<string, number>;
   /** Faults of devices that an operator has cleared and the agent still reports, by UUID. */
   clearedFaults: ReadonlyMap<string, number>;
-  /** Sequence of the call that brought it. */
+  /** Sequence number of the call that brought the report. */
   describedBy: number;
   sequence: number;
   /** The revision that the agent enforces; 0 until it has had an answer from this process. */
@@ -64,25 +67,25 @@ interface NodePresence {
   sessions: ReadonlyMap<string, PresentSession>;
   /** What drivers measure of its devices, by UUID. */
   figures: ReadonlyMap<string, CardFigures>;
-  /** The call that waits; aborted when a newer one takes its place. */
+  /** The pending call; aborted when a newer one takes its place. */
   poll: AbortController | undefined;
-  /** Its agent hung up while it waited. */
+  /** The agent hung up while the call was pending. */
   hasHungUp: boolean;
 }
 
 /** The controller's result for a report. */
 export interface Admission {
-  /** The report has been overtaken by a newer one and was not taken over. */
+  /** A newer report has overtaken this one, which was not applied. */
   readonly isStale: boolean;
-  /** Description of the node; undefined: there is none yet, and the report was not taken over. */
+  /** Description of the node; undefined: none has been received yet, and the report was not applied. */
   readonly description: NodeDescription | undefined;
   /** First contact since the controller started, or since the node was lost. */
   readonly hasComeBack: boolean;
-  /** Sessions have ended, or a claim has sessions or clients now and had none, or the other way round. */
+  /** Sessions have ended, or a claim has gained its first or lost its last session or client. */
   readonly hasNews: boolean;
   /** The agent has had no answer from this controller process yet. */
   readonly isFirst: boolean;
-  /** It has ticket keys that it had not before. */
+  /** The agent reports ticket keys that it did not have before. */
   readonly hasNewKeys: boolean;
   /** Aborted when a newer call of the same agent waits instead. */
   readonly superseded: AbortSignal;
@@ -95,7 +98,7 @@ export interface Admission {
 export class NodeLiveness {
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodePresence>();
-  /** When nodes that are ready are lost unless their agents call. */
+  /** When each ready node becomes lost unless its agent calls. */
   readonly #deadlines = new Deadlines();
   /** Epochs of the allocations of which a client has been connected. */
   readonly #served = new Set<number>();
@@ -108,13 +111,13 @@ export class NodeLiveness {
     this.restart();
   }
 
-  /** From now on agents are listened to. */
+  /** Starts to accept reports of agents. */
   restart(): void {
     this.#startedMs = this.#clock.monotonicMs();
   }
 
   /**
-   * Takes a report over.
+   * Applies a report.
    *
    * @param isHeld Whether there is an allocation of the epoch.
    * @throws MILLPOND_E_NODE_NAME_TAKEN
@@ -189,21 +192,21 @@ export class NodeLiveness {
     };
   }
 
-  /** The call of the run is over: answered, or the agent hung up. */
+  /** The call of this agent run is over: answered, or the agent hung up. */
   endPoll(name: string, superseded: AbortSignal, how: "answered" | "hung up"): void {
     const node = this.#nodes.get(name);
     if (node === undefined || node.poll?.signal !== superseded) {
       return;
     }
     node.poll = undefined;
-    // One that has said that it leaves is not there for its answer.
+    // An agent that has announced its exit does not wait for its answer.
     node.hasHungUp = how === "hung up" || !node.isReady;
     if (how === "answered") {
       node.hasBeenAnswered = true;
     }
   }
 
-  /** The agent of a node stops: it is not waited for, and another may come at once. */
+  /** The agent of a node is stopping: its silence is not timed, and another agent may join immediately. */
   leave(name: string): void {
     const node = this.#nodes.get(name);
     if (node !== undefined) {
@@ -213,7 +216,7 @@ export class NodeLiveness {
     }
   }
 
-  /** Marks nodes that have been silent for too long as not ready, and names them. */
+  /** Marks nodes that have been silent for too long as not ready, and returns their names. */
   loseSilentNodes(): string[] {
     const lost = this.#deadlines.takeDue(this.#clock.monotonicMs());
     for (const name of lost) {
@@ -243,7 +246,7 @@ export class NodeLiveness {
     return this.#unused;
   }
 
-  /** Since when agents are listened to, on the monotonic clock. */
+  /** When this process began to accept reports, on the monotonic clock. */
   get listeningSinceMs(): number {
     return this.#startedMs;
   }
@@ -272,7 +275,7 @@ export class NodeLiveness {
     this.#served.delete(epoch);
   }
 
-  /** Remembers a ticket until its session is reported or it can open none any more. */
+  /** Remembers a ticket until its session is reported or the ticket has expired. */
   expectSession(session: string, ticket: Omit<UnusedTicket, "expiresMs">): void {
     const now = this.#clock.monotonicMs();
     for (const [id, { expiresMs }] of this.#unused) {
@@ -292,7 +295,7 @@ export class NodeLiveness {
     return node?.isReady === true ? (node.description.faults.get(uuid) ?? 0) : 0;
   }
 
-  /** Has the agent told that a device is well again, in view of the fault that it reports. */
+  /** Has the agent clear the fault that it reports for a device: the device is healthy again. */
   clearFault(name: string, uuid: string): void {
     const node = this.#nodes.get(name);
     const fault = this.faultOf(name, uuid);
@@ -306,7 +309,7 @@ export class NodeLiveness {
     return this.#nodes.get(name)?.clearedFaults ?? new Map();
   }
 
-  /** Whether an agent of the node is there, or may be: it waits for an answer, or has had little time to call. */
+  /** Whether an agent of the node is in contact, or may still be: its call is pending, or it has had little time to call. */
   mayBeThere(name: string): boolean {
     const node = this.#nodes.get(name);
     return node === undefined
@@ -361,7 +364,7 @@ export class NodeLiveness {
   }
 }
 
-/** A device that was reported before and no longer is counts as unhealthy. */
+/** A device that an earlier report listed and this one does not counts as unhealthy. */
 function illSince(
   { devices }: NodeDescription,
   before: Pick<NodePresence, "description" | "illSinceMs"> | undefined,

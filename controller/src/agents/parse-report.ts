@@ -26,7 +26,7 @@ import { cleanText } from "../domain/validate-claim.ts";
 
 /** The most sessions that an agent reports. */
 const maxSessions = 4096;
-/** The most ticket keys that it has. */
+/** The most ticket keys that an agent reports. */
 const maxTicketKeys = 64;
 
 /**
@@ -225,7 +225,7 @@ function checkSession(node: string, session: SessionReport): SessionFacts {
     launches: session.launches,
     waits: session.waits,
     notParked: cleanText(session.notParked),
-    // Too long for one: it is none.
+    // Too long for a UUID.
     ticket: session.ticket.length > maxTicketLength ? "" : session.ticket,
   };
 }
@@ -247,7 +247,7 @@ function checkUrl(text: string): string {
   const { baseUrl, fingerprint } = parseAgentUrl(text);
   const { hostname } = new URL(baseUrl);
   if (fingerprint === undefined && !/^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname)) {
-    // Programs would be sent to whatever answers there, with their tickets.
+    // Clients would be sent to this address with their tickets, whatever listens there.
     throw invalid(
       `the agent URL ${quote(baseUrl)} names another host than the agent's own without the fingerprint of a certificate`,
     );

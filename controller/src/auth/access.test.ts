@@ -158,7 +158,7 @@ async function openSessions(pool: TestPool, clients: Clients, claims: readonly s
   }
 }
 
-/** Asserts that every list is about the one claim only, and that nothing is said of its queue or tenant. */
+/** Asserts that every list contains only this claim, and that nothing about its queue or tenant is disclosed. */
 async function expectSeesOnly(program: Clients, own: string, others: readonly string[]): Promise<void> {
   expect((await program.claims.listClaims({ includeEnded: true })).claims.map(({ name }) => name)).toEqual([
     own,
@@ -236,7 +236,7 @@ test("the token of a program creates claims for it, and sees no others, not even
   expect((await program.claims.createTicket({ claim: "own" })).ticket).toMatch(/^mpt1\./);
   await openSessions(pool, ann, ["own", "other"]);
   await expectSeesOnly(program, "own", ["other", "nobody"]);
-  // Those that created it with their own token see it as any other of their tenant.
+  // A claim that a user created with a token is as visible to that user as any other claim of the tenant.
   expect((await ann.claims.getClaim({ name: "own" })).claim?.name).toBe("own");
   for (const [stranger, name] of [
     [program, "other"],
@@ -278,7 +278,7 @@ test("the token of a program ends with the one that it was created with", async 
   const isRefused = async () =>
     (await refusal(as(pool, secret).claims.getClaim({ name: "own" }))).code === "MILLPOND_E_UNAUTHENTICATED";
   expect(await isRefused()).toBe(true);
-  // Another token of the same name is another.
+  // A new token with the name of an old one is a different token.
   await admin.access.createToken({ name, role: "user", tenant: "team-a" });
   expect(await isRefused()).toBe(true);
 });
@@ -297,7 +297,7 @@ test("a name that another tenant uses, or used, tells nothing of what it was for
   const inUse = await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }));
   pool.agent("node-a").isObedient = false;
   await ann.claims.releaseClaim({ name: "secret-two" });
-  // Its session continues.
+  // The claim's session continues.
   expect(await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }))).toEqual(inUse);
   pool.agent("node-a").endSession(session);
   await pool.agent("node-a").settle();

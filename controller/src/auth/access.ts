@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which role may call a method, which methods change something, and which of several controllers answers: one table, in
-// which every method has to be.
+// Which role may call a method, which methods change something, and which of several controllers answers. Every method
+// is in this one table.
 
 import type { DescMethod, DescService, MessageShape } from "@bufbuild/protobuf";
 import {
@@ -24,9 +24,9 @@ interface Rule<I> {
    * it does for objects that it does not find. Absent: it redirects the caller to the leader.
    */
   readonly follower?: "answers" | "asks";
-  /** The call reads what grows with the pool, so that it takes its turn among such calls. */
+  /** The cost of the call grows with the pool, so it is scheduled fairly among other such calls. */
   readonly reads?: "lists";
-  /** The object that a call changes, for the audit; absent: it changes nothing that a user decides. */
+  /** The object that a call changes, for the audit; absent: the call changes nothing that a user decides. */
   readonly changes?: (request: I) => string;
 }
 
@@ -39,11 +39,11 @@ const claimRules: Rules<typeof ClaimService> = {
   waitClaim: { role: "claim" },
   createTicket: { role: "claim" },
   viewClaim: { role: "claim", follower: "asks" },
-  // The same token each time: a program that has it may request it again, for a program that it starts.
+  // Returns the same token each time: a program that has one may request it again for a program that it starts.
   createClaimToken: { role: "claim" },
   createProgramToken: { role: "user" },
   releaseClaim: { role: "program", changes: ({ name }) => `claim/${name}` },
-  // As for its creation: users choose among the claims of their tenant.
+  // The same roles as for creating a claim: users choose among the claims of their tenant.
   prioritizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   getClaim: { role: "claim", follower: "answers" },
@@ -85,7 +85,7 @@ const accessRules: Rules<typeof AccessService> = {
   listKeys: { role: "admin", follower: "answers" },
   rotateKey: { role: "admin", changes: () => "signing-key" },
   listAudit: { role: "tenant-admin", follower: "answers", reads: "lists" },
-  // It changes nothing in the pool, and the code logs in its creator.
+  // It changes nothing in the pool, and its code identifies the user.
   createLoginCode: { role: "user", follower: "answers" },
   createLogin: { role: "user", changes: ({ id }) => `login/${id}` },
   listLogins: { role: "user", follower: "answers", reads: "lists" },

@@ -7,15 +7,17 @@ import type { LoginRecord } from "../domain/records.ts";
 export const loginSeconds = 12 * 3600;
 
 /**
- * How long a login is accepted without a record, which may be under way from the controller that leads: the clocks of controllers
- * differ, too.
+ * How long a login is accepted before its record has arrived from the leader. The limit also covers the difference
+ * between the controllers' clocks.
  */
 const underWaySeconds = 60;
 
-/** Records of ended logins are kept for this long after the logins were made: until none is accepted without a record. */
+/**
+ * How long records of ended logins are kept after the login: until no login of that time is accepted without a record.
+ */
 export const revokedSeconds = 5 * underWaySeconds;
 
-/** What a cookie or a token says of its login. */
+/** The data about its login that a cookie or token carries. */
 export interface LoginStamp {
   readonly id: string;
   readonly madeAt: number;
@@ -32,7 +34,7 @@ export class ActiveLogins {
     this.#now = now;
   }
 
-  /** A new one, which is not recorded yet. */
+  /** Creates a login, which is not recorded yet. */
   begin(): LoginStamp {
     return { id: randomBytes(8).toString("hex"), madeAt: this.#now() };
   }

@@ -17,7 +17,7 @@ import { callerKey, mayKnowOf } from "./visibility.ts";
 import { isOidcToken } from "./oidc-tokens.ts";
 import { parseBearer, type TokenVerifier } from "./tokens.ts";
 
-/** A name that is refused can be of any length. */
+/** Names in refused calls can be of any length. */
 const maxSubjectLength = 256;
 
 /** A call, before and after its message has been read. */
@@ -28,14 +28,14 @@ export interface GuardedCall {
   readonly header: (name: string) => string | null;
 }
 
-/** Place of an admitted call among those in flight; its transport disposes of it when the call ends. */
+/** The call's slot among those in flight; its transport disposes of it when the call ends. */
 export const admissionKey = createContextKey<Disposable | undefined>(undefined, { description: "admission" });
 
 export interface CallGuardOptions {
   readonly tokens: TokenVerifier;
   readonly limits: CallLimits;
   readonly log: Logger;
-  /** Throws where only the controller that leads can answer, and this one does not. */
+  /** Throws when only the leader can answer and this controller is a follower. */
   readonly requireLead: (what: string) => void;
   /** Records a call that changed nothing, or was refused. */
   readonly writeAudit: (call: AuditedCall, result: string) => Promise<void>;
@@ -49,7 +49,7 @@ export class CallGuard {
     this.#options = options;
   }
 
-  /** Lets a call in, before anything of its body is looked at. */
+  /** Admits a call before anything of its body is read. */
   async admit({ method, values, header }: Omit<GuardedCall, "signal">): Promise<void> {
     const { tokens, requireLead, writeAudit } = this.#options;
     const authorization = header("authorization");
@@ -101,7 +101,7 @@ export class CallGuard {
     } catch (error) {
       if (error instanceof ConnectError || call.signal.aborted) {
         log.debug({ method, err: error }, "refused");
-        // The reader is known only here.
+        // The caller is known only here.
         const caller = call.values.get(callerKey);
         throw caller === undefined ? error : refusalFor(error, mayKnowOf(caller));
       }
@@ -124,14 +124,14 @@ export class CallGuard {
       };
       return await this.#turns.take(caller, read, signal);
     }
-    // Agents call all the time, and shortly.
+    // Agents call constantly, and their calls are short.
     if (caller !== undefined && caller.role !== "agent") this.#turns.note(caller);
     if (changes === undefined || caller === undefined) {
       return await run();
     }
     const call = new AuditedCall(caller, {
       what: methodName(method),
-      // The rule is of this very method.
+      // The rule applies to exactly this method.
       subject: changes(message as never).slice(0, maxSubjectLength),
       why: parseReason(header(reasonHeader)),
     });

@@ -20,10 +20,10 @@ export interface CallLimitOptions {
 export const defaultChangesPerSecond = 100;
 export const defaultCallsInFlight = 1024;
 
-/** How long a token may be idle before and then make its calls without a delay, in seconds of its rate. */
+/** How many seconds' worth of calls an idle token may save up and then make without delay. */
 const burstSeconds = 10;
 
-/** Rate of all calls, as a multiple of the rate of changes. */
+/** Rate limit for all calls, as a multiple of the limit for changes. */
 const callsPerChange = 5;
 
 /** A tenant has this multiple of the limits of a token. */

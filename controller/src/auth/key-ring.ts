@@ -6,7 +6,7 @@ import type { SigningKeyRecord } from "../domain/records.ts";
 import type { PoolKey } from "../state/pool-key.ts";
 import { isAccepted, maySign, openSigningKey } from "../state/signing-keys.ts";
 
-/** The use of a secret: those of different uses have nothing in common. */
+/** The purpose of a secret: secrets for different purposes have nothing in common. */
 export type SecretPurpose =
   | "claim tokens"
   | "program tokens"
@@ -23,10 +23,10 @@ export interface DerivedSecret {
   readonly retiresAt: number | null;
 }
 
-/** How long a new key is known before anything is derived from it: controllers that follow have it by then. */
+/** How long a new key is known before anything is derived from it: by then the followers have it. */
 const followSeconds = 5;
 
-/** The signing keys of the state at the moment, opened with the pool key. */
+/** The current signing keys of the state, opened with the pool key. */
 export class KeyRing {
   readonly #poolKey: PoolKey;
   readonly #records: () => ReadonlyMap<string, SigningKeyRecord>;
@@ -50,9 +50,9 @@ export class KeyRing {
   }
 
   /**
-   * The newest key that may sign, among those that an agent has; undefined: it has none of them.
+   * The newest key that may sign, among those that an agent has; undefined: the agent has none.
    *
-   * @param known Ids that the agent has reported; empty: it does not say.
+   * @param known Ids that the agent has reported; empty: it has reported none.
    */
   signer(known: ReadonlySet<string>): KeyObject | undefined {
     const now = this.#now();
@@ -74,7 +74,7 @@ export class KeyRing {
       .filter((record) => !record.isRevoked && (id === undefined || record.id === id))
       .map((record) => this.#publicKey(record));
 
-  /** The secret of which new tokens are made. */
+  /** The secret from which new tokens are derived. */
   secret(purpose: SecretPurpose): DerivedSecret {
     const usable = this.#usable();
     const settled = usable.findLast(({ createdAt }) => createdAt + followSeconds <= this.#now());
@@ -85,7 +85,7 @@ export class KeyRing {
     return this.#derive(record, purpose);
   }
 
-  /** The secrets of which a token may have been made, newest first; with an id that one or none. */
+  /** The secrets from which a token may have been derived, newest first; with an id, only the secret of that key. */
   secrets(purpose: SecretPurpose, id: string | undefined): DerivedSecret[] {
     return this.#usable()
       .filter((record) => id === undefined || record.id === id)
@@ -123,7 +123,7 @@ function remember(keys: Map<string, KeyObject>, id: string, make: () => KeyObjec
   let key = keys.get(id);
   if (key === undefined) {
     key = make();
-    // The id is computed from the key: a writer of the database cannot put another key under it.
+    // The id is computed from the key, so that a writer of the database cannot replace the key under it.
     if (ticketKeyId(key) !== id) {
       throw new Error(`the signing key ${id} is another key`);
     }

@@ -11,13 +11,13 @@ import { hashOf, isToken } from "./tokens.ts";
 /** Lifetime of an unused login code. */
 export const codeSeconds = 600;
 
-/** Beyond it the oldest code goes. */
+/** Beyond this number the oldest code is dropped. */
 const maxCodes = 1000;
 
-/** What a browser keeps. */
+/** The data that a browser stores. */
 export interface KeptLogin {
   readonly token: string;
-  /** Absent: the token itself is of one login, by an OpenID provider. */
+  /** Absent: the token itself belongs to one login by an OpenID provider. */
   readonly login?: LoginStamp;
 }
 
@@ -25,7 +25,7 @@ export class LoginSessions {
   readonly #kept: SealedTexts<KeptLogin>;
   readonly #active: ActiveLogins;
   readonly #now: () => number;
-  /** Tokens by the hash of the code that stands for them, oldest first. */
+  /** Tokens by the hash of the code that may be exchanged for them, oldest first. */
   readonly #codes = new Map<string, { readonly token: string; readonly expiresAt: number }>();
 
   /** @param now Unix seconds. */
@@ -45,13 +45,13 @@ export class LoginSessions {
     return this.#kept.seal(login);
   }
 
-  /** Undefined where the login is over, or none of ours. */
+  /** Undefined when the login has ended, or is not one of this pool. */
   unseal(text: string): KeptLogin | undefined {
     const kept = this.#kept.unseal(text);
     return kept?.login === undefined || this.#active.isActive(kept.login) ? kept : undefined;
   }
 
-  /** A code that stands for a token, once: it may be in a link, as the token may not. */
+  /** Creates a single-use code for a token: a code may appear in a link, a token may not. */
   makeCode(token: string): { readonly code: string; readonly expiresAt: number } {
     const now = this.#now();
     for (const [hash, { expiresAt }] of this.#codes) {
@@ -65,7 +65,7 @@ export class LoginSessions {
     return { code, expiresAt };
   }
 
-  /** The token that a code stands for, the first time and before it ends; undefined: it stands for none. */
+  /** Exchanges a code for its token, once and before it expires; undefined: the code is not valid. */
   takeCode(code: string): string | undefined {
     if (!isToken(code)) {
       return undefined;

@@ -115,7 +115,7 @@ function readRule(value: unknown, issuer: URL, place: string): OidcRule {
   return { id: hash("sha256", said, "buffer").subarray(0, 8).toString("base64url"), group, role, tenant };
 }
 
-/** An address to which paths are added. */
+/** A base address, to which paths are appended. */
 function plainUrl(given: ConfigObject, member: string): URL {
   const url = given.url(member);
   if (url.search !== "" || url.hash !== "") {

@@ -49,7 +49,7 @@ export class OidcProvider {
   /**
    * Begins a login.
    *
-   * @returns The page of the provider for the browser, and what its answer has to match.
+   * @returns The page of the provider for the browser, and the values that its answer must match.
    * @throws MILLPOND_E_UNREACHABLE
    */
   async begin(): Promise<{ readonly url: URL; readonly flow: OidcFlow }> {
@@ -71,7 +71,7 @@ export class OidcProvider {
   /**
    * Ends a login with the provider's answer.
    *
-   * @param query What the browser brought.
+   * @param query The query with which the browser came back.
    * @throws MILLPOND_E_UNAUTHENTICATED, MILLPOND_E_FORBIDDEN, MILLPOND_E_UNREACHABLE
    */
   async finish(query: string, { state, nonce, verifier }: OidcFlow): Promise<OidcUser> {
@@ -96,7 +96,7 @@ export class OidcProvider {
     return { name: nameOf(claims, this.#config), rule: findRule(claims, this.#config) };
   }
 
-  /** A new one for each login, which knows no keys: after a rotation the provider's present keys are asked for. */
+  /** A new client for each login, with no cached keys: after a rotation the provider's present keys are fetched. */
   async #configure(): Promise<Configuration> {
     const client = await loadClient();
     const { clientId, clientSecret, clockToleranceSeconds } = this.#config;
@@ -148,7 +148,7 @@ export class OidcProvider {
   }
 }
 
-/** A name that can be read in the audit and belongs to one user. */
+/** A name that is readable in the audit and belongs to one user only. */
 function nameOf(claims: IDToken, { nameClaim }: OidcConfig): string {
   const name = claims[nameClaim];
   if (nameClaim === "email" && claims["email_verified"] !== true) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tokens of logins by an OpenID provider. Browsers have them sealed in the cookie of the login; `millpond login --oidc` gets them
-// in clear, over the connection by which it uses them.
+// Tokens of logins by an OpenID provider. Browsers have them sealed in the login's cookie; `millpond login --oidc`
+// receives them unsealed, over the same connection that it will use them on.
 
 import { timingSafeEqual } from "node:crypto";
 import { type Caller, oidcPrefix, type OidcLogin } from "../domain/caller.ts";
@@ -34,7 +34,7 @@ export class OidcTokens {
   readonly #now: () => number;
 
   /**
-   * @param rules The present ones; none: no such token is valid.
+   * @param rules The current rules; none: no such token is valid.
    * @param now Unix seconds.
    */
   constructor(keys: KeyRing, rules: readonly OidcRule[], active: ActiveLogins, now: () => number) {
@@ -44,7 +44,7 @@ export class OidcTokens {
     this.#now = now;
   }
 
-  /** A token of a new login, which is not recorded yet. */
+  /** Creates the token of a new login, which is not recorded yet. */
   make({ name, rule }: OidcUser): string {
     const secret = this.#keys.secret("oidc tokens");
     const user = Buffer.from(name, "utf8").toString("base64url");
@@ -82,7 +82,7 @@ export class OidcTokens {
     return { name, role: rule.role, tenant: rule.tenant, madeAt: 0, expiresAt, login };
   }
 
-  /** Whether a login has been ended neither itself nor with its rule. */
+  /** Whether neither the login nor its rule has been ended. */
   holds({ id, rule, expiresAt }: OidcLogin & { readonly expiresAt: number }): boolean {
     return this.#rules.has(rule) && this.#active.isActive({ id, madeAt: expiresAt - loginSeconds });
   }

@@ -46,7 +46,7 @@ class Fixture {
     );
   }
 
-  /** The caller that a login is. */
+  /** The caller that a login authenticates. */
   login(name: string) {
     const caller = this.logins.verify(this.logins.make({ name, rule }));
     if (caller === undefined || caller === "expired" || caller.login === undefined) {

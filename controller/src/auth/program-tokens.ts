@@ -10,26 +10,26 @@ import { sealOf } from "./tokens.ts";
 /** The token that a program token was created with. */
 export type CreatorToken = Pick<TokenRecord, "hash" | "expiresAt">;
 
-/** How long programs' tokens are valid after the key of which they were made has retired. */
+/** How long a program's token stays valid after the key from which it was derived has retired. */
 const afterRetirementSeconds = 7 * 86_400;
 
-/** Finds out on what a program token rests. */
+/** Looks up the credential that a program token depends on. */
 export interface Creators {
-  /** A token by its name; undefined: there is none. */
+  /** A token by its name; undefined: it does not exist. */
   readonly find: (name: string) => CreatorToken | undefined;
-  /** Whether a login by an OpenID provider has been ended neither itself nor with its rule. */
+  /** Whether neither the login by an OpenID provider nor its rule has been ended. */
   readonly holds: (login: OidcLogin & { readonly expiresAt: number }) => boolean;
 }
 
-/** What made a program token, as the token says it and as it is now. */
+/** The credential that created a program token, as the token records it and in its current state. */
 interface Creator extends CreatorToken {
   readonly name: string;
 }
 
 /**
- * Tokens of programs that create claims for themselves. They are sealed with a key that only controllers of this pool have, so
- * none is stored. None outlives what it was created with: the seal covers the hash of a stored token, or a login with its rule and
- * its end.
+ * Tokens of programs that create claims for themselves. They are sealed with a key that only controllers of this pool
+ * have, so none is stored. No token outlives the credential that created it: the seal covers the hash of a stored
+ * token, or a login with its rule and its end.
  */
 export class ProgramTokens {
   readonly #keys: KeyRing;
@@ -44,8 +44,8 @@ export class ProgramTokens {
   }
 
   /**
-   * @param tenant Of the claims that are created with it.
-   * @returns The token, and the Unix seconds at which it ends; null: with its creator's token.
+   * @param tenant The tenant of the claims that it may create.
+   * @returns The token, and the Unix seconds at which it ends; null: it ends with its creator's token.
    * @throws MILLPOND_E_UNAUTHENTICATED
    */
   make(
@@ -62,7 +62,7 @@ export class ProgramTokens {
     return { secret: `mp-program-${said}.${seal(said, creator, key)}`, expiresAt: creator.expiresAt };
   }
 
-  /** Undefined if the token is not ours, or what it was created with no longer exists. */
+  /** Undefined if the token is not ours, or the credential that created it no longer exists. */
   verify(text: string): Caller | "expired" | undefined {
     const match =
       /^mp-program-(([\w-]{22})\.([a-z0-9-]{1,63})\.([a-z0-9:-]{1,63}|oidc:[\w-]{2,86}\.[\w-]{11}\.[0-9a-z]{1,9}\.[0-9a-f]{16})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(

@@ -18,7 +18,7 @@ function as(pool: TestPool, token: string) {
   };
 }
 
-/** All that an answer or an error carries. */
+/** All text in an answer or an error. */
 async function everythingIn(call: Promise<unknown>): Promise<string> {
   const answer = await call.catch((error: unknown) => error);
   const shown =

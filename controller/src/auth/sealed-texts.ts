@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Texts stored in a browser that only controllers of this pool can create and read: any of them, also one
-// that was started later.
+// Texts stored in a browser that only controllers of this pool can create and read, including controllers that start
+// later.
 
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import type { DerivedSecret, KeyRing, SecretPurpose } from "./key-ring.ts";
@@ -17,7 +17,7 @@ export interface SealedTextsOptions {
   readonly lifetimeSeconds: number;
 }
 
-/** Seals values of one kind, AES-256-GCM, for some time. */
+/** Seals values of one kind with AES-256-GCM, for a limited time. */
 export class SealedTexts<T> {
   readonly #options: SealedTextsOptions;
 
@@ -35,7 +35,7 @@ export class SealedTexts<T> {
     );
   }
 
-  /** Undefined where its time is over, or it is none of ours. */
+  /** Undefined when the text has expired or was not sealed by this pool. */
   unseal(text: string): T | undefined {
     const { keys, now, purpose, lifetimeSeconds } = this.#options;
     const bytes = Buffer.from(text, "base64url");
@@ -50,13 +50,13 @@ export class SealedTexts<T> {
     if (opened === undefined) {
       return undefined;
     }
-    // A controller of this pool wrote it: the seal says so.
+    // The seal proves that a controller of this pool wrote it.
     const { value, expiresAt } = JSON.parse(opened) as { readonly value: T; readonly expiresAt: number };
     return expiresAt > now() ? value : undefined;
   }
 }
 
-/** Undefined where another key sealed it, of another pool or a forger's. */
+/** Undefined when another key sealed it: another pool's, or a forger's. */
 function open(bytes: Buffer, { secret }: DerivedSecret): string | undefined {
   const decipher = createDecipheriv("aes-256-gcm", secret, bytes.subarray(0, nonceBytes), {
     authTagLength: sealBytes,

@@ -2,14 +2,14 @@
 
 import { hashOf } from "./tokens.ts";
 
-/** Beyond it the oldest is forgotten. */
+/** Beyond this number the oldest is forgotten. */
 const maxKept = 10_000;
 
-/** Texts that are good once, by their hashes, since this controller started. */
+/** Single-use texts that have been used since this controller started, as hashes. */
 export class SpentTexts {
   readonly #hashes = new Set<string>();
 
-  /** Returns whether it is there for the first time. */
+  /** Records a text; returns whether this is its first use. */
   add(text: string): boolean {
     const hash = hashOf(text);
     if (this.#hashes.has(hash)) {

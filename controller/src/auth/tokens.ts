@@ -9,7 +9,7 @@ import type { Caller, StoredRole } from "../domain/caller.ts";
 import type { ClaimRecord, TokenRecord } from "../domain/records.ts";
 import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 
-/** The tokens that are there from the first: the one for `user` is an administrator's, the one for `agent` an agent's. */
+/** The tokens that exist from the start: `user` is an administrator's, `agent` an agent's. */
 export type TokenFile = "user" | "agent";
 
 /** Name of a token's file in the state directory. */
@@ -18,7 +18,7 @@ export function tokenFileName(file: TokenFile): string {
 }
 
 /**
- * Reads a token of the state directory, or makes it where there is none. The file has mode 0600.
+ * Reads a token from the state directory, or creates it there. The file has mode 0600.
  *
  * @throws MILLPOND_E_STATE_BROKEN
  */
@@ -40,7 +40,10 @@ export function readOrMakeToken(directory: string, file: TokenFile): string {
   }
 }
 
-/** Whether the text can be a token: long enough, and fit for a header. The longest is of a program of a login. */
+/**
+ * Whether the text can be a token: long enough, and allowed in a header. The longest is the token of a program that a
+ * login created.
+ */
 export function isToken(text: string): boolean {
   return /^[\x21-\x7e]{16,384}$/.test(text);
 }
@@ -54,13 +57,13 @@ export interface FixedToken {
 /** The result of checking a bearer token: its caller, or the cause of the refusal. */
 export type Verification = Caller | "unknown" | "expired";
 
-/** A kind of tokens that are derived from a key of the pool. */
+/** A kind of token that is derived from a key of the pool. */
 interface DerivedTokens {
-  /** Undefined: it is none of this kind. */
+  /** Undefined: the token is not of this kind. */
   verify(secret: string): Verification | undefined;
 }
 
-/** Knows tokens by their hashes: those that it is made with, and those of the store at the moment. */
+/** Knows tokens by their hashes: the fixed ones passed to the constructor, and those currently in the store. */
 export class TokenVerifier {
   readonly #fixed: readonly { readonly hash: Buffer; readonly caller: Caller }[];
   readonly #findStored: (hash: string) => TokenRecord | undefined;
@@ -127,9 +130,9 @@ export class TokenVerifier {
 type TokenClaim = Pick<ClaimRecord, "name" | "tenant" | "createdAt">;
 
 /**
- * Tokens of programs, each of one claim. They are derived from the claim by a key that only controllers of this pool have,
- * so none is kept, and none outlives its claim: what it sees is that claim, and no later one of the same name. After a
- * rotation, tokens of an earlier key are valid for claims that existed when it retired.
+ * Tokens of programs, each of one claim. They are derived from the claim by a key that only controllers of this pool
+ * have, so none is stored, and none outlives its claim: it gives access to that claim and to no later one of the same
+ * name. After a rotation, tokens of an earlier key are valid for claims that existed when it retired.
  */
 export class ClaimTokens {
   readonly #keys: KeyRing;
@@ -144,7 +147,7 @@ export class ClaimTokens {
     return `mp-claim-${said}.${sealOf(said, secret)}`;
   }
 
-  /** Undefined where it is none of ours. */
+  /** Undefined when the token was not issued by this pool. */
   verify(token: string): Caller | undefined {
     const match =
       /^mp-claim-(([a-z0-9-]{1,63})\.([a-z0-9-]{1,63})\.(\d{1,15})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
@@ -174,12 +177,12 @@ export class ClaimTokens {
   }
 }
 
-/** The code that authenticates a token's content, with a derived secret. */
+/** The MAC of a token's content, made with a derived secret. */
 export function sealOf(said: string, { secret }: DerivedSecret): string {
   return createHmac("sha256", secret).update(said).digest("base64url");
 }
 
-/** The token of a header `Authorization: Bearer <token>`; undefined where it carries none. */
+/** The token in a header `Authorization: Bearer <token>`; undefined: there is none. */
 export function parseBearer(header: string | null | undefined): string | undefined {
   const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1];
   return token !== undefined && isToken(token) ? token : undefined;

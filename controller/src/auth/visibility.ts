@@ -9,7 +9,7 @@ import type { ClaimRecord } from "../domain/records.ts";
 
 export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "caller" });
 
-/** The caller of a method, which the server has let in. */
+/** The caller of a method, as authenticated by the server. */
 export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
   const caller = values.get(callerKey);
   if (caller === undefined) {
@@ -32,7 +32,7 @@ export function sightOf({
     return (claim) => claim.tenant === tenant && claim.program === program;
   }
   if (own !== undefined) {
-    // A claim that came later under the same name is another.
+    // A later claim with the same name is a different claim.
     return (claim) => claim.tenant === tenant && claim.name === own.name && claim.createdAt === own.createdAt;
   }
   return tenant === "" ? seesAll : (claim) => claim.tenant === tenant;
@@ -53,8 +53,8 @@ export function scopeTenant(caller: Caller, asked: string): string {
 }
 
 /**
- * Which claims and gangs a caller may read of in reasons: those of its tenant; with a token of a claim, that claim.
- * Of the claims that a program creates, others are in reasons: it reads of none.
+ * Which claims and gangs may appear in the reasons that a caller reads: those of its tenant; for a token of a claim,
+ * only that claim. A program that creates claims reads no names of other claims.
  */
 export function mayKnowOf({
   tenant,

@@ -32,7 +32,7 @@ const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 
 const keyFiles = new Map<string, string>();
 
-/** The controllers of a database have one pool key. */
+/** All controllers of a database have the same pool key. */
 function keyFileOf(storeUrl: string): string {
   const file = keyFiles.get(storeUrl) ?? join(makeTestDirectory(), "pool.key");
   keyFiles.set(storeUrl, file);
@@ -74,7 +74,7 @@ interface Answered {
   readonly body: unknown;
 }
 
-/** The answer of this very controller: redirects are not followed. */
+/** This controller's own answer: redirects are not followed. */
 async function ask(url: string, method: string, request: object = {}, token = userToken): Promise<Answered> {
   const response = await fetch(`${url}/millpond.v1.${method}`, {
     method: "POST",
@@ -84,7 +84,7 @@ async function ask(url: string, method: string, request: object = {}, token = us
   return { status: response.status, headers: response.headers, body: await response.json() };
 }
 
-/** A controller that leads, and one that follows. */
+/** A leader and a follower. */
 async function startTwo() {
   const storeUrl = await (await postgresServer()).makeDatabase();
   const leader = await start(storeUrl);
@@ -119,7 +119,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     const statusAt = async (url: string, cookie: string) =>
       (await session(url, { headers: { ...page, cookie } })).status;
     const first = await logIn();
-    // Before the follower has its record, too.
+    // Even before the follower has its record.
     expect([await statusAt(follower.url, first), await statusAt(leader.url, first)]).toEqual([200, 200]);
     const { logins } = await atLeader.access.listLogins({});
     expect(logins).toMatchObject([{ who: "environment:user-1", kind: "console" }]);
@@ -177,7 +177,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect((await atFollower.access.listAudit({})).records).toHaveLength(3);
     expect(await atFollower.pool.getVersion({})).toMatchObject({ leads: false, leaderUrl: leader.url });
     expect(await atLeader.pool.getVersion({})).toMatchObject({ leads: true, leaderUrl: leader.url });
-    // A token that was made by the one is good for the other.
+    // A token created by one controller is valid at the other.
     const ann = clientsOf(follower.url, made.secret);
     expect((await ann.claims.listClaims({})).claims).toHaveLength(1);
 
@@ -190,7 +190,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
         new RegExp(`^ClaimService/ReleaseClaim is for the controller that leads, which is at ${url}\\. `),
       ),
     });
-    // A client that is sent there goes there.
+    // A client that is redirected follows.
     await atFollower.claims.releaseClaim({ name: "a" });
     expect((await atLeader.claims.listClaims({})).claims).toHaveLength(0);
     const metrics = await fetch(`${follower.url}/metrics`, {
@@ -224,7 +224,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     for (const [method, request, expected] of reads) {
       expect(await ask(follower.url, method, request), method).toMatchObject({ status: 200, body: expected });
     }
-    // It does not know the newest objects yet, and asks for them.
+    // The follower does not know the newest objects yet, and asks the leader for them.
     await atLeader.claims.createClaim({ claim: { name: "new", lazy: true } });
     expect(await ask(follower.url, "ClaimService/GetClaim", { name: "new" })).toMatchObject({
       status: 200,
@@ -246,8 +246,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
       body: { message: expect.stringMatching(/those in files are each controller's own/) as string },
     });
 
-    // There is no leader, and the last one is gone: calls fail with that error until this controller becomes the
-    // leader.
+    // The leader is gone and there is no new one: calls fail with that error until this controller becomes the leader.
     await leader[Symbol.asyncDispose]();
     const said = new Set<string>();
     await until(async () => {
@@ -330,7 +329,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     await server.end("killed");
     const lost = await both.claims.createClaim({ claim: { name: "lost" } }).catch((error: unknown) => error);
     expect(String(lost)).toMatch(/\[MILLPOND_E_(STORE_UNREACHABLE|NOT_LEADER)\]$/);
-    // Reads from memory are served meanwhile.
+    // Meanwhile, reads from memory are served.
     expect((await atFollower.claims.listClaims({})).claims.map(({ name }) => name)).toEqual(["before"]);
     const health = await fetch(`${follower.url}/healthz`);
     expect(health.status).toBe(503);

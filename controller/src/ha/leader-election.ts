@@ -29,20 +29,20 @@ export interface LeaderElectorOptions {
   readonly traces?: ClaimTraces | undefined;
 }
 
-/** A pool for as long as this controller knows it whole: from when it was read until another has led it. */
+/** A pool for as long as this controller's copy of it is complete: from when it is read until another controller has led it. */
 interface PoolReplica {
   readonly pool: Pool;
-  /** Under which it stands for the lead. */
+  /** The identity under which this controller stands for election. */
   readonly id: string;
-  /** Under which it leads; 0: it follows. */
+  /** The term under which it leads; 0: it is a follower. */
   term: number;
-  /** Until then no other controller can become leader, on the monotonic clock. */
+  /** Until this time no other controller can become the leader, on the monotonic clock. */
   leadsUntilMs: number;
-  /** Its first decision is prepared. */
+  /** The caches for its first decision are prepared. */
   isPrepared: boolean;
-  /** It may be asked and changed. */
+  /** The pool accepts reads and changes. */
   isReady: boolean;
-  /** Something went wrong with it: it has to be read again. */
+  /** The pool has failed and must be read again. */
   isOver: boolean;
 }
 
@@ -76,7 +76,7 @@ export class LeaderElector implements AsyncDisposable {
     this.#replica = this.#begin(state);
   }
 
-  /** Reads the state, and follows. */
+  /** Reads the state and begins to follow. */
   static async open(
     options: LeaderElectorOptions,
   ): Promise<{ readonly elector: LeaderElector; readonly state: StoredState }> {
@@ -102,7 +102,7 @@ export class LeaderElector implements AsyncDisposable {
     return this.#replica.pool;
   }
 
-  /** Whether this controller is the leader, and no other can be yet. */
+  /** Whether this controller is the leader, and its lease still excludes any other. */
   get isLeading(): boolean {
     const { term, isReady, isOver, leadsUntilMs } = this.#replica;
     return term > 0 && isReady && !isOver && performance.now() < leadsUntilMs;
@@ -118,7 +118,7 @@ export class LeaderElector implements AsyncDisposable {
     return performance.now() < askedMs + this.#store.leaseMs ? url : "";
   }
 
-  /** @throws MILLPOND_E_NOT_LEADER, with the address of the one that leads */
+  /** @throws MILLPOND_E_NOT_LEADER, with the address of the leader */
   requireLead(what: string): void {
     if (!this.isLeading) {
       throw notLeader(what, this.leaderUrl, this.#failure);
@@ -270,7 +270,7 @@ export class LeaderElector implements AsyncDisposable {
   }
 }
 
-/** An error's sentences, what to do included, for one that has a code of its own. */
+/** The message of an error; for one with an error code, including the remedy. */
 function withoutCode(message: string): string {
   return message.replace(/ \[MILLPOND_E_[A-Z_]+\]$/, "");
 }

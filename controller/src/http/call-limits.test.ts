@@ -47,7 +47,8 @@ test("calls beyond the rate wait for it, and those that would wait too long are 
   const outcomes = await Promise.all(calls);
   const passed = outcomes.filter((outcome) => outcome === "ok").length;
   expect(outcomes.filter((outcome) => outcome === tooMany).length).toBe(1400 - passed);
-  // A burst of ten seconds' worth passes without a delay; then the waiting calls, and the rate times the elapsed time.
+  // A burst of ten seconds' worth of calls passes without a delay, then the calls in the queue, and the rate times the
+  // elapsed time.
   expect(passed).toBeGreaterThanOrEqual(1250);
   expect(passed).toBeLessThanOrEqual(1252 + madeMs / 10);
 });
@@ -128,7 +129,7 @@ test("changes beyond the limits are counted in the audit", async () => {
   const { controller } = await start({ changesPerSecond: 1 });
   const token = await makeToken(controller, "mallory", "team-b");
   const claims = createClient(ClaimService, makeTransport(controller.url, token));
-  // The rate lets ten through, and two or three wait.
+  // The rate admits ten, and two or three wait.
   const outcomes = Array.from({ length: 60 }, (_, index) =>
     claims.releaseClaim({ name: `absent-${index}` }).then(() => "ok", errorCodeOf),
   );

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 
-/** A file of the web console, as it is sent. */
+/** A file of the web console, as it is served. */
 export interface ConsoleFile {
   readonly type: string;
   readonly bytes: Buffer;
@@ -21,8 +21,8 @@ const types: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads the files that `npm run build` has made of the workspace `console`: they are in build/console at most three levels
- * above this module, so that sources and bundles find theirs.
+ * Reads the files that `npm run build` has built from the workspace `console`. They are in build/console, at most three
+ * levels above this module, so that both sources and bundles find them.
  *
  * @returns By name; empty where the console was not built.
  */

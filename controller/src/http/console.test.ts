@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logins of the web console as browsers, and as pages that wish us ill, send them.
+// Logins to the web console by browsers, and forged requests by hostile pages.
 
 import { once } from "node:events";
 import { type IncomingMessage, request, type RequestOptions } from "node:http";
@@ -80,7 +80,7 @@ test("a request of another site's page is not by whoever is logged in", async ()
   expect(await sendRaw(pool, listNodes, { method: "POST", headers })).toBe(200);
 });
 
-/** `fetch` adds headers of its own, and tidies paths. */
+/** `fetch` adds headers of its own and normalizes paths. */
 async function sendRaw(
   pool: TestPool,
   path: string,
@@ -112,7 +112,7 @@ test("a login ends with its token, after twelve hours, and is good at no other p
   }
   const otherName = (await logIn(other, { token: other.controller.userToken })).cookie.split("=")[0];
   expect(await call(`${otherName}=${sealed}`, other)).toBe(401);
-  // Which controller of the pool answers, and since when, is the same to a login.
+  // The answering controller and its start time are the same with a login as with a token.
   await pool.restart();
   expect(await call(file.cookie)).toBe(200);
   pool.clock.advance((loginSeconds - 1) * 1000);
@@ -172,6 +172,6 @@ test("every answer of the console forbids frames, foreign content and inline scr
   for (const path of ["/console/../package.json", "/console/..%2fpackage.json", "/console/.env"]) {
     expect(await sendRaw(pool, path), path).toBe(404);
   }
-  // Names of nodes have dots.
+  // Node names contain dots.
   expect(await sendRaw(pool, "/console/nodes/ip-10-0-0-1.ec2.internal", { method: "GET" })).toBe(200);
 });

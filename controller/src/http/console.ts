@@ -18,14 +18,14 @@ import type { ConsoleFile } from "./console-files.ts";
 import type { OidcAnswer, OidcPages } from "./oidc-pages.ts";
 import { outwait, readBody } from "./request-body.ts";
 
-/** A page of another origin cannot send it without being asked first, which is refused. */
+/** A page of another origin cannot send this header without a preflight request, which is refused. */
 export const consoleHeader = "millpond-console";
 
 const sessionPath = "/console/session";
 const oidcPath = "/console/oidc/";
 const maxLoginBytes = 4096;
 
-/** No page of another origin shows ours, and ours loads and calls nothing elsewhere and runs no script but its own. */
+/** No other origin may frame our pages, and they load and call nothing elsewhere and run no script but their own. */
 const securityHeaders: OutgoingHttpHeaders = {
   "content-security-policy": [
     "default-src 'none'",
@@ -53,18 +53,18 @@ export interface ConsoleOptions {
   readonly active: ActiveLogins;
   readonly desk: LoginDesk;
   readonly tokens: TokenVerifier;
-  /** UUID of the pool: so that the cookies of several pools on one host do not collide. */
+  /** UUID of the pool, so that the cookies of several pools on one host do not collide. */
   readonly identity: string;
-  /** Whether browsers come by TLS. */
+  /** Whether browsers connect by TLS. */
   readonly isSecure: boolean;
-  /** Absent: there are no logins by an OpenID provider. */
+  /** Absent: logins by an OpenID provider are off. */
   readonly oidc?: OidcPages | undefined;
 }
 
 export class Console {
   readonly #options: ConsoleOptions;
   readonly #cookie: string;
-  /** The cookie of logins under way at an OpenID provider. */
+  /** The cookie of a login in progress at an OpenID provider. */
   readonly #oidcCookie: string;
 
   constructor(options: ConsoleOptions) {
@@ -97,7 +97,7 @@ export class Console {
 
   /** @returns Whether the path is the console's. */
   async answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<boolean> {
-    // As for all requests, an unauthenticated client gets a new connection for each page.
+    // As for every request, an unauthenticated client gets a new connection for each page.
     response.shouldKeepAlive &&= request.headers.authorization !== undefined;
     if (path === sessionPath) {
       await this.#answerSession(request, response);
@@ -119,7 +119,7 @@ export class Console {
       return;
     }
     const { files } = this.#options;
-    // Views have addresses too, such as `nodes/a.example.org`; they are all of the one page.
+    // Views have addresses too, such as `nodes/a.example.org`; all of them belong to the one page.
     const isView = !name.split("/", 1)[0]?.includes(".");
     const file = files.get(name) ?? (isView ? files.get("index.html") : undefined);
     if (file === undefined) {
@@ -159,7 +159,7 @@ export class Console {
       );
       return;
     }
-    // Every answer sets a cookie, so HEAD is not the same without a body.
+    // Every answer sets a cookie, so HEAD would differ from GET by more than the body.
     if (request.method !== "GET") {
       send(response, 405, { allow: "GET" });
       return;
@@ -169,7 +169,7 @@ export class Console {
     send(response, 302, { location: answer.location, "set-cookie": this.#oidcCookies(answer) });
   }
 
-  /** Gives `millpond login --oidc` the token for its code. */
+  /** Exchanges a code for the token of `millpond login --oidc`. */
   async #answerTerminal(request: IncomingMessage, response: ServerResponse, oidc: OidcPages): Promise<void> {
     try {
       if (request.method !== "POST") {
@@ -192,13 +192,13 @@ export class Console {
     const { sessions, oidc } = this.#options;
     const seconds = kept === "" ? 0 : (oidc?.cookieSeconds ?? 0);
     return [
-      // Lax: the browser comes back from the provider's site.
+      // Lax: the browser returns from the provider's site.
       this.#makeCookie(kept, seconds, { name: this.#oidcCookie, sameSite: "Lax" }),
       ...(token === undefined ? [] : [this.#makeCookie(sessions.seal({ token }), loginSeconds)]),
     ];
   }
 
-  /** Answers with the caller and the provider; without a login, also with the refusal of the last one. */
+  /** Answers with the caller and the provider; without a login, also with the reason why the last one was refused. */
   #answerWho(request: IncomingMessage, response: ServerResponse): void {
     const { oidc, tokens } = this.#options;
     const provider = oidc === undefined ? {} : { provider: oidc.label };
@@ -276,7 +276,7 @@ export class Console {
     send(response, 204, forget);
   }
 
-  /** Ends the login of the cookie, where it has not ended: a copy of the cookie is worthless from then on. */
+  /** Ends the login of the cookie, if it has not ended: from then on a copy of the cookie is worthless. */
   async #logOut({ headers }: IncomingMessage): Promise<void> {
     const kept = this.#keptBy(headers.cookie);
     const caller = kept === undefined ? "unknown" : this.#options.tokens.verify(kept.token);
@@ -313,8 +313,8 @@ function requirePerson({ role }: Caller): void {
 }
 
 /**
- * Whether a page of this very origin sent it. Browsers say so themselves where the origin is trustworthy; elsewhere, and
- * beside it, by the header that no foreign form or link can bring.
+ * Whether a page of this origin sent the request. Browsers state the origin where it is trustworthy; elsewhere, and in
+ * addition, a header proves it that no foreign form or link can send.
  */
 function isOfOurPage({ headers }: IncomingMessage): boolean {
   const site = headers["sec-fetch-site"];
@@ -346,7 +346,7 @@ function parseLogin(body: Uint8Array): { readonly token?: string; readonly code?
 }
 
 /**
- * Reads the members of a JSON object that are texts.
+ * Reads the string members of a JSON object.
  *
  * @throws MILLPOND_E_INVALID
  */

@@ -9,7 +9,7 @@ import { makeTransport } from "../testing/transport.ts";
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
 
-/** Usage of one device by a program in a pod of each of two tenants. */
+/** Usage of one device by a program in a pod, for each of two tenants. */
 async function startPods() {
   const pool = await TestPool.start({ "node-a": [4n * GiB] });
   const as = (token: string) => {
@@ -72,12 +72,12 @@ test("claims and programs have metrics under the names of DCGM, with their pods"
   );
   expect(of("DCGM_FI_DEV_GPU_UTIL", "claim-team-a")).toMatch(/ 30$/);
   expect(of("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "claim-team-a")).toMatch(/ 0\.3$/);
-  // A share that is not measured is absent, and not 0. A claim without a pod has no such label.
+  // A share that is not measured is absent, not 0. A claim without a pod lacks the pod labels.
   expect(of("DCGM_FI_DEV_GPU_UTIL", "claim-team-b")).toBe("");
   expect(of("DCGM_FI_DEV_FB_USED", "claim-team-b")).not.toContain("pod=");
   if (hasPromtool) {
     const { status, stderr } = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
-    // It finds fault with NVIDIA's names, but reads all of it: 1 is for what cannot be read.
+    // promtool objects to NVIDIA's names but reads all of it: status 1 would mean that it could not be parsed.
     expect([0, 3], stderr).toContain(status);
   }
 });

@@ -9,8 +9,8 @@ import type { Pool } from "../pool/pool.ts";
 const mebibyte = 1 << 20;
 
 /**
- * Limits and use of devices by the claims that the caller may see, under the names of DCGM. Followers export
- * nothing, so that nothing is counted twice.
+ * Limits and usage of devices by the claims that the caller may see, under the names of DCGM. Followers export nothing,
+ * so that nothing is counted twice.
  */
 export function readDcgmMetrics(
   { pool, isLeading }: Pick<LeaderElector, "pool" | "isLeading">,
@@ -21,7 +21,7 @@ export function readDcgmMetrics(
     const claim = pool.ledger.claims.get(allocation.claim);
     const node = pool.ledger.nodes.get(allocation.node);
     const isSeen = caller.role === "admin" || claim?.tenant === caller.tenant;
-    // An allocation that was taken back grants nothing.
+    // A released allocation grants nothing.
     if (claim !== undefined && node !== undefined && isSeen && allocation.releasedRevision === null) {
       samples.push(...samplesOf(pool, node, claim, allocation));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One token asks for all that it may read, as fast as it can, and others are answered.
+// While one token requests everything that it may read as fast as it can, others are answered.
 
 import { createClient } from "@connectrpc/connect";
 import { AccessService, ClaimService, PoolService, QueueService } from "@millpond/api";
@@ -43,7 +43,7 @@ test("beside 48 connections of one token that read without end, a ticket and a r
     }
   });
   await expect.poll(() => answered).toBeGreaterThan(48);
-  /** How many reads of the flood were answered while a call waited: the median of 15. */
+  /** How many reads of the flood were answered while a call waited: the median of 15 calls. */
   const passedBy = async (call: () => Promise<unknown>): Promise<number> => {
     const counts: number[] = [];
     for (let round = 0; round < 15; round++) {

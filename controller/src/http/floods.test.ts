@@ -31,11 +31,11 @@ function head(length: number, more = ""): string {
   return `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ${"x".repeat(40)}\r\nContent-Length: ${length}\r\n${more}\r\n`;
 }
 
-/** How long until the other side has closed a connection, in milliseconds. */
+/** Milliseconds until the other side has closed a connection. */
 async function lifeOf(socket: Socket): Promise<number> {
   const startMs = performance.now();
   socket.resume();
-  // Not by `once`, which fails with the socket: a reset is an end, too.
+  // Not `once`, which rejects on a socket error: a reset also counts as an end.
   await new Promise<void>((resolve) => socket.on("close", () => resolve()));
   return performance.now() - startMs;
 }

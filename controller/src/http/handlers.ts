@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The handlers of the services' calls: Connect's own, which support every protocol, and for calls that need
-// no more the method itself.
+// The handlers of the services' methods: Connect's own, which support every protocol, and a direct path to the method
+// for calls that need no more.
 
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import {
@@ -31,7 +31,7 @@ export interface Handler {
   readonly method: DescMethodUnary;
   readonly answer: Answer;
   readonly guard: CallGuard;
-  /** Answers it in any of Connect's protocols. */
+  /** Answers a call in any of Connect's protocols. */
   readonly connect: UniversalHandlerFn;
 }
 
@@ -78,7 +78,7 @@ function headerOf(headers: Headers): (name: string) => string | null {
   return (name) => headers.get(name);
 }
 
-/** Has Connect's handlers go through the guard. */
+/** Routes Connect's handlers through the guard. */
 function guarding(guard: CallGuard): Interceptor {
   return (next) => async (request) => {
     const { method, contextValues: values, signal, header } = request;
@@ -124,7 +124,7 @@ function withErrorCode(status: number, body: Uint8Array): Uint8Array {
   if (!isWireError(error) || errorCodeOf(new Error(error.message)) !== undefined) {
     return body;
   }
-  // Only what Connect could not read comes without a code.
+  // Only messages that Connect could not parse arrive without a code.
   const refused = millpondError("MILLPOND_E_INVALID", error.message || error.code);
   return Buffer.from(JSON.stringify({ ...errorToJson(refused, undefined), code: error.code }));
 }
@@ -154,7 +154,7 @@ function isWireError(value: unknown): value is { readonly code: string; readonly
   );
 }
 
-/** Connect compresses bodies longer than a KiB, errors too. */
+/** Connect compresses bodies longer than 1 KiB, errors too. */
 function decompress(bytes: Uint8Array, encoding: string | null): Uint8Array {
   switch (encoding) {
     case "gzip":

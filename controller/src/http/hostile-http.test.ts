@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Arbitrary bytes on the port: they are answered with a specific error, or the connection ends; nothing is
-// changed, nothing is thrown, and others are served.
+// Arbitrary bytes on the port: the server answers with a specific error or ends the connection, changes nothing, throws
+// nothing, and keeps serving others.
 
 import { request } from "node:http";
 import { connect } from "node:net";
@@ -15,7 +15,7 @@ import { startController } from "../controller.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 
-/** MILLPOND_TEST_MESSAGES=100000 for a long look. */
+/** MILLPOND_TEST_MESSAGES=100000 for a long run. */
 const runs = Number(process.env["MILLPOND_TEST_MESSAGES"] ?? 600);
 
 const paths = services.flatMap(({ typeName, methods }) => methods.map(({ name }) => `/${typeName}/${name}`));
@@ -110,7 +110,7 @@ async function say(url: string, text: string): Promise<string> {
   socket.on("error", () => undefined);
   socket.on("close", () => resolve(said));
   socket.write(text, "latin1");
-  // Half a request is ended by its client here; that the server ends it is proven elsewhere.
+  // The client ends a half-sent request itself; another test proves that the server ends it too.
   socket.end();
   return await promise;
 }
@@ -123,7 +123,7 @@ test("any bytes at the port are refused or do nothing, and the controller serves
     log: pino({ level: "error" }, { write: (line: string) => failures.push(line) }),
   });
   onTestFinished(() => controller[Symbol.asyncDispose]());
-  // A role that may change nothing but a node of its own: what is done with it stays small.
+  // A role that may change only its own node, which limits what the messages can do.
   const token = `Authorization: Bearer ${controller.agentToken}`;
   let answers = 0;
   const statuses = new Set<string>();
@@ -149,7 +149,7 @@ test("any bytes at the port are refused or do nothing, and the controller serves
         }
         expect(status, said).not.toBe("500");
         if (!hasToken && status === "200") {
-          // Over gRPC-web a refusal is said in the body.
+          // Over gRPC-web the body carries the refusal.
           expect(said).toMatch(/\{"status":"ok"\}|grpc-status: [1-9]/);
         }
         expect(said).not.toContain(controller.agentToken);

@@ -14,10 +14,10 @@ import { outwait, readBody } from "./request-body.ts";
 import type { KeptConnections } from "./kept-connections.ts";
 import { withWritten, writtenKey } from "./written-answers.ts";
 
-/** Handlers need complete URLs; the part before the path is irrelevant. */
+/** Handlers need complete URLs; the part before the path is arbitrary. */
 const baseUrl = "http://controller";
 
-/** Calls under way, each with what ends it. */
+/** Calls in flight, each with the function that ends it. */
 export class CallsUnderWay {
   readonly #calls = new Set<Pick<AbortController, "abort">>();
   readonly #shutdown: AbortSignal;
@@ -30,7 +30,7 @@ export class CallsUnderWay {
     shutdown.addEventListener("abort", () => this.end(shutdown.reason));
   }
 
-  /** Ends those under way with this error. */
+  /** Ends the calls in flight with this error. */
   end(reason: unknown): void {
     for (const call of this.#calls) {
       call.abort(reason);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which connections stay open after an answer: strangers keep none, and a token a bounded number, so that idle connections of
-// one tenant do not use up those of the server.
+// Decides which connections stay open after an answer: unauthenticated callers keep none and a token a bounded number,
+// so that one tenant's idle connections do not exhaust the server's.
 
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Caller } from "../domain/caller.ts";
 
-/** The most connections that a token keeps, where the server may have as many. */
+/** The most connections that a token keeps, if the server allows that many. */
 const mostOfToken = 1024;
 
 export class KeptConnections {
@@ -16,7 +16,9 @@ export class KeptConnections {
   readonly #owners = new WeakMap<Socket, string>();
   readonly #most: number;
 
-  /** @param mostOfAddress Connections that the server takes of one address: a token has a quarter of them at most. */
+  /**
+   * @param mostOfAddress Connections that the server accepts from one address: a token has a quarter of them at most.
+   */
   constructor(mostOfAddress: number) {
     this.#most = Math.max(1, Math.min(mostOfToken, Math.floor(mostOfAddress / 4)));
   }

@@ -10,7 +10,7 @@ import { isLive } from "../domain/records.ts";
 import type { LeaderElector } from "../ha/leader-election.ts";
 import { allQueues } from "../scheduling/scheduler-view.ts";
 
-/** Everything that is known of the pool now, but for tenants that the caller does not see, in the text form of Prometheus. */
+/** Everything currently known about the pool, except for tenants that the caller may not see, in the Prometheus text format. */
 export async function readMetrics(
   { pool, isLeading }: Pick<LeaderElector, "pool" | "isLeading">,
   version: string,
@@ -74,7 +74,7 @@ function nodeSamples(pool: Pool, caller: Pick<Caller, "role" | "tenant">): Metri
   return samples;
 }
 
-/** What is measured of a device; a figure that is not known has no sample. */
+/** Measurements of a device; an unknown value has no sample. */
 function figureSamples(
   labels: Readonly<Record<string, string>>,
   { usedComputePercent, card }: Device,

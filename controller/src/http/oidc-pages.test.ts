@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logins by an OpenID provider, as browsers, attackers and broken providers make them.
+// Logins by an OpenID provider, with browsers, attackers and broken providers.
 
 import { generateKeyPairSync, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
@@ -46,7 +46,7 @@ async function startLogin(more: Readonly<Record<string, unknown>> = {}) {
   return { provider, pool, configure };
 }
 
-/** A browser: its cookies, and where it was sent. */
+/** A browser: its cookies, and the address to which it was last redirected. */
 class Tab {
   readonly #pool: TestPool;
   readonly cookies = new Map<string, string>();
@@ -73,7 +73,10 @@ class Tab {
     return response;
   }
 
-  /** Begins a login, and goes to the provider. Returns the address with its answer, to which it sends the browser. */
+  /**
+   * Begins a login and goes to the provider. Returns the address, with the provider's answer, to which the provider
+   * redirects the browser.
+   */
   async begin(to = "/console/"): Promise<string> {
     const start = await this.get(`/console/oidc/login?to=${encodeURIComponent(to)}`);
     expect(start.status).toBe(302);
@@ -253,14 +256,14 @@ describe("a login by an OpenID provider", () => {
       expect((await tab.who())["trouble"]).toMatch(why);
       expect(await tab.listNodes()).toBe(401);
     };
-    // An attacker's answer, with the attacker's code, in the browser of another.
+    // An answer with an attacker's code, opened in the victim's browser.
     const attacker = new Tab(pool);
     const attackers = await attacker.begin();
     await refused(new Tab(pool), attackers, /this browser has begun no login/);
     const victim = new Tab(pool);
     await victim.begin();
     await refused(victim, attackers, /the answer is for another login/);
-    // The same answer again, with the cookie as it was.
+    // The same answer again, with the same cookie.
     const tab = new Tab(pool);
     const answer = await tab.begin();
     const before = new Map(tab.cookies);
@@ -268,7 +271,7 @@ describe("a login by an OpenID provider", () => {
     const replay = new Tab(pool);
     for (const [name, value] of before) replay.cookies.set(name, value);
     await refused(replay, answer, /this login has ended before/);
-    // The state is right, and the code of another login.
+    // The state is right, but the code belongs to another login.
     const swapped = new Tab(pool);
     const own = new URL(await swapped.begin());
     own.searchParams.set("code", new URL(await new Tab(pool).begin()).searchParams.get("code") ?? "");
@@ -277,7 +280,7 @@ describe("a login by an OpenID provider", () => {
     const lateAnswer = await late.begin();
     pool.clock.advance(600_000);
     await refused(late, lateAnswer, /more than ten minutes ago/);
-    // A cookie of another kind is none.
+    // A cookie of another kind is not accepted.
     const mixed = new Tab(pool);
     const mixedAnswer = await mixed.begin();
     const [name = ""] = mixed.cookies.keys();
@@ -348,7 +351,7 @@ describe("a login by an OpenID provider", () => {
     const { provider, pool } = await startLogin();
     const admin = makeTransport(pool.controller.url, pool.controller.userToken);
     const queues = createClient(QueueService, admin);
-    // The limit of one user is for a name that no token can have.
+    // The limit for this user is set under a name that no token can have.
     const users = [{ user: "oidc:Ann@example.org", limit: { gpuMilli: 500n } }];
     await queues.putTenant({ tenant: { name: "vision", userLimits: { users } } });
     const tab = new Tab(pool);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The two addresses of a login by an OpenID provider: one sends the browser there, and to the other one it comes back. What
-// has to match is in a cookie meanwhile, sealed: any controller of the pool can end the login.
+// The two addresses of a login by an OpenID provider: one redirects the browser to the provider, and the browser
+// returns to the other. In between, a sealed cookie holds the values to be matched, so any controller of the pool can
+// complete the login.
 
 import type { IncomingMessage } from "node:http";
 import { ConnectError } from "@connectrpc/connect";
@@ -24,10 +25,10 @@ import {
   type TerminalLogin,
 } from "./oidc-terminal.ts";
 
-/** How long a user may take at the provider. */
+/** How much time a user has at the provider. */
 const flowSeconds = 600;
 
-/** Answers of the provider that are verified at the same time. */
+/** The most answers of the provider that are verified concurrently. */
 const maxFinishing = 32;
 
 /** Longer places to return to are dropped. */
@@ -38,7 +39,7 @@ type Kept =
   | {
       readonly flow: OidcFlow;
       readonly to: string;
-      /** The command to log in instead of the browser. */
+      /** The command line for which the browser logs in. */
       readonly terminal?: Terminal | undefined;
     }
   | { readonly trouble: string };
@@ -48,7 +49,7 @@ export interface OidcPagesOptions {
   readonly keys: KeyRing;
   readonly tokens: OidcTokens;
   readonly desk: LoginDesk;
-  /** Base address of the console where the configuration has none. */
+  /** Base address of the console when the configuration has none. */
   readonly url: () => string;
   /** Unix seconds. */
   readonly now: () => number;
@@ -58,7 +59,7 @@ export interface OidcPagesOptions {
 /** The answer to the browser, which always leads to another page. */
 export interface OidcAnswer {
   readonly location: string;
-  /** The value of the cookie of logins under way; empty: none. */
+  /** The value of the cookie for logins in progress; empty: removes it. */
   readonly kept: string;
   /** The token of the login that has succeeded. */
   readonly token?: string;
@@ -69,7 +70,7 @@ export class OidcPages {
   readonly #provider: OidcProvider;
   readonly #kept: SealedTexts<Kept>;
   readonly #codes: TerminalCodes;
-  /** The states of logins that have ended: an answer is good once. */
+  /** The states of completed logins: each answer is accepted once. */
   readonly #ended = new SpentTexts();
   #finishing = 0;
 
@@ -85,14 +86,14 @@ export class OidcPages {
     return this.#options.config.label;
   }
 
-  /** Base address of the console in browsers. */
+  /** Base address of the console, as browsers use it. */
   get url(): string {
     const { config, url } = this.#options;
     return config.url === "" ? url() : config.url;
   }
 
   /**
-   * Gives a command the token of the login that its browser has brought a code of.
+   * Exchanges the code that a browser brought to a command for the token of the login.
    *
    * @throws MILLPOND_E_UNAUTHENTICATED
    */
@@ -129,7 +130,7 @@ export class OidcPages {
     }
   }
 
-  /** Takes the provider's answer, which the browser brings. */
+  /** Handles the provider's answer, which the browser brings. */
   async finish(request: IncomingMessage, kept: string | undefined): Promise<OidcAnswer> {
     const { tokens, now, log } = this.#options;
     let terminal: Terminal | undefined;
@@ -206,7 +207,9 @@ function queryOf({ url = "" }: IncomingMessage): URLSearchParams {
   return new URLSearchParams(start < 0 ? "" : url.slice(start + 1));
 }
 
-/** A view of the console, whatever the browser says: never another site, nor a page that changes something. */
+/**
+ * The view to return to, restricted to views of the console: never another site, nor an address that changes something.
+ */
 function returnPath(text: string): string {
   const base = "http://console.invalid";
   const home = "/console/";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logins of a command line by an OpenID provider, as RFC 8252 describes them: a browser goes through the provider's pages, and
-// comes back to a port of its own host, at which the command waits. It brings a code that is good for a minute, once, and only
-// with the verifier that the command has kept (PKCE, RFC 7636).
+// Logins of a command line by an OpenID provider, as RFC 8252 describes them: a browser goes through the provider's
+// pages and is redirected to a port of its own host, where the command waits. The redirect carries a code that is valid
+// for a minute, once, and only with the verifier that the command has kept (PKCE, RFC 7636).
 
 import { timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
@@ -13,21 +13,21 @@ import { SpentTexts } from "../auth/spent-texts.ts";
 
 const codeSeconds = 60;
 
-/** Longer messages are cut: they travel in an address. */
+/** Longer messages are truncated, because they are part of an address. */
 const maxMessageLength = 1000;
 
 /** The command that waits for a login. */
 export interface Terminal {
-  /** Of 127.0.0.1, on the host of the browser. */
+  /** The command's port on 127.0.0.1, on the browser's host. */
   readonly port: number;
-  /** What the command knows the browser by. */
+  /** The state by which the command recognizes the browser. */
   readonly state: string;
   /** SHA-256 of its verifier, base64url. */
   readonly challenge: string;
 }
 
 /**
- * Reads the command that a browser logs in for; undefined: it logs itself in.
+ * Reads the command for which a browser logs in; undefined: the browser logs in for itself.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -47,14 +47,14 @@ export function readTerminal(query: URLSearchParams): Terminal | undefined {
   return { port: Number(port), state, challenge };
 }
 
-/** What the command gets. */
+/** The answer to the command. */
 export interface TerminalLogin {
   readonly token: string;
   /** Unix seconds. */
   readonly expiresAt: number;
 }
 
-/** Where the browser brings the answer. */
+/** The address to which the browser brings the answer. */
 export function addressOf(
   { port, state }: Terminal,
   answer: { readonly code: string } | { readonly error: string },
@@ -66,7 +66,7 @@ export function addressOf(
   return url.href;
 }
 
-/** Codes for tokens: sealed, so that any controller of the pool takes one. */
+/** Codes for tokens. They are sealed, so that any controller of the pool accepts one. */
 export class TerminalCodes {
   readonly #codes: SealedTexts<TerminalLogin & { readonly challenge: string }>;
   readonly #spent = new SpentTexts();

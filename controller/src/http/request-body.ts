@@ -3,7 +3,7 @@
 import type { IncomingMessage } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-/** Reads slightly beyond the limit where there is more, so that the caller detects the excess. */
+/** Reads slightly beyond the limit if there is more, so that the caller detects the excess. */
 export async function readBody(request: IncomingMessage, most: number): Promise<Uint8Array> {
   const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
   const chunks: Buffer[] = [];
@@ -42,7 +42,7 @@ export async function outwait(request: IncomingMessage, most: number): Promise<v
       resolve(undefined);
     }
   });
-  // One that breaks off gets no answer anyway.
+  // A client that breaks off gets no answer anyway.
   for (const event of ["end", "error", "close"]) {
     request.once(event, () => resolve(undefined));
   }

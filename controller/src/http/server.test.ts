@@ -387,7 +387,7 @@ describe("a call that is refused before it was read", () => {
       socket.write(
         `POST /millpond.v1.PoolService/ListNodes HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: ${type}\r\n${head}`,
       );
-      // The reason of the refusal is known by then.
+      // By then the reason for the refusal is known.
       await pool.settle();
       await pool.settle();
       expect(answer).toBe("");

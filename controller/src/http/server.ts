@@ -46,11 +46,11 @@ export interface ServerOptions {
   readonly connectionLimits?: ConnectionLimits | undefined;
   readonly tokens: TokenVerifier;
   readonly log: Logger;
-  /** Aborted with the error that calls under way are to end with. */
+  /** Aborted with the error with which the calls in flight are to end. */
   readonly shutdown: AbortSignal;
-  /** Those of this moment. */
+  /** The connections open at this moment. */
   readonly handlers: () => Handlers;
-  /** Absent: none is served. */
+  /** Absent: no console is served. */
   readonly console?: Console | undefined;
   /** Throws when the controller cannot do its work. */
   readonly checkHealth: () => Promise<void>;
@@ -61,9 +61,9 @@ export interface ServerOptions {
 export interface HttpServer {
   /** @returns The base URL. */
   listen(address: { readonly host: string; readonly port: number }): Promise<string>;
-  /** Ends the calls under way with this error. */
+  /** Ends the calls in flight with this error. */
   endCalls(reason: Error): void;
-  /** Looks for a new certificate now. */
+  /** Checks for a new certificate now. */
   renewCertificate(): void;
   /** Accepts no further calls, and waits for pending ones. */
   close(): Promise<void>;
@@ -76,7 +76,7 @@ export function makeServer(options: ServerOptions): HttpServer {
   const calls = new CallsUnderWay(shutdown, new KeptConnections(limits.mostOfAddress));
   const readHealth = makeHealthPage(options);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    // The client's next call must go to another controller.
+    // Sends the client's next call to another controller.
     response.shouldKeepAlive &&= !shutdown.aborted;
     if (certificates === undefined && !isOwnHost(request.headers.host, options.names)) {
       response.shouldKeepAlive = false;
@@ -221,7 +221,7 @@ async function readPage(options: ServerOptions, request: IncomingMessage, path: 
   return json(404, { code: "not_found", message: error.rawMessage });
 }
 
-/** The answer to a request for another host, such as a browser sends whose name server lies. */
+/** The answer to a request for another host, such as a browser sends after DNS rebinding. */
 function misdirected(host = ""): Page {
   const error = millpondError(
     "MILLPOND_E_FORBIDDEN",
@@ -231,7 +231,9 @@ function misdirected(host = ""): Page {
   return json(421, { code: "permission_denied", message: error.rawMessage });
 }
 
-/** The page that anybody may read: it asks the store once a second, and does not say where that is. */
+/**
+ * The page that anybody may read. It queries the store at most once a second, and does not disclose where the store is.
+ */
 function makeHealthPage({ checkHealth, log }: ServerOptions): () => Promise<Page> {
   let askedMs = Number.NEGATIVE_INFINITY;
   let page: Promise<Page> | undefined;

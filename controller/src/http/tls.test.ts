@@ -91,7 +91,7 @@ test("renewed files are served without a restart, and an invalid one is logged",
   expect(says(/the certificate expired at /)).toBe(1);
   const good = give(-1, 19);
   await expect.poll(served).toBe(good);
-  // The certificate has been replaced, the key not yet.
+  // The certificate has been replaced, but not yet its key.
   writeFileSync(key, makeServerCertificate(authority, ["a"], { from: at(-1), to: at(1) }).key);
   await expect.poll(() => says(/could not be renewed, the old one stays/)).toBe(1);
   expect(await served()).toBe(good);

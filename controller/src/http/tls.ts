@@ -8,13 +8,13 @@ import { createSecureContext } from "node:tls";
 import { millpondError } from "@millpond/api";
 import { type CertificatePair, makeOwnCertificate } from "@millpond/platform";
 
-/** How often a running controller looks for a new certificate, and makes one of its own authority. */
+/** How often a running controller checks for a new certificate, or reissues that of its own authority. */
 const renewalMs = { given: 60_000, own: 7 * 86_400_000 } as const;
 
 /** How long before expiry a certificate is reported. */
 const soonMs = 7 * 86_400_000;
 
-/** Where a server has its certificate from. */
+/** Where a server gets its certificate. */
 export interface CertificateSource {
   /** @throws MILLPOND_E_TLS, MILLPOND_E_STATE_BROKEN */
   read(): CertificatePair;
@@ -46,8 +46,8 @@ export function flawOf({ certificate }: CertificatePair, now: Date): string | un
 }
 
 /**
- * The certificate to serve with. Given files are read again each time, so that renewed ones are taken; of the own
- * authority a new certificate is made each time, whose key is never written down.
+ * The certificate to serve with. Given files are read again each time, so that renewed ones take effect. The pool's own
+ * authority issues a new certificate each time, whose key is never stored.
  *
  * @param directory The state directory: `tls/ca.crt` in it is what clients need, `tls/ca.key` signs.
  * @throws MILLPOND_E_TLS, MILLPOND_E_STATE_BROKEN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connect's unary protocol where it is plainest: binary messages over POST, neither compressed nor limited in time. That
-// is how agents and our command line call, thousands of times a second.
+// Connect's unary protocol in its simplest form: binary messages over POST, without compression or timeout. Agents and
+// our command line call this way, thousands of times a second.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { create, type DescMessage, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
@@ -32,18 +32,20 @@ export function isDirect({ method, headers }: IncomingMessage): boolean {
   );
 }
 
-/** A call under way. */
+/** A call in progress. */
 export class DirectCall implements GuardedCall {
   readonly values = createContextValues();
   readonly header: GuardedCall["header"];
   readonly #handler: Handler;
   readonly #request: IncomingMessage;
   readonly #keep: (caller: Caller | undefined) => void;
-  /** Made for those that look at it: most do not. */
+  /** Created on demand: most methods do not read it. */
   #abort: AbortController | undefined;
   #ended: { readonly reason: unknown } | undefined;
 
-  /** @param keep Decides whether a caller's connection is kept after the answer; undefined: none was let in. */
+  /**
+   * @param keep Decides whether a caller's connection is kept after the answer; undefined: no caller was authenticated.
+   */
   constructor(handler: Handler, request: IncomingMessage, keep: (caller: Caller | undefined) => void) {
     this.#handler = handler;
     this.#request = request;
@@ -68,7 +70,7 @@ export class DirectCall implements GuardedCall {
     return this.#abort.signal;
   }
 
-  /** Ends it with this error. */
+  /** Ends the call with this error. */
   abort(reason: unknown): void {
     this.#ended ??= { reason };
     this.#abort?.abort(reason);

@@ -72,7 +72,7 @@ test("a long list is the same in all protocols and encodings, and gives the thre
       method: "POST",
       headers: {
         authorization: `Bearer ${pool.controller.userToken}`,
-        // Media types are the same in capitals.
+        // Media types are case-insensitive.
         "content-type": index % 2 === 0 ? "application/JSON" : "application/json; charset=utf-8",
         "accept-encoding": encoding,
       },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Answers that grow with the pool are written element by element, within the turns of their call: Connect writes a message in
-// one go, which holds everybody up for as long as a list is long.
+// Answers that grow with the pool are written element by element, within the turns of their call: Connect writes a
+// message in one go, which would block all other calls for as long as that takes.
 
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -28,7 +28,7 @@ const elementsAtOnce = 4;
 /** From this size on, answers are compressed for those that accept it: Connect's own limit. */
 const compressedBytes = 1024;
 
-/** The answer of a call that was written here; Connect writes an empty one in its place. */
+/** An answer that was written here; Connect writes an empty message in its place. */
 export const writtenKey = createContextKey<Uint8Array | undefined>(undefined, { description: "written" });
 
 type ListField = DescField & { readonly fieldKind: "list"; readonly listKind: "message" };
@@ -83,7 +83,7 @@ function elementsToJson(field: ListField, elements: readonly Message[]): string 
   return elements.map((each) => JSON.stringify(toJson(field.message, each, jsonOptions))).join(",");
 }
 
-/** A response of Connect in whose place of an empty message the written answer is, in the protocol of the call. */
+/** A Connect response whose empty message is replaced by the written answer, in the protocol of the call. */
 export async function withWritten(
   response: UniversalServerResponse,
   body: Uint8Array,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where browsers log in and out. Any controller of the pool makes logins; the one that leads records them.
+// Where browsers log in and out. Any controller of the pool makes logins; the leader records them.
 
 import type { DescMethodUnary, MessageInitShape } from "@bufbuild/protobuf";
 import { AccessService } from "@millpond/api";
@@ -10,15 +10,15 @@ import type { Pool } from "../pool/pool.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
 import { createLogin, type NewLogin, revokeLogin } from "./logins.ts";
 
-/** A user with the token that the controller has just verified. */
+/** A user, with the token that the controller has just verified. */
 export interface Identified {
   readonly token: string;
   readonly caller: Caller;
 }
 
-/** The controller that leads, for others. */
+/** The leader, as followers call it. */
 export interface LeaderCalls {
-  /** Calls it on behalf of a user. */
+  /** Calls the leader on behalf of a user. */
   callAs<I extends DescMethodUnary>(
     method: I,
     request: MessageInitShape<I["input"]>,
@@ -43,7 +43,7 @@ export class LoginDesk {
   /**
    * Records a login. Its cookie or token is handed out afterwards.
    *
-   * @throws MILLPOND_E_TOO_MANY_CALLS; MILLPOND_E_NOT_LEADER where no controller leads
+   * @throws MILLPOND_E_TOO_MANY_CALLS; MILLPOND_E_NOT_LEADER when no controller leads
    */
   async open({ token, caller }: Identified, { id, kind }: NewLogin): Promise<void> {
     if (!this.#options.isLeading()) {
@@ -58,7 +58,11 @@ export class LoginDesk {
     );
   }
 
-  /** Ends a login. @throws as `open`, and MILLPOND_E_NOT_FOUND */
+  /**
+   * Ends a login.
+   *
+   * @throws as `open`, and MILLPOND_E_NOT_FOUND
+   */
   async end({ token, caller }: Identified, id: string): Promise<void> {
     if (!this.#options.isLeading()) {
       await this.#options.leader.callAs(AccessService.method.revokeLogin, { id }, token);

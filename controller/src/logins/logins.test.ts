@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Logins of browsers as users and administrators see and end them.
+// Logins of browsers, as users and administrators list and end them.
 
 import { expect, test } from "vitest";
 import { loginSeconds } from "../auth/active-logins.ts";
@@ -78,7 +78,7 @@ test("a user lists and ends own logins, an administrator those of the tenant, an
     false,
     false,
   ]);
-  // The tokens are as good as before.
+  // The tokens are still valid.
   expect((await asAmy.access.getCaller({})).name).toBe("amy");
   expect(await listed(admin)).toEqual([]);
   const audited = (await admin.access.listAudit({})).records.map(
@@ -96,7 +96,7 @@ test("a login is listed until its end, and an ended one is ended for copies of i
   expect(await second.logOut()).toBe(204);
   expect([await first.isLoggedIn(), await second.isLoggedIn()]).toEqual([true, false]);
   expect(await second.logOut()).toBe(204);
-  // Whether its record is still kept or not.
+  // Whether or not its record is still kept.
   await pool.passTime(400);
   const third = await Browser.logIn(pool, amy);
   expect([await first.isLoggedIn(), await second.isLoggedIn(), await third.isLoggedIn()]).toEqual([

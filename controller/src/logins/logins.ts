@@ -10,10 +10,10 @@ import type { Pool } from "../pool/pool.ts";
 import { currentCall } from "../state/audit.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** Beyond it the oldest one of the same user ends. */
+/** Beyond this number, the oldest login of the same user ends. */
 const maxOfUser = 32;
 
-/** Beyond it the oldest one of the same tenant ends: a provider may name any number of users. */
+/** Beyond this number, the oldest login of the same tenant ends: a provider may name any number of users. */
 const maxOfTenant = 2000;
 
 export interface NewLogin {
@@ -46,7 +46,7 @@ export async function createLogin(pool: Pool, caller: Caller, { id, kind }: NewL
   });
 }
 
-/** Those that have not ended and that a caller may end, oldest first. */
+/** The logins that have not ended and that a caller may end, oldest first. */
 export function listLogins(pool: Pool, caller: Caller, now: number): LoginRecord[] {
   return [...pool.ledger.logins.values()]
     .filter((login) => !isOver(login, now) && mayEnd(caller, login))
@@ -84,7 +84,7 @@ function isOver({ isRevoked, expiresAt }: LoginRecord, now: number): boolean {
   return isRevoked || expiresAt <= now;
 }
 
-/** Users end their own, administrators of a tenant those of the tenant. */
+/** Users end their own logins, administrators of a tenant those of the tenant. */
 function mayEnd(caller: Caller, { who, tenant }: LoginRecord): boolean {
   if (caller.role === "admin") {
     return true;
@@ -92,7 +92,7 @@ function mayEnd(caller: Caller, { who, tenant }: LoginRecord): boolean {
   return caller.tenant === tenant && (caller.role === "tenant-admin" || caller.name === who);
 }
 
-/** The record stays where the login could be accepted without it. */
+/** The record stays for as long as the login would be accepted without it. */
 function end({ now, logins }: Transaction, login: LoginRecord): void {
   if (login.createdAt + revokedSeconds <= now) {
     logins.delete(login.id);

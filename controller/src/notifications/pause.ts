@@ -2,7 +2,7 @@
 
 import type { Clock } from "../timers/clock.ts";
 
-/** Waits for that long, or until the signal aborts. */
+/** Waits for the given time, or until the signal aborts. */
 export async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -6,7 +6,7 @@
 import { quote } from "@millpond/api";
 import { ConfigObject, invalidConfig, readConfigFile } from "../domain/config-file.ts";
 
-/** The format for a receiver: an object with the event's members, or one with a line of text, for chats. */
+/** The request body for a receiver: an object with the event's members, or one with a line of text, for chats. */
 export const webhookFormats = ["event", "text"] as const;
 
 export interface WebhookConfig {

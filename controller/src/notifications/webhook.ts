@@ -6,7 +6,7 @@ import type { Clock } from "../timers/clock.ts";
 import { pause } from "./pause.ts";
 import type { WebhookConfig } from "./webhook-config.ts";
 
-/** An event as a receiver gets it. */
+/** An event as sent to a receiver. */
 export interface Notification {
   /** Increases with every event of a pool. */
   readonly id: number;
@@ -17,7 +17,7 @@ export interface Notification {
   readonly message: string;
   /** Identity of the pool. */
   readonly pool: string;
-  /** The tenant of the claim; absent where the event is about none, or its claim is forgotten. */
+  /** The tenant of the claim; absent when the event concerns no claim, or its claim is forgotten. */
   readonly tenant?: string;
 }
 
@@ -31,7 +31,7 @@ const longestPauseMs = 300_000;
 /** After this time a notification is dropped, so that one receiver does not delay later ones for days. */
 export const giveUpAfterMs = 24 * 3_600_000;
 
-/** Answers that a later attempt may not get. */
+/** Statuses after which a later attempt may succeed. */
 const passing: ReadonlySet<number> = new Set([408, 425, 429]);
 
 /** Pause before the next attempt after `failures` in a row: doubled each time, and varied, so that receivers recover. */
@@ -46,7 +46,7 @@ export function signatureOf(secret: string, unixSeconds: number, body: string): 
   return `t=${unixSeconds},v1=${mac}`;
 }
 
-/** One receiver: sends it notifications one after the other, each until it is taken, refused, or too old. */
+/** One receiver. Notifications are sent to it one after the other, each until it is accepted, rejected or too old. */
 export class Webhook {
   readonly config: WebhookConfig;
   readonly #log: Logger;
@@ -68,7 +68,7 @@ export class Webhook {
     return (events.length === 0 || isKind) && (tenants.length === 0 || isTenant);
   }
 
-  /** Resolves when the notification needs no more attempts, or the signal aborts: then with false. */
+  /** Resolves with true when the notification needs no more attempts, and with false when the signal aborts. */
   async deliver(notification: Notification, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const outcome = await this.#attempt(notification, signal);
@@ -107,11 +107,11 @@ export class Webhook {
         method: "POST",
         body,
         headers,
-        // A receiver chooses no other address that this host then calls.
+        // Redirects are not followed: a receiver must not choose another address for this host to call.
         redirect: "manual",
         signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
       });
-      // Whatever it says, it is not read.
+      // The body of the answer is not read.
       await answer.body?.cancel();
       if (answer.ok) {
         if (this.#failures > 0) this.#log.info({ webhook: name }, "a webhook accepts notifications again");
@@ -138,7 +138,7 @@ export class Webhook {
   }
 }
 
-/** `fetch failed` says nothing, its cause does. */
+/** The message `fetch failed` does not name the cause. */
 function messageOf(error: Error): string {
   return error.cause instanceof Error ? error.cause.message : error.message;
 }

@@ -21,7 +21,7 @@ interface Received {
   readonly body: string;
 }
 
-/** A server that keeps its requests, and answers each request with the next status, then 200. */
+/** A server that records its requests, and answers each with the next status from a list, then with 200. */
 class Receiver {
   readonly received: Received[] = [];
   readonly statuses: number[] = [];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sends events to the receivers that the administrator names. The queue is the events in the store, of which only a batch is in
-// memory; each receiver has a place in it, and a slow one holds up no other.
+// Sends events to the receivers that the administrator names. The queue is the events in the store, of which only a
+// batch is in memory. Each receiver has its own position in the queue, so a slow one does not delay the others.
 
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,14 +18,14 @@ import type { WebhookConfig } from "./webhook-config.ts";
 /** How often new events are looked for. */
 const lookEveryMs = 1_000;
 
-/** Events that are read at a time. */
+/** The most events read at once. */
 const batch = 100;
 
 export interface WebhooksOptions {
   readonly configs: readonly WebhookConfig[];
   readonly elector: LeaderElector;
   readonly store: Store;
-  /** Where the places of the receivers are kept. */
+  /** Where the positions of the receivers are stored. */
   readonly stateDirectory: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -63,12 +63,12 @@ export class Webhooks implements AsyncDisposable {
           after ??= await firstPlace(this.#options, webhook.config.name);
           after = await this.#send(webhook, after);
         } else {
-          // Another controller sends now: if this one leads again, it continues from there.
+          // Another controller sends now. If this one leads again, it reads the positions again.
           after = undefined;
         }
         hasFailed = false;
       } catch (error) {
-        // The store is away, or the disk is full; told once.
+        // The store is unreachable, or the disk is full; reported once.
         if (!hasFailed)
           log.error({ err: error, webhook: webhook.config.name }, "events cannot be sent at present");
         hasFailed = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of an agent's report that a restored state must adopt before it may answer.
+// The part of an agent's report that a restored state must adopt before the controller may answer.
 
 import { errorCodeOf, maxTicketSpecLength, type TicketPayload } from "@millpond/api";
 import { type ClaimSpec, defaultClaimSpec } from "../domain/claim-spec.ts";
@@ -12,7 +12,11 @@ import type { Restoration } from "../state/store.ts";
 import type { Transaction } from "../state/transaction.ts";
 import { readMembers, writeMembers } from "../domain/members.ts";
 
-/** Reads a ticket of this pool, whose time may be over. @throws MILLPOND_E_TICKET_INVALID */
+/**
+ * Reads a ticket of this pool, even an expired one.
+ *
+ * @throws MILLPOND_E_TICKET_INVALID
+ */
 export type ReadTicket = (ticket: string) => TicketPayload;
 
 /** Minimal lease of an adopted claim. */
@@ -34,7 +38,7 @@ export class AdoptionPlan {
     this.#sessions = sessions;
   }
 
-  /** Nothing where the state was never restored, or the agent has obeyed a controller since. */
+  /** Undefined when the state was never restored, or the agent has obeyed a controller since. */
   static of(
     { ledger: { restoration } }: Pool,
     { node, knownTerm, sessions }: AgentReport,
@@ -63,7 +67,7 @@ export class AdoptionPlan {
       : this.#sessions.filter(({ ticket }) => isForgotten(restoration, ticket.epoch)).length;
   }
 
-  /** Whether an answer from the pool as it is would have programs ended, or told to have other sizes. */
+  /** Whether an answer based on the present pool would end programs or resize them. */
   isUrgent(pool: Pool): boolean {
     return (
       this.#restoration !== undefined &&
@@ -96,7 +100,7 @@ function tryRead(text: string, readTicket: ReadTicket): TicketPayload | undefine
   try {
     return readTicket(text);
   } catch (error) {
-    // A session of another pool: its agent has joined this one since. It is not adopted.
+    // A session of another pool, which its agent has left. It is not adopted.
     if (errorCodeOf(error) === "MILLPOND_E_TICKET_INVALID") {
       return undefined;
     }
@@ -104,7 +108,7 @@ function tryRead(text: string, readTicket: ReadTicket): TicketPayload | undefine
   }
 }
 
-/** Fields that come and go with the state of a claim. */
+/** Fields that belong to a claim's state, not to its request. */
 const passing = ["name", "toldModels", "toldHost", "isNoticeFinal"] as const;
 
 /** Members that may be long. */
@@ -113,7 +117,7 @@ const lists = ["models", "labels", "nodeLabels", "affinity", "antiAffinity"] as 
 /** At most this many devices fit into a ticket together with the claim's request. */
 const mostDevices = 24;
 
-/** The remaining members if everything else would be too long. */
+/** The members that are kept when everything else would be too long. */
 const least: ReadonlySet<keyof ClaimSpec> = new Set(["tenant", "queue"]);
 const members = Object.keys(defaultClaimSpec) as (keyof ClaimSpec)[];
 

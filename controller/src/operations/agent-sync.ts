@@ -13,29 +13,33 @@ import type { Pool } from "../pool/pool.ts";
 import { type AgentCaller, pinToken, refuseOtherNode, refuseStranger } from "./agent-token.ts";
 import { termIsOver } from "../state/store-errors.ts";
 
-/** How long the sync call of an agent without new work is held open. */
+/** How long an agent's sync call is held open when there is no new work. */
 const syncAnswerAfterMs = 2_000;
 
-/** The wanted state of a node. */
+/** The desired state of a node. */
 export interface Desired {
   readonly revision: number;
   readonly allocations: readonly AllocationRecord[];
-  /** Among the answers and tickets of the term. */
+  /** Position among the answers and tickets of the term. */
   readonly order: number;
   /** Faults of devices that an operator has cleared, by UUID. */
   readonly clearedFaults: ReadonlyMap<string, number>;
-  /** Sequence of the agent's call that described the node; 0: nothing was taken over for want of one. */
+  /**
+   * Sequence number of the agent's call that described the node; 0: the report was not applied, because no description
+   * is known.
+   */
   readonly describedBy: number;
 }
 
 /**
- * Applies a report and answers with the wanted state of the node: immediately if it differs from the agent's,
+ * Applies a report and answers with the desired state of the node: immediately if it differs from the agent's,
  * otherwise when it changes, after 2 s, or when a newer call of the agent replaces this one.
  *
- * @param caller Whose token says when and for which node it was made; the first node that joins with it is its node.
- * @param readTicket Of this pool.
- * @throws MILLPOND_E_FORBIDDEN; MILLPOND_E_NODE_NAME_TAKEN; MILLPOND_E_NODE_REMOVED; MILLPOND_E_NOT_LEADER when the agent knows one that has begun to lead since; the
- *   signal's reason when that is aborted.
+ * @param caller Its token determines for which node it may report; an unbound token is bound to the first node that
+ * joins with it.
+ * @param readTicket Reads a ticket of this pool.
+ * @throws MILLPOND_E_FORBIDDEN; MILLPOND_E_NODE_NAME_TAKEN; MILLPOND_E_NODE_REMOVED; MILLPOND_E_NOT_LEADER when the
+ *   agent knows a later leader; the signal's reason when that is aborted.
  */
 export async function sync(
   pool: Pool,
@@ -61,7 +65,7 @@ export async function sync(
   }
   const adoption = AdoptionPlan.of(pool, report, readTicket);
   if (admission.isStale) {
-    // Its sessions may not be adopted yet, and would be ended.
+    // Its sessions may not have been adopted yet, and would be ended.
     if (adoption.isUrgent(pool)) {
       throw millpondError("MILLPOND_E_NOT_LEADER", "a newer call of the same agent is being taken over");
     }
@@ -99,7 +103,7 @@ export async function sync(
       pool.noteTicketsOf(node);
     }
     if (admission.hasNewKeys) {
-      // Tickets may wait for it.
+      // Tickets may be waiting for this key.
       pool.nodeWatchers.wake(node);
     }
     pool.touch();
@@ -117,7 +121,7 @@ export async function sync(
   }
 }
 
-/** From now on nothing is granted on a node whose agent stops. */
+/** Nothing is granted on a node from when its agent stops. */
 async function leave(pool: Pool, name: string): Promise<void> {
   pool.liveness.leave(name);
   await pool.mutate((transaction) => {
@@ -211,7 +215,7 @@ function takeOver(
   }
 }
 
-/** Has the audit say where programs are sent from now on, and with whose token that was said. */
+/** Records in the audit where programs are sent from now on, and whose token reported that address. */
 function recordPlace(
   transaction: Transaction,
   { name: who }: AgentCaller,
@@ -237,7 +241,7 @@ function recordPlace(
   });
 }
 
-/** Whether a claim that has ended still holds devices of the node, or one is being resized. */
+/** Whether an ended claim still holds devices of the node, or a claim on it is being resized. */
 function isUnsettled(pool: Pool, name: string): boolean {
   return pool.ledger.allocations
     .onNode(name)
@@ -250,10 +254,12 @@ function hasChanged(pool: Pool, name: string, description: NodeDescription): boo
   return toNodeRecord(name, description, { before, allocations, birth: { revision: 0, now: 0 } }) !== before;
 }
 
-/** By description the devices of the record that says the same: one is looked at again and again, and hardly ever differs. */
+/**
+ * Devices of records by the description that they equal: descriptions are compared constantly and hardly ever differ.
+ */
 const recorded = new WeakMap<NodeDescription, NodeRecord["devices"]>();
 
-/** @returns The record before, unless the description changes it. */
+/** @returns The previous record, unless the description changes it. */
 function toNodeRecord(
   name: string,
   description: NodeDescription,
@@ -311,7 +317,7 @@ function toDeviceRecords(
     isCordoned: known.get(device.uuid)?.isCordoned ?? false,
     cordonReason: known.get(device.uuid)?.cordonReason ?? "",
   }));
-  // A missing device is kept for as long as an allocation holds it.
+  // A missing device is kept while an allocation holds it.
   const missing = before
     .filter(({ uuid }) => held.has(uuid) && !reported.has(uuid))
     .map(

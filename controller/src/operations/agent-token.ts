@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which agent may speak for which node: one compromised host must not be the pool.
+// Which agent may report which node: a single compromised host must not control the pool.
 
 import { millpondError } from "@millpond/api";
 import type { Caller } from "../domain/caller.ts";
 import type { TokenRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** The properties of a caller that decide for which node it may report. */
+/** The properties of a caller that determine for which node it may report. */
 export type AgentCaller = Pick<Caller, "name" | "madeAt" | "node">;
 
-/** @throws MILLPOND_E_FORBIDDEN where the token is another node's */
+/** @throws MILLPOND_E_FORBIDDEN if the token belongs to another node */
 export function refuseOtherNode({ name, node: own }: Pick<AgentCaller, "name" | "node">, node: string): void {
   if (own !== undefined && own !== "" && own !== node) {
     throw millpondError(
@@ -24,13 +24,13 @@ export function refuseOtherNode({ name, node: own }: Pick<AgentCaller, "name" | 
 /** A node that an agent reports. */
 export interface ReportedNode {
   readonly name: string;
-  /** Revision at which it was removed from the pool, if it ever was: tokens made before that are no longer its own. */
+  /** Revision at which the node was removed from the pool; tokens created before that are no longer valid for it. */
   readonly removedRevision: number | undefined;
 }
 
 /**
- * Refuses an agent without a token of the node if another token is the node's own. Shared tokens, such as the one in the
- * state directory, are valid for nodes without a token of their own.
+ * Refuses an agent whose token is not the node's if the node has a token of its own. Shared tokens, such as the one in
+ * the state directory, are valid for nodes without a token of their own.
  *
  * @throws MILLPOND_E_FORBIDDEN
  */
@@ -55,7 +55,7 @@ export function refuseStranger(
   }
 }
 
-/** From now on the token of an agent that joins is for this node only. */
+/** Binds the token of a joining agent to this node. */
 export function pinToken(transaction: Transaction, { name, node: own }: AgentCaller, node: string): void {
   if (own === undefined) {
     return;

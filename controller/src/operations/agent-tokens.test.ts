@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of an attacker with an agent's token on the nodes of others.
+// What an attacker with an agent's token cannot do to other nodes.
 
 import { createClient } from "@connectrpc/connect";
 import { AccessService, AgentService, errorCodeOf } from "@millpond/api";

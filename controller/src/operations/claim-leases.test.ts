@@ -112,7 +112,7 @@ describe("leases", () => {
       state: ClaimState.RELEASED,
       reason: "its session has ended",
     });
-    // Without any time passing: the ticket is known to be used, though its session was never seen.
+    // No time has passed: the ticket is known to be used, although its session was never reported.
     await agent.settle();
     expect((await pool.pool.listDevices({})).devices[0]?.virtualGpus).toBe(0);
   });
@@ -144,7 +144,7 @@ describe("leases", () => {
     await agent.closeSession(abandoned);
     expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
 
-    // Nor does one keep it when the client has come to another session and gone.
+    // Nor does a ticket keep the claim when its client has connected to another session and left.
     agent.takeTicket((await pool.claims.createTicket({ claim: "a" })).ticket);
     await pool.passTime(1);
     const session = await agent.openSession((await pool.claims.createTicket({ claim: "a" })).ticket);

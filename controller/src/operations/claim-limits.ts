@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many claims may be kept that have no devices, so that no tenant takes the places of the others.
+// How many claims without devices are kept, so that no tenant takes the places of the others.
 
 import { millpondError } from "@millpond/api";
 import type { ClaimRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** Places for waiting claims, which the tenants that have any share equally once they are taken. */
+/** Places for waiting claims. When all are taken, the tenants with waiting claims have equal numbers of them. */
 const waitingPlaces = 1000;
 
-/** Waiting claims that every tenant may have, however many other tenants there are. */
+/** The number of waiting claims that every tenant may have, however many other tenants there are. */
 const leastWaitingPlaces = 50;
 
-/** Lazy claims of a tenant whose devices no program needs. Each costs memory, and nothing is planned for it. */
+/** The most dormant lazy claims of a tenant. Each costs memory, although nothing is planned for it. */
 const maxDormant = 2000;
 
-/** @throws MILLPOND_E_TOO_MANY_CLAIMS where one more claim of the tenant may not wait */
+/** @throws MILLPOND_E_TOO_MANY_CLAIMS if the tenant may not have another waiting claim */
 export function refuseTooManyWaiting(transaction: Transaction, tenant: string): void {
   const waiting = transaction.pendingClaims();
   if (waiting.length < waitingPlaces) {
@@ -26,7 +26,7 @@ export function refuseTooManyWaiting(transaction: Transaction, tenant: string): 
   refuseBeyond(waiting, { tenant, places, state: "waiting" });
 }
 
-/** @throws MILLPOND_E_TOO_MANY_CLAIMS where the tenant may not have one more lazy claim that no program has called */
+/** @throws MILLPOND_E_TOO_MANY_CLAIMS if the tenant may not have another dormant claim */
 export function refuseTooManyDormant(transaction: Transaction, tenant: string): void {
   refuseBeyond(transaction.dormantClaims(), { tenant, places: maxDormant, state: "dormant" });
 }

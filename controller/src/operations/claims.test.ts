@@ -278,15 +278,15 @@ describe("the life of a claim", () => {
       last = await pool.claims.createTicket({ claim: "a", unopenedSession: first.session });
       expect(last.session).toBe(first.session);
     }
-    // Not for a session of another claim.
+    // Not by a session of another claim.
     const other = await pool.claims.createTicket({ claim: "b", unopenedSession: first.session });
     expect(other.session).not.toBe(first.session);
-    // Nor once it was opened, with whichever of its tickets.
+    // Nor after the session was opened, with any of its tickets.
     expect(await agent.openSession(last.ticket)).toBe(first.session);
     await agent.settle();
     const next = await pool.claims.createTicket({ claim: "a", unopenedSession: first.session });
     expect(next.session).not.toBe(first.session);
-    // Places are still limited.
+    // The number of sessions is still limited.
     const others = async () => {
       for (let made = 0; made < 100; made += 1) await pool.claims.createTicket({ claim: "a" });
     };
@@ -388,7 +388,7 @@ test("tickets: no more than twice the sessions that a claim may have can be open
     /the claim a has 1 sessions and 31 tickets .*it may have 16 sessions\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
   );
   await ticketOf("b");
-  // A session that has ended makes room, and so does a ticket that can open none any more.
+  // A session that has ended frees a place, and so does an expired ticket.
   await agent.closeSession(opened);
   await ticketOf("a");
   await expect(ticketOf("a")).rejects.toThrow("[MILLPOND_E_TOO_MANY_SESSIONS]");
@@ -406,7 +406,7 @@ test("an ended claim says whether its owner or another administrator released it
     await release({ name });
     return (await pool.claims.getClaim({ name })).claim?.reason ?? "";
   };
-  // Everybody is an administrator on a pool of `millpond up`.
+  // On a pool of `millpond up` everybody is an administrator.
   expect(await endOf("own", pool.claims.releaseClaim)).toBe("released by its owner");
   expect(await endOf("of-others", other.claims.releaseClaim)).toBe("released by an administrator");
 });

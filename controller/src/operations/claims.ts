@@ -30,12 +30,12 @@ const longestWatchMs = 60_000;
 const wakeSeconds = 15;
 
 export interface CreateClaimOptions {
-  /** Refuse instead of waiting. */
+  /** Refuse the claim instead of queueing it. */
   readonly noWait: boolean;
 }
 
 /**
- * Makes a claim, bound if there is room.
+ * Creates a claim, and binds it if there is room.
  *
  * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY, MILLPOND_E_TOO_MANY_CLAIMS
  */
@@ -103,16 +103,16 @@ export interface WaitClaimOptions {
   readonly timeoutMs: number;
   /** The caller needs the devices. */
   readonly wake: boolean;
-  /** The properties that the claim was given of earlier devices. Default: none. */
+  /** The properties of earlier devices that the claim's new devices must match. Default: none. */
   readonly told?: ToldDevices;
   readonly signal: AbortSignal;
-  /** Default: all claims. */
+  /** Which claims the caller may watch. Default: all. */
   readonly sees?: Sight;
 }
 
 /**
- * Waits until a claim has another version, or the time is over; keeps its lease meanwhile. A lazy claim whose devices the
- * caller needs takes its turn.
+ * Waits until a claim has another version, or until the timeout; holds its lease meanwhile. A lazy claim whose devices
+ * the caller needs joins the queue.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_TOO_MANY_CLAIMS; the signal's reason when that is aborted.
  */
@@ -147,7 +147,7 @@ export async function waitClaim(pool: Pool, name: string, options: WaitClaimOpti
   }
 }
 
-/** A program needs the devices of a lazy claim: it waits from now on, behind those that wait already. */
+/** A program needs the devices of a lazy claim: from now on it waits, behind the claims that already wait. */
 async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<void> {
   pool.wakes.renew(name, wakeSeconds);
   if (pool.ledger.claims.get(name)?.state !== "dormant") {
@@ -166,7 +166,7 @@ async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<
 }
 
 /**
- * Ends a claim; for an ended claim it does nothing.
+ * Ends a claim. Does nothing if the claim has ended.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -175,7 +175,7 @@ export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesA
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
     if (isLive(claim)) {
-      // The owner of a claim may be an administrator: everybody is on a pool of `millpond up`.
+      // The owner of a claim may be an administrator, as everybody is on a pool of `millpond up`.
       const isOther = isAdministrator && claim.user !== user;
       const released = reason(isOther ? "released-by-administrator" : "released-by-owner", {
         note: why === "" ? undefined : why,
@@ -186,7 +186,7 @@ export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesA
 }
 
 /**
- * Preempts a claim before its notice is over: it waits again, or ends if that was announced.
+ * Preempts a claim before its notice is over: it waits again, or ends if the notice said so.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -200,10 +200,10 @@ export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll
 }
 
 export interface ResizeClaimOptions {
-  /** Wait in the queue if the claim must be re-placed and there is no room, instead of refusing. */
+  /** Queue the claim if it must be placed again and there is no room, instead of refusing. */
   readonly wait: boolean;
   readonly signal: AbortSignal;
-  /** Default: all claims. */
+  /** Which claims the caller may resize. Default: all. */
   readonly sees?: Sight;
 }
 
@@ -263,7 +263,7 @@ function keepsItsSize({ name }: ClaimRecord, refused: ResizeRefusal | undefined)
 }
 
 /**
- * Sets the priority of a claim and of the other members of its gang, which have the same.
+ * Sets the priority of a claim and of the other members of its gang, which share one priority.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED
  */
@@ -315,7 +315,7 @@ export function hasEnded({ name, reason: why }: ClaimRecord) {
   );
 }
 
-/** Keeps a live claim for as long as its lease. */
+/** Renews a claim's lease while the claim is live. */
 export function renew(pool: Pool, claim: ClaimRecord): void {
   if (isLive(claim)) {
     pool.leases.renew(claim.name, claim.leaseSeconds);
@@ -328,7 +328,7 @@ function refuseDouble(transaction: Transaction, name: string, tenant: string): v
     return;
   }
   const [held] = transaction.allocations.heldBy(name);
-  // Another tenant's claim is disclosed only by its name being taken.
+  // Another tenant's claim is disclosed only through the fact that its name is taken.
   if (isLive(claim) || (held !== undefined && claim.tenant !== tenant)) {
     throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
   }
@@ -396,7 +396,7 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   }
 }
 
-/** The lowest rank that no member of the gang has: that of a member that has ended goes to the claim that replaces it. */
+/** The lowest rank that no member of the gang has: the claim that replaces an ended member takes its rank. */
 function freeRank(transaction: Transaction, gang: string): number {
   if (gang === "") {
     return 0;

@@ -15,11 +15,11 @@ export interface ExplainedFact {
   /** `queue research`, `tenant a`, `node node-1`, `idle`. */
   readonly subject: string;
   readonly reason: Reason;
-  /** It is about claims of others too. */
+  /** The obstacle concerns claims of other tenants too. */
   readonly isShared: boolean;
 }
 
-/** Why a claim is as it is, with the numbers of the moment. */
+/** Why a claim is in its state, with current numbers. */
 export interface Explanation {
   readonly claim: ClaimRecord;
   /** Obstacles; empty if it does not wait. */
@@ -27,19 +27,19 @@ export interface Explanation {
   /** Number of claims that wait in its queue. */
   readonly queueLength: number;
   /**
-   * Claims that must end before it fits, after those ahead of it have been bound; where it waits for a quota, those that hold it.
-   * Of other tenants' only those visible to the caller.
+   * Claims that must end before it fits, after those ahead of it have been bound; if it waits for a quota, the claims
+   * that hold the quota. Of other tenants' claims only those visible to the caller.
    */
   readonly waitsFor: readonly string[];
-  /** How many it waits for that the caller does not see. */
+  /** The number of such claims that the caller does not see. */
   readonly waitsForHidden: number;
-  /** Unix seconds, at the latest; 0: not known. */
+  /** The latest start, in Unix seconds; 0: unknown. */
   readonly expectedAt: number;
-  /** The claim of the pool that ends next, as far as that is known. */
+  /** The claim of the pool that ends next, if that is known. */
   readonly nextReleaseClaim: string;
-  /** Unix seconds; 0: not known. */
+  /** Unix seconds; 0: unknown. */
   readonly nextReleaseAt: number;
-  /** The numbers of its node, its queues and its tenant. */
+  /** Usage of its node, its queues and its tenant. */
   readonly facts: readonly ExplainedFact[];
 }
 
@@ -97,7 +97,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
   });
 }
 
-/** Its user's usage, if there is a limit. */
+/** Its user's usage, if the user has a limit. */
 function explainUser(tree: QueueTree, claim: ClaimRecord): ExplainedFact[] {
   const use = tree.useOfUser(claim);
   return use === undefined ? [] : [{ subject: `user ${claim.user}`, reason: use, isShared: true }];

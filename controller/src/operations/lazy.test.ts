@@ -10,13 +10,13 @@ async function stateOf(pool: TestPool, name: string): Promise<ClaimState | undef
   return (await pool.claims.getClaim({ name })).claim?.state;
 }
 
-/** Accounted memory of all devices, GiB. */
+/** Memory accounted for on all devices, in GiB. */
 async function booked(pool: TestPool): Promise<bigint> {
   const { devices } = await pool.pool.listDevices({});
   return devices.reduce((sum, { allocatedMemoryBytes }) => sum + allocatedMemoryBytes, 0n) / GiB;
 }
 
-/** As a client library does at the first call of its program. */
+/** As a client library does at its program's first call. */
 async function wake(pool: TestPool, name: string) {
   const known = (await pool.claims.waitClaim({ name })).claim;
   return (
@@ -36,7 +36,7 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   expect(claim).toMatchObject({ state: ClaimState.DORMANT, lazy: true, waitingSince: 0n, queuePosition: 0 });
   expect(claim?.reason).toBe("none of its programs has called its devices yet");
   expect(await booked(pool)).toBe(0n);
-  // It is not counted, neither among waiting claims nor among bound ones.
+  // It counts neither as a waiting claim nor as a bound one.
   const { queues } = await createClient(
     QueueService,
     makeTransport(pool.controller.url, pool.controller.userToken),
@@ -58,7 +58,7 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   await pool.agent("a").settle();
   expect(await booked(pool)).toBe(0n);
 
-  // Between its programs its size may change.
+  // Its size may change between programs.
   const resized = await pool.claims.resizeClaim({ name: "shell", memoryBytes: 8n * GiB });
   expect(resized.claim).toMatchObject({ state: ClaimState.DORMANT, memoryBytes: 8n * GiB });
   await expect(pool.claims.resizeClaim({ name: "shell", gpus: 2 })).rejects.toThrow(/MILLPOND_E_IMPOSSIBLE/);
@@ -74,7 +74,7 @@ test("a ticket that opened no session before its agent was killed keeps the clai
   await pool.killAgent("a");
   pool.clock.advance(4000);
   const agent = await pool.addAgent("a", [8n * GiB]);
-  // Its client has another by now, with which it opens a session that ends.
+  // By now its client has another ticket, with which it opens a session that ends.
   await agent.closeSession(await open(pool, "shell"));
   await pool.passTime(13);
   expect(await stateOf(pool, "shell")).toBe(ClaimState.BOUND);
@@ -113,7 +113,7 @@ test("one that nobody waits for any more goes back to sleep, bound or not, and a
   await pool.passTime(2);
   expect(await stateOf(pool, "one")).toBe(ClaimState.DORMANT);
   expect(await stateOf(pool, "two")).toBe(ClaimState.BOUND);
-  // A ticket that may still open a session keeps it, until it can open none.
+  // A ticket that may still open a session keeps the claim until the ticket expires.
   await pool.claims.createTicket({ claim: "two" });
   await pool.passTime(60);
   expect(await stateOf(pool, "two")).toBe(ClaimState.BOUND);

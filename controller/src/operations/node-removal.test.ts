@@ -55,7 +55,7 @@ describe("a node that is removed", () => {
     await pool.restart();
     await pool.addAgent("node-b", [4n * GiB]);
     await expect(pool.addAgent("node-a", [4n * GiB], { token: old })).rejects.toThrow(refused);
-    // Made within the same second, too.
+    // Even if it was created within the same second.
     const token = await makeToken(pool, "new");
     await pool.addAgent("node-a", [4n * GiB], { token });
     expect(await nodesOf(pool)).toEqual(["node-a", "node-b"]);
@@ -119,7 +119,7 @@ describe("a node that is removed", () => {
     expect(await stateOf(pool, "moves")).toMatchObject({ state: ClaimState.PENDING });
     await expect(pool.addAgent("node-a", [4n * GiB], { before })).rejects.toThrow(refused);
 
-    // Its sessions continue. With a new token it joins only when they have ended, under whatever name.
+    // Its sessions continue. With a new token the agent can join only after they have ended, under any name.
     const token = await makeToken(pool, "new");
     for (const name of ["node-a", "node-c"]) {
       const agent = await pool.addAgent(name, [4n * GiB], { token, before, isObedient: false });

@@ -7,7 +7,7 @@ import { startTenants } from "../testing/tenants.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { until } from "../testing/until.ts";
 
-/** Lets an answer arrive that waits for reports of agents. */
+/** Lets an answer arrive that waits for agents' reports. */
 async function whileAgentsCall<T>(pool: TestPool, answer: Promise<T>): Promise<T> {
   const call = setInterval(() => void Promise.all(pool.agents.map((agent) => agent.tell())), 20);
   try {
@@ -235,8 +235,8 @@ describe("nodes", () => {
       DeviceHealth.HEALTHY,
       DeviceHealth.HEALTHY,
     ]);
-    // The next fault is a different one, and faults that the driver did not report are not cleared. A call that a later one
-    // overtakes is answered before its report is written.
+    // The next fault is a different one, and faults that the driver did not report are not cleared. A call that a later
+    // one overtakes is answered before its report is stored.
     await report(4n, "the driver has reported Xid 79");
     await until("the next fault", async () =>
       (await healths())[0] === DeviceHealth.UNHEALTHY ? true : undefined,
@@ -325,7 +325,7 @@ describe("a node that is lost", () => {
       state: ClaimState.FAILED,
       reason: "its node node-a was lost: its agent has not reported for 30 s",
     });
-    // It is unknown whether the session on the lost node is still running: its allocation stays taken.
+    // It is unknown whether the session on the lost node still runs, so its allocation stays accounted for.
     const heldOn = async (node: string) =>
       (await pool.pool.listDevices({ node })).devices.map(({ allocatedMemoryBytes }) => allocatedMemoryBytes);
     expect(await heldOn("node-a")).toEqual([2n * GiB]);
@@ -383,7 +383,7 @@ describe("what operators say", () => {
     const { node } = await pool.pool.labelNode({ name: "node-b", set: { zone: "3" }, remove: ["pool"] });
     expect(node?.labels).toEqual({ zone: "3" });
     await expect(pool.pool.labelNode({ name: "node-b", set: { "a b": "c" } })).rejects.toThrow(/not a label/);
-    // Labels that the agent set, or that do not exist, cannot be removed.
+    // Labels set by the agent and labels that do not exist cannot be removed.
     await expect(
       pool.pool.labelNode({ name: "node-b", set: { rack: "1" }, remove: ["typo"] }),
     ).rejects.toThrow(/node node-b has no label "typo".*NOT_FOUND/);
@@ -432,7 +432,7 @@ describe("what operators say", () => {
       requeues: 1,
       reason: "no device of the pool takes claims now: 1 node cordoned",
     });
-    // It has kept its place.
+    // It has kept its place in the queue.
     await pool.pool.cordonNode({ name: "node-a", cordoned: false });
     const states = (await pool.claims.listClaims({})).claims.map(({ name, state }) => [name, state]);
     expect(states).toEqual([

@@ -18,19 +18,19 @@ import { labelsOf } from "../domain/to-scheduler-holding.ts";
 import type { AllocationRecord, NodeRecord } from "../domain/records.ts";
 import type { Pool } from "../pool/pool.ts";
 
-/** Agents hear of something every 2 s. */
+/** Agents receive changes within 2 s. */
 const hearingMs = 5_000;
 
 export interface Cordon {
   readonly isCordoned: boolean;
   /** Only this device; empty: the whole node. */
   readonly uuid: string;
-  /** For people; may be empty. */
+  /** For display; may be empty. */
   readonly reason: string;
 }
 
 /**
- * Keeps new claims off a node or a device, or lets them come again.
+ * Cordons a node or a device, or uncordons it.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -48,7 +48,7 @@ export async function cordonNode(pool: Pool, name: string, cordon: Cordon): Prom
   }
 }
 
-/** Has the agent told that a device is well again, and waits until it has heard. */
+/** Sends the agent the news that a device is healthy again, and waits until the agent has confirmed it. */
 async function clearFault(pool: Pool, name: string, uuid: string): Promise<void> {
   const fault = pool.liveness.faultOf(name, uuid);
   pool.liveness.clearFault(name, uuid);

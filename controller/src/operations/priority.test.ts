@@ -8,7 +8,7 @@ import { makeTransport } from "../testing/transport.ts";
 
 const whole = { exclusive: true, leaseSeconds: 3600 } as const;
 
-/** The first of these claims has the only device, the others wait. */
+/** The first of these claims has the only device; the others wait. */
 async function fill(pool: TestPool, ...names: readonly string[]): Promise<void> {
   for (const name of names) {
     await pool.claims.createClaim({ claim: { name, ...whole, preemptible: true } });
@@ -33,7 +33,7 @@ describe("the priority of a claim", () => {
     expect(await stateOf(pool, "second")).toEqual([ClaimState.PENDING, 3, 1]);
     await pool.addAgent("node-a", [4n * GiB]);
     await pool.claims.releaseClaim({ name: "holder" });
-    // Only its agent can say that no session of the holder is open any longer.
+    // Only its agent can report that no session of the holder is open any longer.
     await pool.passTime(1);
     expect(await stateOf(pool, "second")).toEqual([ClaimState.BOUND, 3, 0]);
     const { events } = await pool.pool.listEvents({ after: 0n });
@@ -47,7 +47,7 @@ describe("the priority of a claim", () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     await fill(pool, "holder", "urgent");
     expect((await pool.claims.getClaim({ name: "holder" })).claim?.preemptAt).toBe(0n);
-    // The pool has planned with the old priority of the holder since.
+    // By then the pool has planned with the holder's old priority.
     await pool.claims.prioritizeClaim({ name: "holder", priority: -1 });
     const { claim } = await pool.claims.getClaim({ name: "holder" });
     expect(claim?.reason).toContain("its priority -1 is lower than 0");

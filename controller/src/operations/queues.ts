@@ -68,7 +68,7 @@ export async function deleteQueue(pool: Pool, name: string): Promise<void> {
   });
 }
 
-/** The limits of users: where they are not given, they stay as they are. */
+/** The limits of users; limits that are not given stay unchanged. */
 export type PutTenant = Pick<TenantSpec, "name" | "limit"> & {
   readonly users: Required<Pick<TenantSpec, "userLimit" | "userLimits">> | undefined;
 };
@@ -112,7 +112,7 @@ export async function deleteTenant(pool: Pool, name: string): Promise<void> {
     }
     if (name !== defaultTenantName) {
       refuseClaims(transaction, `the tenant ${name}`, ({ tenant }) => tenant === name);
-      // Else they would be good for another tenant that gets its name.
+      // Otherwise they would be valid for a later tenant with the same name.
       const token = transaction.tokens.all().find(({ tenant }) => tenant === name);
       if (token !== undefined) {
         throw millpondError("MILLPOND_E_IN_USE", `the tenant ${name} has tokens, such as ${token.name}`);

@@ -14,7 +14,7 @@ async function sizesOf(pool: TestPool, name: string) {
   ]);
 }
 
-/** Accounted capacity of a device: GiB and percent. */
+/** Capacity of a device that is accounted for: GiB and percent. */
 async function booked(pool: TestPool, node = "a") {
   const { devices } = await pool.pool.listDevices({});
   const device = devices.find((each) => each.node === node);
@@ -64,7 +64,7 @@ describe("a claim whose program runs", () => {
     const resized = resize(pool, { name: "x", memoryBytes: 2n * GiB, computePercent: 80 });
     await pool.agent("a").until(({ allocations }) => allocations[0]?.devices[0]?.memoryBytes === 2n * GiB);
     await pool.agent("a").settle();
-    // The larger size is accounted for, the smaller may be used.
+    // The larger size is accounted for, and the smaller is what may be used.
     expect(await booked(pool)).toEqual([6n, 80]);
     expect(await sizesOf(pool, "x")).toEqual([[2n, 60]]);
 
@@ -177,7 +177,7 @@ describe("what is kept for others", () => {
     await pool.agent("a").openSession(ticket);
   }
 
-  /** On a device of 8 GiB, of which 2 GiB and 70% are free; one waits for the end of another. */
+  /** On a device of 8 GiB, of which 2 GiB and 70% are free. One claim waits for another to end. */
   async function startWithReservation(): Promise<TestPool> {
     const pool = await TestPool.start({ a: [8n * GiB] });
     const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));
@@ -245,7 +245,7 @@ describe("what is kept for others", () => {
     await pool.claims.releaseClaim({ name: "large" });
     await pool.claims.createClaim({ claim: { name: "gang-b", gpus: 3, gang: "g", gangSize: 2, ...lasting } });
     await pool.passTime(60);
-    // Three devices are free, and kept with the one that ends.
+    // Three devices are free, and are reserved together with the one that will be released.
     await expect(resize(pool, { name: "x", gpus: 2 })).rejects.toThrow(
       /free capacity is reserved for gang g, which has waited 1m; it keeps its allocation\..*MILLPOND_E_NO_CAPACITY/,
     );

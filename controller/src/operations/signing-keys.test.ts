@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rotation of the keys that tickets are signed with, over real sockets: programs notice nothing, thieves of a key do.
+// Rotation of the keys that tickets are signed with, over real sockets: programs are not affected, and a stolen key
+// becomes useless.
 
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
@@ -31,7 +32,7 @@ async function outcome(call: Promise<unknown>): Promise<string> {
   );
 }
 
-/** The current private key, as read from a stolen state and its pool key. */
+/** The current private key, as read from stolen state together with its pool key. */
 async function stealKey(directory: string) {
   const store = SqliteStore.open({ directory });
   const { signingKeys } = await store.load();
@@ -164,7 +165,7 @@ test("a revoked key invalidates its tickets and the tokens derived from it at on
     "MILLPOND_E_UNAUTHENTICATED",
   );
   expect(await outcome(asProgram(pool, programToken).listClaims({}))).toBe("MILLPOND_E_UNAUTHENTICATED");
-  // The next ticket waits for the agent to have the new key.
+  // The next ticket is delayed until the agent has the new key.
   const next = pool.claims.createTicket({ claim: "a" });
   await pool.settle();
   await agent.settle();

@@ -9,14 +9,14 @@ import type { PoolKey } from "../state/pool-key.ts";
 import { isAccepted, makeSigningKey, rotationOverlapSeconds } from "../state/signing-keys.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** Agents keep at most this many, and controllers try at most this many for a token. */
+/** The most keys that agents keep, and that controllers try for a token. */
 const maxUsableKeys = 64;
 
-/** How long tokens of programs are accepted that are derived from a retired key (auth/program-tokens.ts). */
+/** How long program tokens derived from a retired key are accepted (auth/program-tokens.ts). */
 const programTokenSeconds = 7 * 86_400;
 
 export interface RotateKeyOptions {
-  /** Earlier keys are accepted no longer, for anything. */
+  /** Earlier keys are no longer accepted for anything. */
   readonly isRevoking: boolean;
 }
 
@@ -74,12 +74,17 @@ function retire(transaction: Transaction, key: SigningKeyRecord, isRevoking: boo
   return { ...key, retiresAt, sealed: isNeeded ? key.sealed : "" };
 }
 
-/** Whether claims live that were created before a key retired: their programs may have tokens that are derived from it. */
+/**
+ * Whether a claim that was created before a key retired is live: its programs may have tokens derived from that key.
+ */
 function hasClaims(transaction: Transaction, retiresAt: number): boolean {
   return transaction.allClaims().some((claim) => isLive(claim) && claim.createdAt <= retiresAt);
 }
 
-/** An agent of an earlier release accepts one key only: tickets of the new key before it has it, and of the old one after, would fail. */
+/**
+ * An agent of an earlier release accepts only one key. Tickets of the new key would fail before the agent has it, and
+ * tickets of the old key afterwards.
+ */
 function refuseEarlierAgents(pool: Pool): void {
   const names = [...pool.liveness.nodes]
     .filter(

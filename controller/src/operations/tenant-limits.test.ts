@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One tenant takes all that it may, and another works on.
+// One tenant takes everything that it may, and another is not affected.
 
 import { createClient } from "@connectrpc/connect";
 import { AccessService, ClaimService, ClaimState, errorCodeOf, QueueService } from "@millpond/api";
@@ -85,7 +85,7 @@ test("a tenant's administrator who makes all the tokens that it may have leaves 
   const flood = await floodUntilRefused(1200, (index) =>
     mallorysChief.access.createToken({ name: `flood-${index}`, role: "user" }),
   );
-  // Two were there.
+  // There were two before.
   expect(flood).toMatchObject({ made: 998, code: "MILLPOND_E_TOO_MANY_TOKENS" });
   expect(flood.message).toContain("the tenant team-b has 1000 tokens");
   await annsChief.access.createToken({ name: "anns-own", role: "user" });

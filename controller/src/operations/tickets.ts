@@ -26,7 +26,7 @@ import { hasEnded, renew, requireClaim } from "./claims.ts";
 /** How long a ticket waits for its agent to receive the current key, after earlier ones were revoked. */
 const keyPatienceMs = 5_000;
 
-/** Signs with a key that an agent has. */
+/** Signs with a key that the agent has. */
 export type TicketSigner = Pick<KeyRing, "signer">;
 
 export interface Ticket {
@@ -43,12 +43,12 @@ export interface CreateTicketOptions {
    * none was opened with it: the agent accepts only one ticket of a session. Default: a session of its own.
    */
   readonly unopened?: string;
-  /** Default: all claims. */
+  /** For which claims the caller may get tickets. Default: all. */
   readonly sees?: Sight;
 }
 
 /**
- * Makes a ticket for one session.
+ * Creates a ticket for one session.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_NOT_BOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_NODE_NOT_READY,
  *   MILLPOND_E_DEVICE_UNHEALTHY, MILLPOND_E_TOO_MANY_SESSIONS; the signal's reason when that is aborted
@@ -86,10 +86,10 @@ async function tryTicket(
   name: string,
   { client, unopened, sees }: Required<Omit<CreateTicketOptions, "signal">>,
 ): Promise<Ticket | { readonly keyless: string }> {
-  // Between changes, so that no pending change that ends the claim assumes that there is no ticket.
+  // Between changes, so that no pending change that ends the claim relies on there being no ticket.
   return await pool.ledger.read(() => {
     const claim = requireClaim(pool, name, sees);
-    // First: a retry because the node is not ready still shows that the claim is in use.
+    // Before all else: even a request that is refused because the node is not ready shows that the claim is in use.
     renew(pool, claim);
     const allocation = requireAllocation(pool, claim);
     const { description, ticketKeys } = requireReadyNode(pool, allocation);

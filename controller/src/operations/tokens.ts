@@ -10,11 +10,14 @@ import type { Pool } from "../pool/pool.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
 import { hashOf, makeSecret } from "../auth/tokens.ts";
 
-/** In the pool: the verifier keeps all of them. */
+/** The most tokens of a pool: the verifier keeps all of them in memory. */
 const maxTokens = 10_000;
-/** Those of one tenant. */
+/** The most tokens of one tenant. */
 const maxTenantTokens = 1000;
-/** Tokens that every tenant may have, whatever the others have: administrators decide how many tenants there are. */
+/**
+ * The number of tokens that every tenant may have, however many the others have: administrators decide how many tenants
+ * there are.
+ */
 const leastTenantTokens = 100;
 /** The part of the pool's tokens that is reserved for administrators: tenants acting together cannot lock them out. */
 const tokensForAdministrators = 1000;
@@ -23,7 +26,7 @@ const maxLifetimeSeconds = 10 * 365 * 86_400;
 export interface TokenRequest {
   readonly name: string;
   readonly role: string;
-  /** Empty: the caller's, or the default one. */
+  /** Empty: the caller's tenant, or the default one. */
   readonly tenant: string;
   /** The node that an agent may report. Empty: the node of the first agent that joins with the token. */
   readonly node: string;
@@ -32,7 +35,7 @@ export interface TokenRequest {
 }
 
 /**
- * Makes a token.
+ * Creates a token.
  *
  * @throws MILLPOND_E_INVALID, MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND, MILLPOND_E_ALREADY_EXISTS,
  *   MILLPOND_E_TOO_MANY_TOKENS
@@ -90,7 +93,7 @@ export async function createToken(
 }
 
 /**
- * @param tenant Of the token that is to be made; empty: none.
+ * @param tenant The tenant of the token to be created; empty: none.
  * @throws MILLPOND_E_TOO_MANY_TOKENS
  */
 export function refuseTooManyTokens(
@@ -124,7 +127,7 @@ export async function revokeToken(pool: Pool, caller: Caller, name: string): Pro
   });
 }
 
-/** In order of their names. */
+/** Sorted by name. */
 export function listTokens(pool: Pool, caller: Caller): TokenRecord[] {
   return [...pool.ledger.tokens.values()]
     .filter((token) => seesToken(caller, token))
@@ -149,7 +152,7 @@ function checkRole(caller: Caller, text: string): StoredRole {
   return text;
 }
 
-/** Otherwise a token could outlive the one that its creator was given. */
+/** Otherwise a token could outlive the token that created it. */
 function refuseToOutlive(makerExpiresAt: number | null, now: number, lifetimeSeconds: number): void {
   if (makerExpiresAt === null || (lifetimeSeconds > 0 && now + lifetimeSeconds <= makerExpiresAt)) {
     return;

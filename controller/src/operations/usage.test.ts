@@ -33,7 +33,7 @@ const records = fc
     return { ...record, endedAt: record.beganAt + seconds, activeSeconds };
   });
 
-/** The amounts that add up, by the members of their group. */
+/** The additive amounts, by the members of their group. */
 function amounts(sums: readonly UsageSum[]): ReadonlyMap<string, readonly number[]> {
   return new Map(
     sums.map((sum) => [
@@ -74,7 +74,7 @@ test("what was used in the parts of a period is what was used in all of it, and 
         expect(grantedGpuSeconds).toBeGreaterThanOrEqual(usedGpuSeconds - 1e-6);
         expect(usedGpuSeconds + wastedGpuSeconds).toBeCloseTo(grantedGpuSeconds, 6);
       }
-      // However it is summed up, it is as much.
+      // The total is the same however it is grouped.
       const granted = (sums: readonly UsageSum[]) =>
         sums.reduce((sum, each) => sum + each.grantedGpuSeconds, 0);
       expect(granted(whole)).toBeCloseTo(granted(sumUsage(all, { from, to }, "queue")), 6);
@@ -109,7 +109,7 @@ test("what a claim that goes on has used is known after its controller was stopp
   expect(await usedSeconds(pool)).toBe(40);
   await pool.restart();
   expect(await usedSeconds(pool)).toBe(40);
-  // Its use is neither lost nor counted twice when it ends.
+  // Its usage is neither lost nor counted twice when the claim ends.
   await pool.addAgent("node-a", [4n * GiB]);
   await pool.claims.releaseClaim({ name: "runs" });
   expect(await usedSeconds(pool)).toBe(40);
@@ -124,7 +124,7 @@ test("what is used after its size was changed is of the new size, and none of it
   await resized;
   await work(pool, session, 40);
   await pool.restart();
-  // 20 seconds of a whole GPU, 40 of a half.
+  // 20 seconds of a whole GPU, 40 of half a GPU.
   expect(await usedSeconds(pool)).toBe(40);
 });
 
@@ -162,7 +162,7 @@ for (const backend of backends) {
       agent.work(session, 90_500);
       await agent.sync();
       await first.end("SIGKILL");
-      // Without one it continues.
+      // With neither, the session continues.
       agent.work(session, 30_000);
       await agent[Symbol.asyncDispose]();
       const second = await start(600);

@@ -6,10 +6,10 @@ import type { UsageRecord } from "../domain/records.ts";
 import { activeSeconds as activeSecondsOf } from "../domain/observed-state.ts";
 import type { Pool } from "../pool/pool.ts";
 
-/** The member by which usage is grouped, besides the tenant. */
+/** The member by which usage is grouped, in addition to the tenant. */
 export type UsageKey = "queue" | "user" | "claim" | "model";
 
-/** The members that records of a sum have in common; the others are empty in it. */
+/** The members that the records of a sum have in common; those that differ are empty. */
 const commonMembers = {
   queue: ["tenant", "queue"],
   user: ["tenant", "user"],
@@ -17,13 +17,13 @@ const commonMembers = {
   model: ["tenant", "model"],
 } as const;
 
-/** The most sums of an answer. */
+/** The most sums in an answer. */
 const maxSums = 10_000;
 
 /** Usage of a group of claims within a period, in GPU-seconds and seconds. */
 export interface UsageSum {
   readonly tenant: string;
-  /** Empty, as the next three, where the group has none. */
+  /** Empty, like the next three, when the group has none. */
   readonly queue: string;
   readonly user: string;
   readonly claim: string;
@@ -36,7 +36,7 @@ export interface UsageSum {
   readonly claims: number;
 }
 
-/** The times that are not over yet, as if they ended now. */
+/** Intervals that are still open, as if they ended now. */
 export function currentUsage(pool: Pool, now: number): UsageRecord[] {
   const records: UsageRecord[] = [];
   for (const allocation of pool.ledger.allocations.byEpoch.values()) {

@@ -29,7 +29,7 @@ function as(pool: TestPool, token: string) {
 const lasting = { leaseSeconds: 36_000 };
 const half = { memoryBytes: GiB / 2n, computePercent: 50, ...lasting };
 
-/** Six GPUs; each user of team-a may have two of them, but carl as many as there are. */
+/** Six GPUs; each user of team-a may have two of them; carl has no limit. */
 async function start() {
   const pool = await TestPool.start({ a: Array.from({ length: 6 }, () => GiB) });
   const admin = as(pool, pool.controller.userToken);
@@ -61,7 +61,8 @@ describe("a user does not get more than its limit", () => {
     }
     const { claim } = await ann.claims.getClaim({ name: "a3" });
     expect(claim).toMatchObject({ state: ClaimState.PENDING, reason: atLimit, user: "ann" });
-    // Another user of the name in another tenant, and others of the tenant, also behind the claim that waits.
+    // A user of the same name in another tenant is not affected, nor are other users of the tenant, even behind the
+    // claim that waits.
     const other = await make("ann-b", "team-b");
     expect((await other.claims.createClaim({ claim: { name: "o1", ...lasting } })).claim?.state).toBe(
       ClaimState.BOUND,
@@ -163,7 +164,7 @@ describe("a user does not get more than its limit", () => {
       ["ann", 2000n],
       ["carl", 0n],
     ]);
-    // Another token is another user, which an administrator of the tenant makes, and no user.
+    // Another token is another user. Only an administrator of the tenant can create one; a user cannot.
     const again = as(pool, secret);
     await expect(again.access.createToken({ name: "third", role: "user" })).rejects.toThrow("FORBIDDEN");
   });
@@ -199,7 +200,7 @@ describe("a user does not get more than its limit", () => {
         grown.add(Number(used?.gpuMilli));
       }
     }
-    // The limit was reached, and held.
+    // The limit was reached, but never exceeded.
     expect(Math.max(...grown)).toBe(2000);
     await pool.settle();
   });

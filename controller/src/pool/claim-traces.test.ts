@@ -24,7 +24,7 @@ interface OtlpSpan {
   readonly attributes: readonly { readonly key: string; readonly value: object }[];
 }
 
-/** A collector that answers with these states in turn, and then with the last one. */
+/** A collector that answers with these statuses in turn, and then keeps repeating the last one. */
 async function startCollector(...states: readonly number[]) {
   const spans: OtlpSpan[] = [];
   const headers: unknown[] = [];

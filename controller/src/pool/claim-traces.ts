@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The life of claims as traces: how long each waited, until its program was attached, and until its first kernel.
+// The life of claims as traces: how long each waited, how long it took until its program was attached, and until its
+// first kernel.
 
 import { createHash } from "node:crypto";
 import { mayKnowAll, renderReason } from "@millpond/api";
@@ -9,7 +10,7 @@ import { type AllocationRecord, type ClaimRecord, isLive } from "../domain/recor
 import type { SessionFacts } from "../domain/agent-report.ts";
 import type { CancelTimer, Clock } from "../timers/clock.ts";
 
-/** The known state of the pool. */
+/** What tracing reads of the pool. */
 export interface TracedPool {
   readonly claim: (name: string) => ClaimRecord | undefined;
   readonly allocation: (claim: string) => AllocationRecord | undefined;
@@ -21,28 +22,28 @@ interface Traced {
   readonly claim: ClaimRecord;
   readonly createdMs: number;
   waitingMs: number;
-  /** Epoch of the allocation that it is bound to; 0: none. */
+  /** Epoch of the allocation to which it is bound; 0: none. */
   epoch: number;
   boundMs: number;
   /** 0: no program has attached to this allocation. */
   attachedMs: number;
   hasStarted: boolean;
-  /** Spans of it so far. */
+  /** Number of its spans so far. */
   spans: number;
 }
 
-/** How often sessions are looked at while a bound claim has had no kernel. */
+/** How often sessions are checked while a bound claim has run no kernel. */
 const lookMs = 250;
-/** Claims beyond that are not traced. */
+/** Claims beyond this number are not traced. */
 const mostTraced = 20_000;
-/** A claim that is first seen this long after its creation was made under another controller. */
+/** A claim that is first seen this long after its creation was created under another leader. */
 const newMs = 2000;
 
 export class ClaimTraces {
   readonly #add: (span: Span) => void;
   readonly #clock: Clock;
   readonly #traced = new Map<string, Traced>();
-  /** Names of the bound claims that have had no kernel. */
+  /** Names of the bound claims that have run no kernel yet. */
   readonly #starting = new Set<string>();
   #pool: TracedPool | undefined;
   #timer: CancelTimer | undefined;
@@ -52,7 +53,7 @@ export class ClaimTraces {
     this.#clock = clock;
   }
 
-  /** Takes note of claims that have changed. A leader calls it; another pool means another leadership. */
+  /** Takes note of changed claims. The leader calls it; another `pool` object means a new term of leadership. */
   learn(pool: TracedPool, names: Iterable<string>): void {
     if (this.#pool !== pool) {
       this.#traced.clear();
@@ -69,7 +70,7 @@ export class ClaimTraces {
   #learn(pool: TracedPool, name: string, nowMs: number): void {
     const claim = pool.claim(name);
     let traced = this.#traced.get(name);
-    // A claim of the same name may have been made after the end of the one before.
+    // A claim of the same name may have been created after the previous one ended.
     if (traced !== undefined && traced.claim.createdAt !== claim?.createdAt) {
       this.#forget(name);
       traced = undefined;
@@ -124,7 +125,7 @@ export class ClaimTraces {
     this.#starting.delete(name);
   }
 
-  /** Sessions are known from the reports of agents, so their times are exact to the time between two of those. */
+  /** Sessions are known from agents' reports, so the precision of their times is the interval between two reports. */
   #look(): void {
     const nowMs = this.#clock.unixMs();
     for (const name of this.#starting) {
@@ -180,7 +181,7 @@ export class ClaimTraces {
     this.#add({ traceId, spanId, parentSpanId, name, startMs, endMs, attributes });
   }
 
-  /** The same under every controller, so that a trace continues after a takeover. */
+  /** Every controller derives the same id, so that a trace continues after a takeover. */
   #root({ claim }: Traced): { readonly traceId: string; readonly spanId: string } {
     const hash = digest(`${claim.name} ${claim.createdAt}`);
     return { traceId: hash.slice(0, 32), spanId: hash.slice(32, 48) };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Claims with the pool's state that their view needs.
+// Claims with the state of the pool that their views need.
 
 import type { ClaimRecord } from "../domain/records.ts";
 import type { Pool } from "./pool.ts";
 
-/** Grows with every change of the claim, and of why it waits. */
+/** Increases with every change of the claim, and with every change of the reason why it waits. */
 export function versionOf(pool: Pool, { name, version }: ClaimRecord): number {
   return Math.max(version, pool.waiting.of(name)?.revision ?? 0);
 }

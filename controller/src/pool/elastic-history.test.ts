@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Over any history of sleeping, waking, resizing, opened and ended sessions, restarts and late agents,
-// workers never allow more than is accounted for, and never more is accounted for than the devices have.
+// For any history of parking, waking, resizing, opened and ended sessions, restarts and delayed agents: workers never
+// allow more than is accounted for, and no device is accounted for beyond its capacity.
 
 import { generateKeyPairSync } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
@@ -91,13 +91,13 @@ interface Worker {
   readonly order: number;
   readonly term: number;
   limits: readonly VirtualGpuRecord[];
-  /** The last instruction, which it has not executed yet. */
+  /** The last instruction that it has not executed yet. */
   wanted: AllocationRecord | undefined;
   used: bigint;
   answer: { readonly revision: number; readonly refusal: string };
 }
 
-/** Resolves when pending work is over, unless it waits for the clock. */
+/** Resolves when pending work is over, except for work that waits for the clock. */
 async function quiet(pool: Pool): Promise<undefined> {
   for (let round = 0; round < 4; round++) {
     await setImmediate();
@@ -167,7 +167,7 @@ class Node {
     }
   }
 
-  /** Workers carry out the last instruction. */
+  /** Workers execute the last instruction. */
   answer(): void {
     for (const worker of this.workers.values()) {
       const { wanted, used } = worker;
@@ -181,7 +181,7 @@ class Node {
     }
   }
 
-  /** Opens a session, as far as the agent knows that it may, with the sizes of whichever is newer. */
+  /** Opens a session if the agent knows that it may, with the sizes of the newer of its two sources. */
   open({ session, claim, epoch, term, order, expires, devices }: Ticket, nowSeconds: number): void {
     if (this.#known === undefined || this.#obeyed === undefined || expires < nowSeconds) {
       return;
@@ -274,7 +274,7 @@ class History {
         return;
       }
       case "serve":
-        // All that a program does, one after the other; only where nothing is in its way.
+        // Everything that a program does, step by step, only when nothing prevents it.
         await this.play(pool, { kind: "ticket", name: step.name });
         await this.play(pool, { kind: "open" });
         await this.node.hear(pool);
@@ -330,7 +330,7 @@ class History {
   }
 }
 
-/** One that is refused, one that is done, and a claim that goes back to sleep. */
+/** One resize that is refused, one that succeeds, and a claim that goes back to sleep. */
 const eventful: Step[] = [
   { kind: "create", name: "a", size: 4, isLazy: false },
   { kind: "serve", name: "a" },
@@ -381,13 +381,13 @@ test("workers never allow more than is in the books, and in the end both agree",
     }),
     { numRuns: 40, examples: [[eventful]] },
   );
-  // One of the histories is such that all of it happens.
+  // At least one of the histories covers every kind of event.
   expect(seen.resized).toBeGreaterThan(0);
   expect(seen.refused).toBeGreaterThan(0);
   expect(seen.slept).toBeGreaterThan(0);
 });
 
-/** No state is restored here. */
+/** This test restores no state. */
 function noTicket(): never {
   throw new Error("nobody needs to know what a ticket said");
 }

@@ -69,7 +69,7 @@ const steps = fc.oneof(
 
 type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
 
-/** Events at the same time, and the seconds that pass after them. */
+/** Events that happen at the same time, and the seconds that pass after them. */
 const turns = fc.array(
   fc.record({
     together: fc.array(steps, { minLength: 1, maxLength: 6 }),
@@ -103,7 +103,7 @@ class Reports {
     });
     const ended = new AbortController();
     const signal = AbortSignal.any([this.#stop.signal, ended.signal]);
-    // With a token of tomorrow a node joins again whenever it was removed.
+    // With a token created tomorrow, a node may join again whenever it was removed.
     const answer = sync(
       pool,
       checkReport(request),
@@ -141,7 +141,7 @@ function byClaim(a: { readonly statement: Statement }, b: { readonly statement: 
   return a.statement.claim < b.statement.claim ? -1 : 1;
 }
 
-/** All that decisions are made from, in an order that does not depend on how it came to be. */
+/** Everything on which decisions are based, in an order that does not depend on how it came about. */
 async function lookAt(ledger: Pool["ledger"], observed: ObservedState, scheduler: SchedulerView) {
   return await ledger.read((transaction) => {
     const snapshot = scheduler.queueSnapshot(transaction, observed);
@@ -212,13 +212,13 @@ test("after any history, what is kept in memory is what a fresh read of the stor
     }),
     { numRuns: 60 },
   );
-  // The histories are such that it happens.
+  // The histories cover every kind of event.
   expect(bound).toBeGreaterThan(2);
   expect(ended).toBeGreaterThan(2);
   expect(removed).toBeGreaterThan(10);
 });
 
-/** No state is restored here. */
+/** This test restores no state. */
 function noTicket(): never {
   throw new Error("nobody needs to know what a ticket said");
 }

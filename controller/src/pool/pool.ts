@@ -38,7 +38,7 @@ import { Watchers } from "../timers/watchers.ts";
  */
 const gatheringMs = 15_000;
 
-/** Controllers that begin to lead so soon after it know no more than the first one. */
+/** Controllers that become the leader within this time know no more than the first one. */
 const gatheringTerms = 3;
 
 /** After a restart a claim lives at least this long without renewal: clients then call every second or more often. */
@@ -47,16 +47,16 @@ const restartGraceSeconds = 15;
 /** Delay before a failed timed change is tried again. */
 const retryAfterMs = 1000;
 
-/** How often it is written down for how long claims have made calls: what of that is lost with an agent's host. */
+/** How often the active time of claims is recorded: what is newer is lost together with an agent's host. */
 const noteActivityEveryMs = 300_000;
 
 /** The decisions about the waiting claims. */
 export interface Conclusion {
-  /** Undefined: none waits. */
+  /** Undefined: no claim waits. */
   readonly decision: QueueDecision | undefined;
 }
 
-/** Why a resize was given up. */
+/** Why a resize was abandoned. */
 export interface ResizeRefusal {
   readonly kind: (typeof resizeEvents)[keyof typeof resizeEvents];
   readonly reason: Reason;
@@ -79,14 +79,14 @@ export interface PoolOptions {
 }
 
 /**
- * The pool: what is durable, what agents say and which claims are wanted, and the rule that every change is followed
- * by all its consequences in the same transaction. What follows from the passing of time is done by an alarm that is
- * set for the next deadline, so an idle pool costs nothing.
+ * The pool: its durable state, the reports of agents and the demand for claims, with the rule that every change and all
+ * its consequences are one transaction. Consequences of the passing of time are applied by an alarm that is set for the
+ * next deadline, so an idle pool costs nothing.
  */
 export class Pool {
   readonly ledger: Ledger<Conclusion, Scope>;
   readonly leases: Leases;
-  /** Which lazy claims a program waits for that needs their devices, and has no ticket yet. */
+  /** Lazy claims whose devices a program waits for, without a ticket yet. */
   readonly wakes: Leases;
   readonly liveness: NodeLiveness;
   readonly activity: Activity;
@@ -99,14 +99,14 @@ export class Pool {
   readonly #log: Logger;
   /** Epochs of the allocations for which a ticket may have been issued. */
   readonly #ticketed = new Set<number>();
-  /** When bound claims have to be looked at because of a date, Unix milliseconds. */
+  /** When bound claims must be checked because of a date, in Unix milliseconds. */
   readonly #dates = new Deadlines();
-  /** The same because of how long something lasts, on the monotonic clock: setting the other one changes nothing of it. */
+  /** The same for durations, on the monotonic clock, which changes of the wall clock do not affect. */
   readonly #due = new Deadlines();
-  /** Due claims and lost nodes whose consequences are not written yet. */
+  /** Due claims and lost nodes whose consequences are not yet durable. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
-  /** Tickets up to this epoch may be outstanding until then, on the monotonic clock. */
+  /** Until when tickets up to this epoch may be outstanding, on the monotonic clock. */
   #inherited = { epoch: 0, untilMs: 0 };
   /** Why the last resize of a claim was refused, until its caller has read it. */
   readonly #resizeRefusals = new Map<string, ResizeRefusal>();
@@ -120,7 +120,7 @@ export class Pool {
   /** On the monotonic clock. */
   #gatheringUntilMs = 0;
   #order = 0;
-  /** When it is next written down for how long claims have made calls, on the monotonic clock. */
+  /** When the active time of claims is next recorded, on the monotonic clock. */
   #noteActivityAtMs = 0;
 
   constructor({ store, state, clock, log, onLost, auditSink, traces }: PoolOptions) {
@@ -140,7 +140,7 @@ export class Pool {
     this.ledger = new Ledger(store, state, clock, rules, { ...(onLost && { onLost }), auditSink });
   }
 
-  /** The state reported by agents and clients at this moment. */
+  /** What agents and clients report at this moment. */
   observe(): ObservedState {
     const { leases, wakes, liveness, activity } = this;
     return {
@@ -158,7 +158,7 @@ export class Pool {
     };
   }
 
-  /** Current observations that reconciling reads besides the transaction. */
+  /** The current observations that reconciling reads in addition to the transaction. */
   context(): ReconcileContext {
     return { observed: this.observe(), scheduler: this.scheduler };
   }
@@ -177,7 +177,7 @@ export class Pool {
     });
   }
 
-  /** From now on the pool is changed here. */
+  /** Starts to accept changes. */
   lead(term: number): void {
     this.#isLeading = true;
     this.ledger.lead(term);
@@ -206,10 +206,10 @@ export class Pool {
   }
 
   /**
-   * Changes the pool, with all that follows from the change. When one of the functions throws, nothing has happened.
+   * Changes the pool, with all consequences of the change. When one of the functions throws, the pool is unchanged.
    *
-   * @param scope Which claims may have to end, beside those that the change touches.
-   * @param verify Looks at the outcome: the decision is undefined when no claim waits.
+   * @param scope The claims that may have to end, in addition to those that the change touches.
+   * @param verify Checks the outcome: the decision is undefined when no claim waits.
    */
   async mutate<T>(
     change: (transaction: Transaction) => T,
@@ -231,7 +231,7 @@ export class Pool {
     return this.#order;
   }
 
-  /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
+  /** Records that a ticket was issued: from now on only the agent can report that no session of the claim is open. */
   markTicketed({ epoch, claim }: AllocationRecord): void {
     this.#ticketed.add(epoch);
     // A claim with a ticket no longer waits; its use will be observed.
@@ -240,7 +240,7 @@ export class Pool {
     this.#setAlarm();
   }
 
-  /** Called when tickets for claims on a node become valid for a shorter time, or invalid. */
+  /** Called when the validity of tickets for claims on a node becomes shorter or ends. */
   noteTicketsOf(node: string): void {
     for (const { claim } of this.ledger.allocations.onNode(node)) {
       if (this.ledger.claims.get(claim)?.isLazy) {
@@ -249,14 +249,14 @@ export class Pool {
     }
   }
 
-  /** Why the last resize of a claim was refused; undefined: it was not. To be read once. */
+  /** Why the last resize of a claim was refused; undefined: it was not. Reading the reason clears it. */
   takeResizeRefusal(claim: string): ResizeRefusal | undefined {
     const refusal = this.#resizeRefusals.get(claim);
     this.#resizeRefusals.delete(claim);
     return refusal;
   }
 
-  /** To be called when a lease or a node's silence may run out earlier than before, or already has. */
+  /** To be called when a lease or a node's silence may expire earlier than before, or has already expired. */
   touch(claim?: string): void {
     const record = claim === undefined ? undefined : this.ledger.claims.get(claim);
     if (record !== undefined && isLive(record) && this.leases.isExpired(record.name)) {
@@ -271,17 +271,17 @@ export class Pool {
     return this.clock.monotonicMs() < this.#gatheringUntilMs;
   }
 
-  /** Whether the pool is changed here. */
+  /** Whether this pool accepts changes. */
   get isLeading(): boolean {
     return this.#isLeading;
   }
 
-  /** Writes down what would be forgotten. To be called before a planned end, while the pool is changed here. */
+  /** Records what is only in memory. To be called before a planned exit, while the pool accepts changes. */
   async noteActivity(): Promise<void> {
     await this.mutate((transaction) => this.#noteActivity(transaction));
   }
 
-  /** Stops the alarm, and waits for the transactions under way. */
+  /** Stops the alarm, and waits for pending transactions. */
   async close(): Promise<void> {
     this.#isLeading = false;
     this.#alarm?.cancel();
@@ -291,7 +291,7 @@ export class Pool {
   #noteActivity(transaction: Transaction): void {
     for (const [epoch, allocation] of this.ledger.allocations.byEpoch) {
       const { activeSeconds, countedMs } = this.activity.record(epoch);
-      // An allocation that has just changed is counted again.
+      // Counts an allocation again that has just changed.
       const isKnown = transaction.allocations.get(epoch) === allocation;
       if (isKnown && allocation.releasedRevision === null && activeSeconds > allocation.activeSeconds) {
         transaction.putAllocation({ ...allocation, activeSeconds, countedMs });
@@ -392,7 +392,7 @@ export class Pool {
     this.#alarm = { dueMs, cancel };
   }
 
-  /** Notes when a bound claim has to be looked at because of the time. */
+  /** Notes when the passing of time next requires a check of a bound claim. */
   #noteDue(name: string): void {
     const claim = this.ledger.claims.get(name);
     const allocation = this.ledger.allocations.ofClaim(name);
@@ -468,7 +468,8 @@ export class Pool {
     change.then(
       () => {
         for (const name of claims) {
-          // A claim that still exists is due again later: its activity, its node or the clock may have moved it.
+          // A claim that still exists is due again later: its activity, its node or the clock may have postponed the
+          // deadline.
           this.#noteDue(name);
         }
         this.#setAlarm();
@@ -476,7 +477,7 @@ export class Pool {
       (error: unknown) => {
         this.#overdue.nodes.push(...lost);
         this.#overdue.claims.push(...claims);
-        // The election reports once that the store is away.
+        // Leader election reports once that the store is unreachable.
         if (!isLoss(error)) this.#log.error({ err: error }, "reconciling failed and will be retried");
         this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
       },

@@ -31,12 +31,12 @@ export interface TicketedSession {
   readonly ticket: TicketPayload;
 }
 
-/** The report of an agent that has obeyed no controller since the state was restored. */
+/** The report of an agent that has obeyed no controller since the restore. */
 export interface Testimony {
   readonly restoration: Restoration;
   readonly node: string;
   readonly sessions: readonly TicketedSession[];
-  /** The spec of a ticket's claim. */
+  /** The spec of the claim in a ticket. */
   readonly readSpec: (ticket: TicketPayload) => ClaimSpec;
 }
 
@@ -118,7 +118,7 @@ function takeSizes(
   transaction.putClaim({ ...claim, ...askedOf(devices) });
 }
 
-/** Why an unknown session cannot be adopted; undefined: there is room for it. */
+/** Why an unknown session cannot be adopted; undefined: it can be. */
 function refusalOf(
   transaction: Transaction,
   observed: ObservedState,
@@ -178,7 +178,7 @@ function adoptClaim(
       : {
           ...spec,
           name,
-          // After those of the backup, before present ones, in the order in which they were granted.
+          // After the claims of the backup and before newer ones, in the order in which they were granted.
           arrival: restoration.resumedAt - adoptedArrivals + (epoch - restoration.epoch),
           version: transaction.revision,
           createdAt: grantedAt,
@@ -212,13 +212,10 @@ function adoptClaim(
   return { claim, allocation };
 }
 
-/**
- * A restore advances revisions by more than this: it leaves numbers that no claim has, for the order of arrival of adopted
- * claims.
- */
+/** A restore advances revisions by more than this, which leaves unused numbers for the order of arrival of adopted claims. */
 export const adoptedArrivals = 1_000_000_000;
 
-/** If it was created after the backup, its tenant and its queue may have been, too. */
+/** If the claim was created after the backup, so may have been its tenant and its queue. */
 function addMissing(transaction: Transaction, { tenant, queue }: ClaimSpec): void {
   if (tenant !== defaultTenantName && transaction.tenants.get(tenant) === undefined) {
     transaction.tenants.set(tenant, { name: tenant, limit: {} });
@@ -229,8 +226,8 @@ function addMissing(transaction: Transaction, { tenant, queue }: ClaimSpec): voi
 }
 
 /**
- * Takes the capacity that the sizes need from claims of the backup without running sessions: it was released before it was
- * granted to the running ones.
+ * Takes the capacity for the sizes from claims of the backup without running sessions: they had released it before it
+ * was granted to the running sessions.
  *
  * @returns whether the sizes fit afterwards
  */
@@ -262,7 +259,7 @@ function makeRoom(
   return fits(record, others(), sizes);
 }
 
-/** Releases an allocation of the backup, which was released after the backup was made. */
+/** Releases an allocation of the backup that had been released after the backup was made. */
 function leave(transaction: Transaction, observed: ObservedState, allocation: AllocationRecord): void {
   const claim = transaction.claim(allocation.claim);
   const [device] = namesOf(transaction.nodes.get(allocation.node), allocation.devices);
@@ -297,7 +294,7 @@ function isSame(these: readonly VirtualGpuRecord[], others: readonly VirtualGpuR
   });
 }
 
-/** The request of a claim that holds these vGPUs. */
+/** The request that corresponds to a claim with these vGPUs. */
 function askedOf([device]: readonly VirtualGpuRecord[]): Pick<
   ClaimSpec,
   "memoryBytes" | "memoryPercent" | "computePercent"

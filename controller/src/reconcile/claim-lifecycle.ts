@@ -44,7 +44,7 @@ export const noNotice = { preemptAt: null, isNoticeFinal: false } as const;
 /** The next program has not seen any devices yet. */
 const asleep = { state: "dormant", waitingSince: null, toldModels: [], toldHost: "" } as const;
 
-/** Makes a lazy claim dormant: it holds and requests nothing until one of its programs calls its devices. */
+/** Makes a lazy claim dormant: it holds and requests nothing until one of its programs needs its devices. */
 export function sleepClaim(
   transaction: Transaction,
   observed: ObservedState,
@@ -175,7 +175,7 @@ export function recordHeld(
   }
 }
 
-/** The use of an allocation until now: a record for each model of its devices. */
+/** Usage of an allocation until now: one record for each model of its devices. */
 export function heldUsage(
   { name, tenant, queue, user }: ClaimRecord,
   {
@@ -187,7 +187,7 @@ export function heldUsage(
     readonly allocation: AllocationRecord;
     readonly node: NodeRecord | undefined;
     readonly now: number;
-    /** In which its sessions made calls. */
+    /** Seconds in which its sessions made calls. */
     readonly seconds: number;
   },
 ): UsageRecord[] {

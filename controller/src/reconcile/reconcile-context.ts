@@ -3,7 +3,7 @@
 import type { ObservedState } from "../domain/observed-state.ts";
 import type { SchedulerView } from "../scheduling/scheduler-view.ts";
 
-/** Inputs of reconciling beside the transaction. */
+/** Inputs of reconciling in addition to the transaction. */
 export interface ReconcileContext {
   readonly observed: ObservedState;
   readonly scheduler: SchedulerView;

@@ -32,15 +32,15 @@ import type { Transaction } from "../state/transaction.ts";
 import type { AllocationRecord, ClaimRecord } from "../domain/records.ts";
 import { concludeResize } from "./resize.ts";
 
-/** Claims that may have to end, beside those that the transaction touched. */
+/** Claims that may have to end, in addition to those that the transaction touched. */
 export interface Scope {
   /** Claims with a timer that has expired. */
   readonly claims?: Iterable<string>;
-  /** The claims on this node, whose agent has sent news. */
+  /** Only the claims on this node, whose agent has sent a report. */
   readonly node?: string;
 }
 
-/** How many ended claims are kept. */
+/** The number of ended claims that are kept. */
 export const maxEndedClaims = 1000;
 
 /** @returns the decision about the waiting claims; undefined when none waits */
@@ -121,7 +121,7 @@ function reasonToEnd(
   const { name, leaseSeconds, isSessionBound } = claim;
   const { node, epoch } = allocation;
   const isReady = isNodeReady(observed, node);
-  // A session without a client was abandoned by its client in favour of the one that has ended.
+  // A session without a client: the client abandoned it in favour of the one that has ended.
   if (isReady && isSessionBound && observed.served.has(epoch) && servedSessions(observed, allocation) === 0) {
     return reason("session-ended");
   }
@@ -157,7 +157,7 @@ function timeLimitPassed(
     : undefined;
 }
 
-/** A time limit is known in advance; idleness only afterwards. */
+/** The end of a time limit is known in advance; the end of idleness only afterwards. */
 function giveNoticeOfLimits(transaction: Transaction, claim: ClaimRecord, idleFor: number): void {
   const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds } = claim;
   const { now } = transaction;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Resizes claims. A reduction while programs run is sent to their sessions first, and is accounted for once the node's agent
-// has confirmed that none of them may use more; growth is accounted for before they are notified. So accounting never has
-// less than the workers allow, whichever process fails in between.
+// Resizes claims. A reduction while programs run is sent to their sessions first, and is accounted for once the node's
+// agent has confirmed that none of them may use more; growth is accounted for before they are notified. So the workers
+// never allow more than is accounted for, whichever process fails in between.
 
 import { millpondError, type Reason, reason, refusal } from "@millpond/api";
 import {
@@ -30,10 +30,10 @@ import type { AllocationRecord, ClaimRecord, ResizingRecord, VirtualGpuRecord } 
 import { toWaiting } from "../domain/to-scheduler-claim.ts";
 import type { Transaction } from "../state/transaction.ts";
 
-/** Seconds after which an agent that has not reported whether its sessions fit is given up. */
+/** Seconds after which the controller stops waiting for an agent to report whether its sessions fit. */
 const resizeWithinSeconds = 10;
 
-/** The requested sizes; 0 is unchanged. */
+/** The requested sizes; 0: unchanged. */
 export interface AskedSizes {
   readonly gpus: number;
   readonly memoryBytes: bigint;
@@ -44,15 +44,15 @@ export interface AskedSizes {
 type Sizes = Pick<ClaimRecord, "gpus"> & ResizingRecord["asked"];
 
 export interface ResizeOptions {
-  /** Where it has to be placed again and there is no room: release the allocation and wait. */
+  /** If the claim must be placed again and there is no room, release the allocation and wait. */
   readonly wait: boolean;
 }
 
 /**
- * Begins to resize a claim, and completes it where no session has to confirm it.
+ * Begins to resize a claim, and completes the resize if no session has to confirm it.
  *
  * @throws MILLPOND_E_INVALID, MILLPOND_E_IN_USE, MILLPOND_E_NO_CAPACITY, MILLPOND_E_NODE_NOT_READY,
- * MILLPOND_E_DEVICE_UNHEALTHY
+ *   MILLPOND_E_DEVICE_UNHEALTHY
  */
 export function beginResize(
   transaction: Transaction,
@@ -74,14 +74,14 @@ export function beginResize(
     transaction.putClaim({ ...claim, ...sizes });
     transaction.addEvent("ClaimResized", `claim/${claim.name}`, sizesReason(sizes));
   } else if (mayBeInUse(context.observed, allocation) || claim.timeLimitSeconds > 0) {
-    // Another place would restart the time limit, which may be the reason for the present place.
+    // Another place would restart the time limit, and the time limit may be why the claim has its present place.
     resizeInPlace(transaction, context, { claim, allocation, sizes });
   } else {
     resizeElsewhere(transaction, context, { claim, allocation, sizes }, options);
   }
 }
 
-/** Concludes a resize with a known outcome: applies all of it, or none. */
+/** Concludes a resize with a known outcome: applies it completely, or not at all. */
 export function concludeResize(
   transaction: Transaction,
   context: ReconcileContext,
@@ -246,7 +246,7 @@ function keepsItsNumber({ name, gpus }: ClaimRecord, open: number | undefined) {
   );
 }
 
-/** No session has to confirm it, so the claim may move. */
+/** No session has to confirm the resize, so the claim may move. */
 function resizeElsewhere(
   transaction: Transaction,
   context: ReconcileContext,
@@ -282,7 +282,7 @@ function resizeElsewhere(
   }
 }
 
-/** A gang that is on one node stays there. */
+/** A gang that must be on one node stays there. */
 function besideItsGang(asking: WaitingClaim, claim: ClaimRecord, { node }: Statement): WaitingClaim {
   const { request } = asking;
   return claim.gang !== "" && claim.isSameNode
@@ -290,7 +290,7 @@ function besideItsGang(asking: WaitingClaim, claim: ClaimRecord, { node }: State
     : asking;
 }
 
-/** The increase counts as a new request, behind the claims that wait already, for its remaining time. */
+/** The increase counts as a new request for the remaining time, behind the claims that already wait. */
 function asAskedNow(transaction: Transaction, claim: ClaimRecord): WaitingClaim {
   const { boundAt, timeLimitSeconds } = claim;
   const { now, revision: arrival } = transaction;

@@ -101,7 +101,10 @@ export function makeAccessService(
   };
 }
 
-/** @param tenant Of the caller; empty: all tenants. The chain covers the records of all tenants, so one tenant gets no hashes. */
+/**
+ * @param tenant The tenant of the caller; empty: all tenants. The hash chain covers the records of all tenants, so a
+ * single tenant gets no hashes.
+ */
 function toAuditRecord(record: AuditRecord, tenant: string) {
   const chained = tenant === "" ? record : { ...record, previousHash: "", hash: "" };
   return { ...chained, id: BigInt(record.id), at: BigInt(record.at) };

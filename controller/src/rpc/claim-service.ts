@@ -80,7 +80,7 @@ export function makeClaimService(
       const sees = sightOf(callerOf(context));
       checkRange(timeoutSeconds, "timeoutSeconds", 0, maxWaitSeconds);
       const record = await waitClaim(pool, claimName(name), {
-        // A version that is too large for a number is none that this controller made.
+        // No controller issues a version beyond the range of a number.
         knownVersion: Number(knownVersion),
         timeoutMs: timeoutSeconds * 1000,
         wake,
@@ -158,7 +158,7 @@ export function makeClaimService(
       );
       const mayKnow = mayKnowOf(caller);
       const isProgram = caller.claim !== undefined || caller.program !== undefined;
-      // A program can read about its claim, but not about the usage of its queue and tenant.
+      // A program can read its claim's data, but not the usage of its queue and tenant.
       const factDetails = facts
         .filter(({ isShared }) => !(isShared && isProgram))
         .map(({ subject, reason }) => ({
@@ -184,7 +184,7 @@ export function makeClaimService(
         sees(claim) && (includeEnded || isLive(claim)) && (gang === "" || claim.gang === gang);
       const claims = claimsByArrival(pool).filter(isAsked);
       const shown = await mapInTurns(claims, context, ({ name }) => {
-        // As it is now: others have had their turns since.
+        // The current state: other calls have run since.
         const claim = pool.ledger.claims.get(name);
         return claim !== undefined && isAsked(claim) ? show(claim, context, positions) : undefined;
       });
@@ -193,7 +193,7 @@ export function makeClaimService(
   };
 }
 
-/** The options of the claim, with those that the variables of its program add. */
+/** The options of the claim, with those from the environment variables of its program. */
 function withVariables(claim: Claim, variables: Readonly<Record<string, string>>): Claim {
   if (Object.keys(variables).length === 0) {
     return claim;

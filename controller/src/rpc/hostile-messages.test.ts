@@ -22,7 +22,7 @@ import { services } from "../auth/access.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 
-/** MILLPOND_TEST_MESSAGES=100000 for a long look. */
+/** MILLPOND_TEST_MESSAGES=100000 for a long run. */
 const runs = Number(process.env["MILLPOND_TEST_MESSAGES"] ?? 600);
 
 const texts = fc.oneof(
@@ -45,7 +45,7 @@ const bigs = fc.oneof(
   fc.bigInt(0n, 1n << 40n),
 );
 
-/** Calls that wait are answered at once: the clock of the pool stands still. */
+/** Calls that would wait are answered immediately, because the pool's clock stands still. */
 const quick: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   timeoutSeconds: fc.constantFrom(0, 61, 2 ** 32 - 1),
   knownRevision: fc.constant(0n),
@@ -103,7 +103,10 @@ function valueOf(field: DescField, depth: number): fc.Arbitrary<unknown> {
   }
 }
 
-/** Messages of a type, with a few of their members set: one with all of them is always refused for the same reason. */
+/**
+ * Messages of a type with a few of their members set: with all of them set, a message would always be refused for the
+ * same reason.
+ */
 function messageOf(type: DescMessage, depth = 0): fc.Arbitrary<Message> {
   const fields = type.fields.filter((field) => depth < 3 || field.fieldKind !== "message");
   return fc
@@ -132,7 +135,7 @@ function spoil(bytes: Uint8Array, how: Spoilt | null): Uint8Array {
   return Buffer.concat([bytes.subarray(0, at), how.put, bytes.subarray(at + how.cut)]);
 }
 
-/** `undefined` for what cannot be encoded: an enumeration's unknown value has no name in JSON, half a character no UTF-8. */
+/** `undefined` for a value that cannot be encoded: an unknown enum value has no name in JSON, and a lone surrogate no UTF-8. */
 function encode(type: DescMessage, message: Message, isJson: boolean): Uint8Array | undefined {
   try {
     return isJson ? Buffer.from(JSON.stringify(toJson(type, message))) : toBinary(type, message);
@@ -149,12 +152,12 @@ const calls = fc.constantFrom(...methods).chain((method) =>
     message: messageOf(method.input),
     isJson: fc.boolean(),
     spoilt: spoiling,
-    // As it would be called, most of the time.
+    // Mostly as the method would be called in practice.
     who: fc.constantFrom("fitting", "fitting", "fitting", "fitting", "user", "agent", "nobody"),
   }),
 );
 
-/** All that a refused call must leave as it is. */
+/** All state that a refused call must leave unchanged. */
 async function pictureOf(pool: TestPool): Promise<string> {
   const transport = makeTransport(pool.controller.url, pool.controller.userToken);
   const queues = createClient(QueueService, transport);
@@ -224,7 +227,7 @@ test(
       }),
       { numRuns: runs },
     );
-    // Neither is it all refused for the same reason, nor all done.
+    // The calls are neither all refused for the same reason nor all executed.
     expect(seen.get("done")).toBeGreaterThan(runs / 20);
     for (const code of [
       "MILLPOND_E_INVALID",

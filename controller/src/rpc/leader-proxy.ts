@@ -21,7 +21,7 @@ const patienceMs = 5_000;
 
 export interface LeaderOptions {
   readonly elector: Pick<LeaderElector, "isLeading" | "leaderUrl" | "requireLead">;
-  /** The authorities to trust, PEM, when it is needed; undefined: those of the machine. */
+  /** Returns the authorities to trust, PEM; undefined: those of the machine. */
   readonly readCa: () => string | undefined;
 }
 
@@ -122,12 +122,12 @@ export class LeaderProxy {
   }
 }
 
-/** The error for the caller: the leader's, or that it does not respond. */
+/** The error for the caller: the leader's, or one saying that the leader does not respond. */
 function explain(error: unknown, what: string, url: string): ConnectError {
   const failure = ConnectError.from(error);
   const code = errorCodeOf(failure);
   if (code === "MILLPOND_E_UNAUTHENTICATED") {
-    // It is good here, or the call had not come so far.
+    // The token is valid here, or the call would not have come this far.
     return millpondError(code, `the controller that leads, at ${url}, does not know the request's token`, {
       remedy: "Use one of `millpond token create`: those in files are each controller's own.",
     });

@@ -90,7 +90,7 @@ export function makePoolService(
         )
         .sort((a, b) => a.session.startedAt - b.session.startedAt || (a.session.id < b.session.id ? -1 : 1));
       const shown = await mapInTurns(sessions, context, (each) =>
-        // Its claim may have ended meanwhile, and another tenant's have its name.
+        // Its claim may have ended meanwhile, and its name may belong to another tenant's claim.
         isSeen(each.session.claim) ? toSession(pool, each.node, each.session) : undefined,
       );
       return { sessions: shown.filter((session) => session !== undefined) };
@@ -136,8 +136,8 @@ export function makePoolService(
 }
 
 /**
- * Those of claims that are there for the caller. What events say of other claims is left out, and so are those of a claim of
- * the same name before: it may have been another tenant's.
+ * The events of claims that the caller may see. Mentions of other claims are removed, and so are events of an earlier
+ * claim of the same name, which may have been another tenant's.
  */
 async function listSeenEvents(
   pool: Pool,
@@ -154,7 +154,7 @@ async function listSeenEvents(
     const batch = await store.listEvents({ ...query, after, end: "oldest", limit: maxEvents });
     for (const event of batch.filter(isSeen)) {
       if (event.kind === "ClaimCreated") {
-        // In the very second in which the one before ended.
+        // In the same second in which the previous one ended.
         found = found.filter(({ subject }) => subject !== event.subject);
       }
       found.push(event);
@@ -167,7 +167,7 @@ async function listSeenEvents(
       break;
     }
     after = last.id;
-    // Other calls are answered between two of many.
+    // Yields to other calls between two events of a long list.
     await nextTurn();
   }
   return query.end === "oldest" ? found.slice(0, query.limit) : found.slice(-query.limit);

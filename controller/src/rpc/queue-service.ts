@@ -36,7 +36,7 @@ import { currentUsage, sumUsage, type UsageKey } from "../operations/usage.ts";
 import { checkRange } from "../domain/validate-claim.ts";
 
 const maxWeight = 10_000;
-/** The most users of a tenant with an own limit. */
+/** The most users of a tenant that have limits of their own. */
 const maxUserLimits = 1000;
 /** A million GPUs. */
 const maxGpuMilli = 1_000_000_000;

@@ -144,7 +144,7 @@ export function toAllocation(pool: Pool, record: AllocationRecord): Allocation {
       epoch: BigInt(epoch),
       devices: usableSizes(record).map((each) => ({ ...each })),
       sizeRevision: BigInt(sizeRevision),
-      // The claim of an allocation that is given back may be forgotten: no session of it is opened any more.
+      // The claim of an allocation that is being released may be forgotten: no session of it can be opened any more.
       serviceClass: claimChoices.serviceClass[pool.ledger.claims.get(claim)?.serviceClass ?? "guaranteed"],
     });
     allocationMessages.set(record, message);
@@ -193,7 +193,7 @@ export function toDevices(pool: Pool, node: NodeRecord, viewer: Viewer): Device[
   const sessions = [...(liveness?.sessions.values() ?? [])];
   return node.devices.map((device) => {
     const message = toDevice(node.name, device, allocations, sessions);
-    // Those of a node that is not in contact are not of now.
+    // Measurements of a node that is not in contact are stale.
     if (liveness?.isReady === true && maySeeCard(pool, viewer, device, allocations)) {
       message.card = liveness.figures.get(device.uuid);
     }
@@ -202,8 +202,8 @@ export function toDevices(pool: Pool, node: NodeRecord, viewer: Viewer): Device[
 }
 
 /**
- * Temperature, power and clocks of a card show the work of all claims on it. Administrators see them, and a tenant whose claim is
- * the only one on the card and has all of its memory: agents describe the same claims with them.
+ * Temperature, power and clocks of a device reflect the work of all claims on it. Only administrators see them, and a
+ * tenant whose claim is alone on the device and has all of its memory: agents show them to the same claims.
  */
 function maySeeCard(
   pool: Pool,

@@ -15,16 +15,16 @@ interface Known {
   readonly devices: NodeRecord["devices"] | undefined;
   readonly isReady: boolean;
   readonly now: number;
-  /** Valid before this time; holdings with leftovers are never cached. */
+  /** Valid before this time. Holdings with released allocations are never cached. */
   readonly sameBefore: number;
   readonly holdings: Holdings;
 }
 
-/** Makes holdings. Those of an unchanged node are the same value again. */
+/** Computes holdings. Those of an unchanged node are the same object as before. */
 export class HoldingsCache {
   readonly #known = new Map<string, Known>();
 
-  /** @param isReady whether nodes are in contact: when leftovers on a lost node end is unknown */
+  /** @param isReady whether nodes are in contact: on a lost node the end of released allocations is unknown */
   of(transaction: Transaction, isReady: (node: string) => boolean): (node: string) => Holdings {
     const changed = transaction.nodesOfChanges();
     return (node) => {
@@ -68,7 +68,7 @@ function lookAt(
   return { now, isReady, holdings, sameBefore: Math.min(Number.POSITIVE_INFINITY, ...ends) };
 }
 
-/** @param leftUntil when leftovers end; null: unknown */
+/** @param leftUntil when released allocations end; null: unknown */
 export function makeHoldings(
   transaction: Transaction,
   allocations: readonly AllocationRecord[],

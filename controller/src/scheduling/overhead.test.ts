@@ -30,7 +30,7 @@ test("claims are granted as much as their sessions' overhead leaves, and grow as
   );
   const { node } = await pool.pool.getNode({ name: "node-a" });
   expect(node?.devices[0]).toMatchObject({ overheadBytes, allocatedMemoryBytes: 15n * GiB });
-  // An agent of the release before reports none.
+  // An agent of the previous release reports none.
   await pool.killAgent("node-a");
   await pool.passTime(10);
   await pool.addAgent("node-a", [16n * GiB]);

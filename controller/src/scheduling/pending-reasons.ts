@@ -6,7 +6,7 @@ import type { Blocked, QueueDecision } from "@millpond/scheduler";
 interface Known extends Blocked {
   /** Revision at which the reason last changed. */
   readonly revision: number;
-  /** The unredacted text: the reason has changed when its text has. */
+  /** The unredacted text. A reason has changed if its text has. */
   readonly words: string;
 }
 
@@ -15,7 +15,11 @@ export class PendingReasons {
   #blocked: ReadonlyMap<string, Known> = new Map();
   #order: readonly string[] = [];
 
-  /** Adopts a decision; undefined: no claim waits. @returns claims whose reason has changed */
+  /**
+   * Stores a decision; undefined: no claim waits.
+   *
+   * @returns claims whose reason has changed
+   */
   learn(decision: QueueDecision | undefined, revision: number): string[] {
     const changed: string[] = [];
     const blocked = new Map<string, Known>();
@@ -42,7 +46,7 @@ export class PendingReasons {
     return this.#blocked;
   }
 
-  /** Names in the order in which they were considered, over all queues. */
+  /** Names in the order in which the scheduler considered them, over all queues. */
   get order(): readonly string[] {
     return this.#order;
   }

@@ -5,16 +5,16 @@ import type { Blocked, QueueTree } from "@millpond/scheduler";
 import type { ClaimRecord } from "../domain/records.ts";
 
 export interface QuotaHolders {
-  /** Claims whose end gives quota back, in the order of `claims`. */
+  /** Claims whose end returns quota, in the order of `claims`. */
   readonly names: readonly string[];
-  /** The claim alone is larger than the limit: no end of others helps. */
+  /** The claim alone exceeds the limit, so the end of other claims does not help. */
   readonly isBeyondLimit: boolean;
 }
 
 /**
  * Finds the claims that hold the quota for which a claim waits; undefined for a claim that waits for something else.
  *
- * @param holders claims that hold something
+ * @param holders the claims with allocations
  */
 export function quotaHolders(
   claim: ClaimRecord,
@@ -33,7 +33,7 @@ export function quotaHolders(
 
 interface Limit {
   readonly excess: Excess;
-  /** In the unit of the excess. */
+  /** The excess, in its unit. */
   readonly used: number;
   readonly isCharged: (other: ClaimRecord) => boolean;
 }

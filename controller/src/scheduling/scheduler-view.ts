@@ -13,7 +13,7 @@ import { SnapshotCache } from "./snapshot-cache.ts";
 
 type ObservedNodes = Pick<ObservedState, "nodes">;
 
-/** The state in the scheduler's types. Unchanged parts are the same values again. */
+/** The state in the scheduler's types. Unchanged parts are the same objects as before. */
 export class SchedulerView {
   readonly #snapshots = new SnapshotCache();
   readonly #holdings = new HoldingsCache();

@@ -16,12 +16,12 @@ import type { Transaction } from "../state/transaction.ts";
 import type { AllocationRecord, ClaimRecord, DeviceRecord, NodeRecord } from "../domain/records.ts";
 
 /**
- * Minimum number of node changes before the workload is learnt again; in a large pool a quarter of the grants. Learning
+ * Minimum number of node changes before the workload is recomputed; in a large pool a quarter of the grants. That
  * rescores every node for every claim, so it is not done for each change.
  */
 const fewestChanges = 64;
 
-/** A workload that differs by at most this is kept: a new one would rescore every node, which is slow. */
+/** A workload that differs by at most this much is kept: a new one would rescore every node, which is slow. */
 const littleDifference = 0.05;
 
 interface KnownNode {
@@ -33,14 +33,14 @@ interface KnownNode {
 }
 
 /**
- * Makes snapshots. An unchanged node is the same value in the next snapshot, so the cost is proportional to the changes, and
- * caches by node stay valid.
+ * Creates snapshots. An unchanged node is the same object in the next snapshot, so that the cost is proportional to the
+ * changes, and caches by node stay valid.
  */
 export class SnapshotCache {
-  /** By position, as in the last snapshot. */
+  /** By position in the last snapshot. */
   #known: readonly KnownNode[] = [];
   #workload: Workload | undefined;
-  /** Number of node changes since the workload was learnt. */
+  /** Number of node changes since the workload was computed. */
   #changes = 0;
   #changesToLearn = 0;
 

@@ -20,7 +20,7 @@ export class AuditedCall {
   readonly #entry: Omit<AuditEntry, "at" | "result">;
   readonly #user: string;
   #subject: string;
-  /** Whether a change of this call is durable, and its record with it. */
+  /** Whether a change of this call is durable, together with its audit record. */
   isWritten = false;
   /** Whether it has been answered: later actions of its timers are not attributed to it. */
   isOver = false;

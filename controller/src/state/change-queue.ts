@@ -19,9 +19,9 @@ export interface Change<T, C, S> {
   readonly onDurable?: (() => void) | undefined;
 }
 
-/** The consequences of changes. */
+/** What happens as a consequence of changes. */
 export interface Rules<C, S> {
-  /** Reconciles, for changes that were made one after the other. */
+  /** Reconciles after a group of changes. */
   conclude(transaction: Transaction, scopes: readonly S[]): C;
   /**
    * Called when the changes are durable, before their callers are answered and before the next changes are made.
@@ -53,8 +53,9 @@ const maxTogether = 256;
 const refusedUntilMade = { error: new Error("it has not been made") };
 
 /**
- * Queue of changes with group commit. Changes that arrive during a write are made one after the other, reconciled together
- * and written together, so that one flush of the disk serves all of them; each is answered as if it had been alone.
+ * Queue of changes with group commit. Changes that arrive during a write are made one after the other, reconciled
+ * together and written together, so that one flush of the disk serves all of them; each is answered as if it had been
+ * the only one.
  */
 export class ChangeQueue<C, S> {
   readonly #target: Target;
@@ -97,7 +98,7 @@ export class ChangeQueue<C, S> {
   }
 
   #begin(): void {
-    // The call that triggers the work must not be blamed for the others.
+    // The work must not be attributed to the call that happens to trigger it.
     this.#work ??= outsideCalls(() => this.#workOff());
   }
 
@@ -160,7 +161,11 @@ export class ChangeQueue<C, S> {
     }
   }
 
-  /** Sets the outcome of each change. @returns the last conclusion */
+  /**
+   * Sets the outcome of each change.
+   *
+   * @returns the last conclusion
+   */
   #makeAll(transaction: Transaction, entries: readonly Entry<C, S>[]): C | undefined {
     let made: Entry<C, S>[] = [];
     let start = transaction.savepoint();
@@ -172,7 +177,7 @@ export class ChangeQueue<C, S> {
     };
     for (const entry of entries) {
       if (!make(transaction, entry) && made.length > 0) {
-        // It might be refused only because earlier changes have not been reconciled.
+        // It may have been refused only because earlier changes have not been reconciled.
         conclude();
         make(transaction, entry);
       }

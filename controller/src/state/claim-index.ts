@@ -8,9 +8,9 @@ export class ClaimIndex {
   readonly #byName = new Map<string, ClaimRecord>();
   readonly #pending = new Set<string>();
   readonly #dormant = new Set<string>();
-  /** In the order in which they have ended. */
+  /** In the order in which they ended. */
   readonly #ended = new Set<string>();
-  /** Those that have not ended, by their gang. */
+  /** The claims that have not ended, by gang. */
   readonly #byGang = new Map<string, Set<string>>();
 
   constructor(claims: readonly ClaimRecord[]) {
@@ -29,12 +29,12 @@ export class ClaimIndex {
     return this.#dormant;
   }
 
-  /** In the order in which they have ended. */
+  /** In the order in which they ended. */
   get ended(): ReadonlySet<string> {
     return this.#ended;
   }
 
-  /** Those of a gang that have not ended. */
+  /** The claims of a gang that have not ended. */
   ofGang(gang: string): ReadonlySet<string> {
     return this.#byGang.get(gang) ?? nobody;
   }
@@ -72,7 +72,7 @@ export class ClaimIndex {
 
 const nobody: ReadonlySet<string> = new Set();
 
-/** The order in which claims have ended. */
+/** Compares by the order in which claims ended. */
 export function byEnd(a: ClaimRecord, b: ClaimRecord): number {
   return a.version - b.version || a.arrival - b.arrival;
 }

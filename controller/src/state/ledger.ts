@@ -27,7 +27,7 @@ import type {
  */
 export class Ledger<C, S> implements Base {
   readonly identity: string;
-  /** How the state was last restored; undefined: it never was. */
+  /** How the state was last restored; undefined: never. */
   readonly restoration: Restoration | undefined;
   readonly claimIndex: ClaimIndex;
   readonly allocations: AllocationIndex;
@@ -47,14 +47,14 @@ export class Ledger<C, S> implements Base {
   #revision: number;
   #epoch: number;
   #lastEvent: number;
-  /** The term under which it may be changed; 0: it may not. */
+  /** The term under which it may be changed; 0: it is read-only. */
   #term = 0;
   /** Why this controller may no longer write: another one leads, or the database did not take a change. */
   #loss: Error | undefined;
   readonly #onLost: () => void;
   readonly #auditSink: AuditSink | undefined;
 
-  /** @param more.onLost called when nothing can be changed here any longer */
+  /** @param more.onLost called when this ledger can no longer be changed */
   constructor(
     store: Store,
     state: StoredState,
@@ -97,7 +97,7 @@ export class Ledger<C, S> implements Base {
     );
   }
 
-  /** Makes this ledger the only place where the state is changed. */
+  /** Makes this ledger the only writer of the state. */
   lead(term: number): void {
     this.#term = term;
   }
@@ -137,13 +137,13 @@ export class Ledger<C, S> implements Base {
     return this.#nodes;
   }
 
-  /** In order of their names. */
+  /** Sorted by name. */
   get sortedNodes(): readonly NodeRecord[] {
     this.#sortedNodes ??= [...this.#nodes.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     return this.#sortedNodes;
   }
 
-  /** Including those that have joined again. */
+  /** Including nodes that have joined again. */
   get removedNodes(): ReadonlyMap<string, RemovedNodeRecord> {
     return this.#removedNodes;
   }
@@ -209,7 +209,7 @@ export class Ledger<C, S> implements Base {
       tenants: present(tenants.changes),
       removedTenants: absent(tenants.changes),
       tokens: present(tokens.changes),
-      // A changed token is removed and added again: stores only know new ones.
+      // A changed token is removed and added again, because stores can only add tokens.
       removedTokens: [...tokens.changes.keys()].filter((name) => this.#tokens.has(name)),
       signingKeys: present(signingKeys.changes),
       logins: present(logins.changes),

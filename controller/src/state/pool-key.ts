@@ -36,9 +36,9 @@ export class PoolKey {
   }
 
   /**
-   * Reads the key of a file.
+   * Reads the key from a file.
    *
-   * @throws MILLPOND_E_POOL_KEY where there is none; MILLPOND_E_STATE_BROKEN
+   * @throws MILLPOND_E_POOL_KEY if there is none; MILLPOND_E_STATE_BROKEN
    */
   static read(path: string): PoolKey {
     if (!existsSync(path)) {
@@ -61,7 +61,7 @@ export class PoolKey {
     }
   }
 
-  /** Reads the key of a file; creates it, with mode 0600, where there is none. */
+  /** Reads the key from a file, or creates the file with mode 0600. */
   static readOrMake(path: string): PoolKey {
     try {
       makeFileOnce(path, `${prefix}${randomBytes(keyBytes).toString("base64url")}\n`);
@@ -74,7 +74,7 @@ export class PoolKey {
     return PoolKey.read(path);
   }
 
-  /** @param purpose Bound to the sealed bytes: they open for no other purpose. */
+  /** @param purpose The purpose is authenticated with the sealed bytes, which can be opened for no other one. */
   seal(purpose: string, bytes: Uint8Array): Buffer {
     const nonce = randomBytes(nonceBytes);
     const cipher = createCipheriv("aes-256-gcm", this.#key, nonce);
@@ -83,7 +83,7 @@ export class PoolKey {
     return Buffer.concat([Buffer.from(this.id, "hex"), nonce, sealed, cipher.getAuthTag()]);
   }
 
-  /** @throws MILLPOND_E_POOL_KEY where another key sealed it; MILLPOND_E_STATE_BROKEN where it was changed */
+  /** @throws MILLPOND_E_POOL_KEY if another key sealed it; MILLPOND_E_STATE_BROKEN if it was modified */
   unseal(purpose: string, sealed: Uint8Array): Buffer {
     const bytes = Buffer.from(sealed);
     const id = bytes.subarray(0, idBytes).toString("hex");

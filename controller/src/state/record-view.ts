@@ -3,7 +3,7 @@
 import type { NodeRecord } from "../domain/records.ts";
 import { present, read, readAll, WriteSet } from "./write-set.ts";
 
-/** The durable records of one kind by key, with pending changes. */
+/** The durable records of one kind, by key, with pending changes applied. */
 export class RecordView<K, V> {
   readonly changes = new WriteSet<K, V>();
   readonly #base: ReadonlyMap<K, V>;
@@ -30,13 +30,13 @@ export class RecordView<K, V> {
   }
 }
 
-/** The nodes by name, with pending changes. */
+/** The nodes by name, with pending changes applied. */
 export class NodeView {
   readonly changes = new WriteSet<string, NodeRecord>();
   readonly #base: ReadonlyMap<string, NodeRecord>;
   readonly #sorted: readonly NodeRecord[];
 
-  /** @param sorted The same nodes, in order of their names. */
+  /** @param sorted The same nodes, sorted by name. */
   constructor(base: ReadonlyMap<string, NodeRecord>, sorted: readonly NodeRecord[]) {
     this.#base = base;
     this.#sorted = sorted;
@@ -46,7 +46,7 @@ export class NodeView {
     return read(this.changes, this.#base, name);
   }
 
-  /** In order of their names. */
+  /** Sorted by name. */
   all(): readonly NodeRecord[] {
     const { changes } = this;
     if (changes.size === 0) {
@@ -67,7 +67,7 @@ export class NodeView {
   }
 }
 
-/** Position of a node that is in the list. */
+/** Position of a node in the sorted list. */
 function positionOf(sorted: readonly NodeRecord[], name: string): number {
   let [low, high] = [0, sorted.length - 1];
   while (low < high) {

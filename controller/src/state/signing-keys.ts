@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How signing keys begin and end. A key is `current` until the next one is created, then `retiring` until the tickets that it
-// signed have expired, then `retired`: only tokens derived from it for claims of its time are still accepted.
+// The life cycle of signing keys. A key is `current` until the next one is created, then `retiring` until the tickets
+// that it signed have expired, then `retired`: only tokens derived from it for claims of its time are still accepted.
 
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { formatTicketPublicKey, ticketKeyId, ticketLifetimeSeconds } from "@millpond/api";
@@ -11,7 +11,7 @@ import type { PoolKey } from "./pool-key.ts";
 /** How long agents have to receive a new key before all tickets are signed with it. They call at least every 2 s. */
 const publicationSeconds = 60;
 
-/** How long earlier keys are accepted after a rotation: until tickets that they signed meanwhile have expired. */
+/** How long earlier keys are accepted after a rotation: until tickets that they signed in the meantime have expired. */
 export const rotationOverlapSeconds = publicationSeconds + ticketLifetimeSeconds;
 
 /** Creates a key, or makes a record of an earlier private key. */

@@ -49,14 +49,14 @@ export interface StoredState {
   readonly identity: string;
   readonly revision: number;
   readonly epoch: number;
-  /** Undefined: it never was. */
+  /** Undefined: never restored. */
   readonly restoration: Restoration | undefined;
   /** Id of the last event; 0: none yet. */
   readonly lastEvent: number;
   readonly claims: readonly ClaimRecord[];
   readonly allocations: readonly AllocationRecord[];
   readonly nodes: readonly NodeRecord[];
-  /** Also those that have joined again. */
+  /** Including nodes that have joined again. */
   readonly removedNodes: readonly RemovedNodeRecord[];
   readonly queues: readonly QueueSpec[];
   readonly tenants: readonly TenantSpec[];
@@ -120,7 +120,7 @@ export interface EventQuery {
 export interface Candidate {
   /** UUID, for one term: a former leader comes back with another one. */
   readonly id: string;
-  /** Base URL at which it can be reached. */
+  /** Base URL of the candidate. */
   readonly url: string;
 }
 
@@ -177,7 +177,7 @@ export interface Store {
   /** Reads the usage that overlaps a period, oldest end first; the store deletes the oldest beyond its limit. */
   listUsage(period: { readonly from: number; readonly to: number }): Promise<UsageRecord[]>;
 
-  /** Writes a backup into a new file. Absent where the tools of the database do this. */
+  /** Writes a backup into a new file. Absent if the database has tools of its own for backups. */
   backUp?(to: string): Promise<Backup>;
 
   close(): Promise<void>;

@@ -28,7 +28,7 @@ export interface Base {
   /** Sums over the bound claims. */
   readonly totals: Totals;
   readonly nodes: ReadonlyMap<string, NodeRecord>;
-  /** In order of their names. */
+  /** Sorted by name. */
   readonly sortedNodes: readonly NodeRecord[];
   readonly removedNodes: ReadonlyMap<string, RemovedNodeRecord>;
   readonly queues: ReadonlyMap<string, QueueSpec>;
@@ -53,7 +53,7 @@ export interface Savepoint {
   readonly marks: readonly number[];
 }
 
-/** The records that a transaction changed, for calls that wait for them. */
+/** The records that a transaction changed, for the calls that wait for them. */
 export interface Changed {
   readonly claims: ReadonlySet<string>;
   /** Epochs. */
@@ -69,7 +69,7 @@ export class Transaction {
   readonly claims = new WriteSet<string, ClaimRecord>();
   readonly allocations: AllocationView;
   readonly nodes: NodeView;
-  /** Including those that have joined again. */
+  /** Including nodes that have joined again. */
   readonly removedNodes: RecordView<string, RemovedNodeRecord>;
   readonly queues: RecordView<string, QueueSpec>;
   readonly tenants: RecordView<string, TenantSpec>;
@@ -128,7 +128,7 @@ export class Transaction {
     return transaction;
   }
 
-  /** Revision of the present change: it stamps changed records, and orders arrivals. */
+  /** Revision of the present change. Changed records carry it, and it defines the order of arrivals. */
   get revision(): number {
     return this.#revision;
   }
@@ -196,7 +196,7 @@ export class Transaction {
     return pending.sort((a, b) => a.arrival - b.arrival);
   }
 
-  /** The lazy claims whose devices no program needs, in no order. */
+  /** The dormant claims, in no particular order. */
   dormantClaims(): ClaimRecord[] {
     const dormant = this.#unchanged(this.#base.claimIndex.dormant);
     dormant.push(...present(this.claims).filter(({ state }) => state === "dormant"));

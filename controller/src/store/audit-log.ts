@@ -11,14 +11,14 @@ import type { AuditEntry } from "../domain/records.ts";
 import type { AuditSink } from "../state/audit.ts";
 
 export interface AuditLogOptions {
-  /** A file that is appended to, or a named pipe. It is made with mode 0600 where it does not exist. */
+  /** A file to append to, or a named pipe. The file is created with mode 0600. */
   readonly path: string;
   /** Whether changes are refused while the file cannot be written. */
   readonly isRequired: boolean;
   readonly log: Logger;
 }
 
-/** How much of the end of a file is read to find its last line, in bytes: one is shorter. */
+/** How many bytes at the end of a file are read to find its last line: every line is shorter. */
 const tailBytes = 1 << 16;
 
 /** Interval between log lines about a file that cannot be written. */
@@ -29,11 +29,11 @@ export class AuditLog implements AuditSink, AsyncDisposable {
   #file: FileHandle | undefined;
   /** Identity and hash of the last line; empty: there is none. */
   #last: Pick<AuditLink, "id" | "hash"> = { id: 0, hash: "" };
-  /** A write broke off, so that the file may end in the middle of a line. */
+  /** A write was interrupted, so the file may end in the middle of a line. */
   #isTorn = false;
   #lost = 0;
   #toldMs = Number.NEGATIVE_INFINITY;
-  /** Writes follow each other. */
+  /** Writes are sequential. */
   #work: Promise<void> = Promise.resolve();
 
   private constructor(options: AuditLogOptions) {
@@ -58,7 +58,7 @@ export class AuditLog implements AuditSink, AsyncDisposable {
     await work;
   }
 
-  /** Opens the file again, which may have been renamed to keep it. */
+  /** Reopens the file, which may have been renamed for rotation. */
   reload(): void {
     this.#work = this.#work.then(() => this.#close());
   }
@@ -88,10 +88,10 @@ export class AuditLog implements AuditSink, AsyncDisposable {
     }
   }
 
-  /** The last line may be from an earlier controller: the chain continues from it. */
+  /** An earlier controller may have written the last line: the chain continues from it. */
   async #reopen(): Promise<FileHandle> {
     const { path } = this.#options;
-    // A pipe without a reader would block the open for writing alone.
+    // Opening a pipe only for writing would block until it has a reader.
     const file = await open(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT, 0o600);
     this.#file = file;
     const { size } = await file.stat();
@@ -143,7 +143,7 @@ function parseLink(line: string): Pick<AuditLink, "id" | "hash"> | undefined {
   try {
     value = JSON.parse(line);
   } catch {
-    // The first line of the part that was read, or one that broke off.
+    // The first line of the part that was read, or a line that was cut off.
     return undefined;
   }
   return typeof value === "object" &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A change as rows: what stores write, and what controllers that follow read of the one that leads.
+// A change as rows: what stores write, and what followers read of the leader's changes.
 
 import { writeQueueSpec, writeTenantSpec } from "./queue-spec.ts";
 import {
@@ -34,7 +34,7 @@ import {
 import type { StoreChanges } from "../state/store.ts";
 import type { NodeRecord } from "../domain/records.ts";
 
-/** New and changed rows by table, each table after those that its rows point to. */
+/** New and changed rows by table, each table after those that its rows reference. */
 interface WrittenRows<R> {
   readonly queues: readonly R[];
   readonly tenants: readonly R[];
@@ -65,7 +65,7 @@ export interface RemovedKeys {
   readonly nodes: readonly string[];
 }
 
-/** All devices of a node, of which the rows are among those that are written: others are gone. */
+/** The complete list of a node's devices. Rows of this list are among those written; other devices of the node are deleted. */
 export interface DeviceList {
   readonly node: string;
   readonly uuids: readonly string[];
@@ -79,10 +79,10 @@ export interface ChangeRows<R = NewRow> {
   readonly deviceLists: readonly DeviceList[];
 }
 
-/** Devices by node, as a store has them: most changes of a node are of its revision only. */
+/** Devices by node, as a store has them: most changes of a node only change its revision. */
 export type KnownDevices = Map<string, NodeRecord["devices"]>;
 
-/** @param known What need not be written again. */
+/** @param known Rows that need not be written again. */
 export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
   const rewritten = changes.nodes.filter(({ name, devices }) => known.get(name) !== devices);
   return {
@@ -136,7 +136,7 @@ export function noteDevices(
 /**
  * The effect of a change on state in memory; the audit log and ended claims are not kept there.
  *
- * @param known The devices before it.
+ * @param known The devices before the change.
  */
 export function fromRows(rows: ChangeRows<Row>, known: KnownDevices): StoreChanges {
   const { written, removed } = rows;

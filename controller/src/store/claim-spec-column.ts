@@ -3,7 +3,7 @@
 import { type ClaimSpec, defaultClaimSpec } from "../domain/claim-spec.ts";
 import { readMembers, writeMembers } from "../domain/members.ts";
 
-/** The members that are not at their default, but the name, which is the key. */
+/** The members that differ from their defaults, except the name, which is the key. */
 export function writeClaimSpec(spec: ClaimSpec): string {
   return writeMembers(spec, defaultClaimSpec, ["name"]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The signing key with which a state begins. States of earlier versions have theirs unsealed, in a column of the pool.
+// The first signing key of a state. States of earlier versions have theirs unsealed, in a column of the pool.
 
 import { createPrivateKey } from "node:crypto";
 import type { SigningKeyRecord } from "../domain/records.ts";
@@ -9,9 +9,9 @@ import { makeSigningKey } from "../state/signing-keys.ts";
 import { fromSigningKey, type NewRow } from "./rows.ts";
 
 /**
- * Returns the row of the key to begin with.
+ * Returns the row of the first key.
  *
- * @param unsealed The key of an earlier version, PKCS #8, DER; empty: there is none, and a new one is made.
+ * @param unsealed The key of an earlier version, PKCS #8, DER; empty: a new key is created.
  */
 export function firstSigningKey(poolKey: PoolKey, unsealed: Uint8Array, nowMs: number): NewRow {
   const origin = { now: Math.floor(nowMs / 1000), revision: 0 };

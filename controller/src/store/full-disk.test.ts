@@ -16,7 +16,11 @@ import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
 import { GiB, makeTestDirectory } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 
-/** Fills the disk to its last byte. @returns a function that makes room again */
+/**
+ * Fills the disk to its last byte.
+ *
+ * @returns a function that makes room again
+ */
 function fill(directory: string): () => void {
   const path = join(directory, "filler");
   const file = openSync(path, "w");
@@ -57,7 +61,7 @@ test.skipIf(missingDisks !== undefined)(
     const makeRoom = fill(controller.directory);
     const acknowledged = ["held"];
     let refusal: Error | undefined;
-    // The database has some room of its own.
+    // The database has some reserve of its own.
     for (let n = 0; refusal === undefined; n += 1) {
       const name = `new-${n}`;
       try {
@@ -89,7 +93,7 @@ test.skipIf(missingDisks !== undefined)(
       }
     }
     expect((await namesOf()).sort()).toEqual(acknowledged.sort());
-    // Sessions of existing grants and their agent need no write.
+    // Sessions of existing grants need no write, nor does their agent.
     await agent.sync();
     await claims.createTicket({ claim: "held" });
     expect((await pool.listNodes({})).nodes.map(({ name }) => name)).toEqual(["node-a"]);

@@ -9,12 +9,12 @@ export interface Migration {
   readonly sql: string;
 }
 
-/** For which database a migration is written: its folder. */
+/** The database for which a migration is written: the name of its folder. */
 type Dialect = "sqlite" | "postgres";
 
 const migrationsUrl = new URL("./migrations/", import.meta.url);
 
-/** Schema versions of the release before (commit c28aa69), to which a state can be taken back. */
+/** Schema versions of the previous release (commit c28aa69), to which a state can be downgraded. */
 export const previousSchema: Readonly<Record<Dialect, number>> = { sqlite: 10, postgres: 7 };
 
 /**
@@ -65,8 +65,8 @@ export function missingMigrations(dialect: Dialect, current: number): Migration[
 }
 
 /**
- * What takes a database of that schema version back to the one of the release before, in order: the step that undoes each
- * migration, then the functions as the migrations that remain define them.
+ * The steps that downgrade a database of that schema version to that of the previous release, in order: first those
+ * that undo each migration, then the functions as the remaining migrations define them.
  *
  * @throws MILLPOND_E_STATE_NEWER
  */

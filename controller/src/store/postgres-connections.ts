@@ -6,7 +6,7 @@ import { type ErrorCode, errorCodeOf, millpondError, quote } from "@millpond/api
 import pg from "pg";
 import type { Row } from "./rows.ts";
 
-/** The tables are in a schema of their own. */
+/** Our tables are in a schema of their own. */
 const schema = "millpond";
 
 /** Timeout for connecting to a server. */
@@ -14,13 +14,13 @@ const connectTimeoutMs = 2_000;
 const answerTimeoutMs = 5_000;
 
 /**
- * The server's own limit is shorter: otherwise it would keep waiting for clients that are gone, and each reconnecting
- * one would take another of its connections.
+ * Shorter than the limit of the server, which would otherwise keep waiting for clients that are gone while each
+ * reconnect takes another of its connections.
  */
 const lockTimeoutMs = 4_000;
 const statementTimeoutMs = 4_500;
 
-/** One writes, one renews the lease, the others read. */
+/** One connection writes, one renews the lease, the others read. */
 const maxConnections = 6;
 
 export type SqlValue = string | number | Uint8Array;
@@ -36,7 +36,7 @@ const types: pg.CustomTypesConfig = {
     id === pg.types.builtins.INT8 && format !== "binary" ? Number : pg.types.getTypeParser(id, format),
 };
 
-/** Closes a connection that could not be made: else the server waits a minute for the one it asked for a password. */
+/** Closes a connection attempt that failed: otherwise the server waits a minute for the password that it requested. */
 class TidyClient extends pg.Client {
   override connect(): Promise<pg.Client>;
   override connect(callback: (error: Error) => void): void;
@@ -55,7 +55,7 @@ class TidyClient extends pg.Client {
 
 export class PostgresConnections {
   readonly #pool: pg.Pool;
-  /** For people: without the password. */
+  /** For display: without the password. */
   readonly #where: string;
 
   /** @throws MILLPOND_E_INVALID */
@@ -64,7 +64,7 @@ export class PostgresConnections {
     this.#pool = new pg.Pool({
       connectionString: url,
       application_name: "millpond-controller",
-      // An acknowledged write is on disk, whatever the database's settings.
+      // An acknowledged write is on disk, whatever the settings of the database.
       options: [
         `-c search_path=${schema} -c synchronous_commit=on`,
         `-c lock_timeout=${lockTimeoutMs} -c statement_timeout=${statementTimeoutMs}`,
@@ -85,7 +85,7 @@ export class PostgresConnections {
     return await this.#explained(async () => (await this.#pool.query<Row>(sql, [...values])).rows);
   }
 
-  /** The same for a statement that is asked often: it is parsed once for each connection. */
+  /** The same for a frequent statement: it is parsed once per connection. */
   async queryPrepared(name: string, sql: string, values: readonly SqlValue[]): Promise<Row[]> {
     const ask = { name, text: sql, values: [...values] };
     return await this.#explained(async () => (await this.#pool.query<Row>(ask)).rows);
@@ -113,7 +113,7 @@ export class PostgresConnections {
         failure = error instanceof Error ? error : new Error(String(error));
         throw error;
       } finally {
-        // A connection on which something failed is closed, and its transaction rolled back with it.
+        // A connection on which a statement failed is closed, which rolls its transaction back.
         client.release(failure ?? false);
       }
     });
@@ -151,7 +151,7 @@ export class PostgresConnections {
 interface Trouble {
   readonly code: ErrorCode;
   readonly what: string;
-  /** Absent: that of the code. */
+  /** Absent: the remedy of the error code. */
   readonly remedy?: string;
 }
 
@@ -218,7 +218,7 @@ function trouble(cause: unknown): Trouble {
     const { code = "" } = cause;
     return troubles.find(([prefix]) => code.startsWith(prefix))?.[1] ?? refused;
   }
-  // Errors that the client detects before it sends a password, or without one.
+  // Errors that the client detects before it sends a password, or that need none.
   const isAboutPassword = cause instanceof Error && cause.message.startsWith("SASL:");
   return troubles.find(([prefix]) => prefix === (isAboutPassword ? "28" : "08"))?.[1] ?? refused;
 }

@@ -17,7 +17,7 @@ import type { Candidate, Store } from "../state/store.ts";
 
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 
-/** A database with a store for each of `count` controllers. */
+/** A database, with a store for each of `count` controllers. */
 async function openStores(count: number, maxChanges?: number) {
   const server = await postgresServer();
   const url = await server.makeDatabase();
@@ -78,7 +78,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     const [a, b] = stores;
     await a?.store.campaign(a.candidate);
     await a?.store.resign(a.candidate);
-    // Not the one that leads: nothing happens.
+    // A controller that is not the leader: nothing happens.
     await a?.store.resign({ id: "another", url: "" });
     expect(await b?.store.campaign(b.candidate)).toMatchObject({ term: 2, isOurs: true });
   });
@@ -94,7 +94,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       return found?.isOurs === true ? found : undefined;
     });
     expect(lead.term).toBe(2);
-    // The one that is followed finds out when it asks.
+    // The leader notices at its next query.
     expect(await a?.store.campaign(a.candidate)).toMatchObject({ term: 2, isOurs: false });
   });
 
@@ -123,7 +123,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     });
     await a.store.commit(first, term);
     await follow();
-    // A node whose devices are as they were, and one with fewer.
+    // One node with unchanged devices, and one with fewer.
     const fewer = { ...node, name: "node-b", revision: 3, devices: node.devices.slice(1) };
     await a.store.commit(changes(3, { nodes: [{ ...node, revision: 3 }, fewer] }), term);
     const ended = claim("a", { state: "released", endedAt: 9, version: 4 });
@@ -148,7 +148,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       throw new Error("there is one");
     }
     const { term } = await a.store.campaign(a.candidate);
-    // The connection of the commit is cut while it waits for the row that another holds.
+    // The connection of the commit is cut while it waits for a row that another connection has locked.
     const holder = new pg.Client(url);
     await holder.connect();
     await holder.query("BEGIN; SELECT FROM millpond.pool FOR UPDATE");
@@ -199,7 +199,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       claims: [{ name: "old", memoryBytes: 600_000n, state: "bound" }],
       allocations: [{ claim: "old", epoch: 4, devices: [{ memoryBytes: 600_000n, computePercent: 40 }] }],
     });
-    // One began with the new schema, so that a controller of the older version writes no more.
+    // One controller has begun with the new schema, so a controller of the older version no longer writes.
     const { term } = await store.campaign({ id: "a", url: "" });
     expect(term).toBe(2);
     await store.commit(changes(10, { epoch: 5, claims: [claim("new", { arrival: 10 })] }), term);
@@ -252,7 +252,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     await expect(store.commit(change, term)).rejects.toThrow(
       /is locked by another process: .*pg_locks.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
     );
-    // A controller that reconnects again and again would exhaust the server's connections.
+    // A controller that keeps reconnecting would exhaust the server's connections.
     expect(
       await query(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
@@ -331,12 +331,12 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       readdirSync("/proc")
         .filter((pid) => /^\d+$/.test(pid))
         .filter((pid) => readProcessTitle(pid).startsWith(`postgres: guarded ${name}`));
-    // The server waits for a minute by itself.
+    // By itself the server would wait a minute.
     await expect.poll(halfOpen, { timeout: 20_000 }).toEqual([]);
   });
 });
 
-/** Empty: the process has ended. */
+/** Empty: the server's process for it has ended. */
 function readProcessTitle(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8");

@@ -40,13 +40,13 @@ import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database`. */
   readonly url: string;
-  /** Seals the secrets of the state. Absent: the state gets no signing key, and is only written to by tools. */
+  /** Seals the secrets of the state. Absent: the state gets no signing key; only tools open a store this way. */
   readonly poolKey?: PoolKey;
   /** How many events are remembered. Default 10000. */
   readonly maxEvents?: number;
   /** How many audit records are remembered. Default 100000. */
   readonly maxAuditRecords?: number;
-  /** How many revisions controllers that follow may be behind. Default 20000. */
+  /** How many revisions a follower may be behind. Default 20000. */
   readonly maxChanges?: number;
 }
 
@@ -72,7 +72,7 @@ export class PostgresStore implements Store {
   readonly #maxAuditRecords: number;
   readonly #maxChanges: number;
   readonly #knownDevices: KnownDevices = new Map();
-  /** The number of renewals of the lease, and since when it stands there, on the monotonic clock. */
+  /** The number of lease renewals that was last read, and when it was first seen, on the monotonic clock. */
   #renewals = { count: -1, sinceMs: 0 };
 
   private constructor(connections: PostgresConnections, options: PostgresStoreOptions) {
@@ -83,7 +83,7 @@ export class PostgresStore implements Store {
   }
 
   /**
-   * Opens the store; makes it, with a new identity and key, where there is none.
+   * Opens the store, and creates it with a new identity and key if there is none.
    *
    * @throws MILLPOND_E_INVALID, MILLPOND_E_STORE_UNREACHABLE, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
    */
@@ -115,7 +115,7 @@ export class PostgresStore implements Store {
     if (row === undefined) {
       throw millpondError("MILLPOND_E_STATE_BROKEN", "the database does not say who leads");
     }
-    // A newer controller may have changed the database, or `millpond downgrade`.
+    // A newer controller or `millpond downgrade` may have changed the database.
     if (missingMigrations("postgres", integer(row, "version")).length > 0) {
       throw millpondError("MILLPOND_E_STATE_BROKEN", "the database was taken back to the release before", {
         remedy: "Stop this controller, and start one of that release.",
@@ -231,7 +231,7 @@ export class PostgresStore implements Store {
     await this.#connections.close();
   }
 
-  /** Asks until there is an answer: a change that was made already is known by its revision, and made once. */
+  /** Asks until there is an answer. A change that was already made is recognized by its revision, so it is made only once. */
   async #writeAgain(values: readonly (string | number)[]): Promise<unknown> {
     let failedMs: number | undefined;
     for (;;) {
@@ -263,7 +263,7 @@ async function migratePostgres(session: Session): Promise<void> {
     await session.query("INSERT INTO schema_versions VALUES ($1)", [version]);
   }
   if (missing.length > 0) {
-    // A controller of the older version may still lead: from now on it writes no more.
+    // A controller of the older version may still lead: from now on its writes are refused.
     await session.query("UPDATE pool SET term = term + 1");
   }
 }

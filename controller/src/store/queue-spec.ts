@@ -5,7 +5,7 @@ import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { readMembers, writeMembers } from "../domain/members.ts";
 import { makeTenantSpec } from "../domain/tenant-spec.ts";
 
-/** As stored: bounds in thousandths of a device, percent and bytes; -1: none is set. */
+/** As stored: bounds in thousandths of a device, percent and bytes; -1: no bound. */
 interface Stored {
   readonly parent: string;
   readonly weight: number;
@@ -66,7 +66,7 @@ interface StoredTenant {
   readonly limitGpuMilli: number;
   readonly limitComputePercent: number;
   readonly limitMemoryBytes: number;
-  /** The limit of each user. */
+  /** The limits of each user. */
   readonly userLimitGpuMilli: number;
   readonly userLimitComputePercent: number;
   readonly userLimitMemoryBytes: number;

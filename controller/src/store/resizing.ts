@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A change of the sizes of an allocation that is under way, as it is stored.
+// A pending resize of an allocation, as it is stored.
 
 import { millpondError } from "@millpond/api";
 import { readMembers, writeMembers } from "../domain/members.ts";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much stores remember of what only grows.
+// How much stores keep of data that only grows.
 
 export const defaultMaxEvents = 10_000;
 
-/** Also said in access.proto. */
+/** Also stated in access.proto. */
 export const defaultMaxAuditRecords = 100_000;
 
 export const maxUsageRecords = 1_000_000;

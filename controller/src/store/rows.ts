@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rows of a database as records, and records as rows: the tables of all stores have the same columns.
+// Converts rows of a database to records and back: the tables of all stores have the same columns.
 
 import { millpondError, readReason, reason, writeReason } from "@millpond/api";
 import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
@@ -27,10 +27,10 @@ import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
 import { readResizing, writeResizing } from "./resizing.ts";
 import type { Restoration, StoredState } from "../state/store.ts";
 
-/** As it is read: by column. */
+/** A row as read, by column. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** As it is written: by column. All sizes are below 2^53. */
+/** A row as written, by column. All sizes are below 2^53. */
 export type NewRow = Readonly<Record<string, string | number | null>>;
 
 /** The rows of all tables that are kept in memory, each table in its order and read once. */
@@ -74,7 +74,7 @@ export function toState(rows: StateRows): StoredState {
   };
 }
 
-/** @param row Of the table `pool`. */
+/** @param row A row of the table `pool`. */
 export function toRestoration(row: Row): Restoration | undefined {
   const resumedAt = integer(row, "resumed_at");
   return resumedAt === 0 ? undefined : { epoch: integer(row, "restored_epoch"), resumedAt };
@@ -146,7 +146,7 @@ function claimState(value: string): ClaimRecordState {
   }
 }
 
-/** Allocations from their rows and those of their vGPUs, which are in order of their ordinals. */
+/** Allocations from their rows and the rows of their vGPUs, which are sorted by ordinal. */
 export function toAllocations(rows: Iterable<Row>, virtualGpus: Iterable<Row>): AllocationRecord[] {
   const devices = new Map<number, VirtualGpuRecord[]>();
   for (const row of virtualGpus) {
@@ -452,7 +452,7 @@ export function fromUsage(usage: UsageRecord): NewRow {
   };
 }
 
-/** Labels that were written as JSON. */
+/** Labels, stored as JSON. */
 function labels(row: Row, column: string): Labels {
   const value: unknown = JSON.parse(text(row, column));
   if (

@@ -43,14 +43,14 @@ import { termIsOver } from "../state/store-errors.ts";
 const flushFile = promisify(fdatasync);
 
 /**
- * Pages in the write-ahead log before they are copied into the database, which everybody waits for: the same pages are
- * written again and again, so seldom and more is less. 32 MiB.
+ * The number of pages in the write-ahead log at which they are copied into the database, which blocks all callers. The
+ * same pages are written again and again, so a higher limit means less copying. 32 MiB.
  */
 const checkpointPages = 8192;
 
 /**
- * Keys of the tables in which a new row may take the place of one that is there; in others it is refused. `isFixed`: one
- * that is there is the same.
+ * Keys of the tables in which a new row may replace an existing one; in other tables it is refused. `isFixed`: an
+ * existing row never changes.
  */
 const keys: Partial<
   Readonly<Record<TableName, { readonly columns: readonly string[]; readonly isFixed?: true }>>
@@ -70,7 +70,7 @@ const keys: Partial<
 export interface SqliteStoreOptions {
   /** A directory that exists. */
   readonly directory: string;
-  /** Seals the secrets of the state. Default: that of the directory, made where there is none. */
+  /** Seals the secrets of the state. Default: the key of the directory, which is created if there is none. */
   readonly poolKey?: PoolKey;
   /** How many events are remembered. Default 10000. */
   readonly maxEvents?: number;
@@ -80,7 +80,7 @@ export interface SqliteStoreOptions {
 
 /**
  * The state in one SQLite file, for one controller on one machine. The write-ahead log is flushed to the disk at every
- * commit, by another thread, so that calls are read and answered meanwhile. The file stays locked for as long as the
+ * commit, by another thread, so that calls are still read and answered. The file stays locked for as long as the
  * process lives, so two controllers never share it.
  */
 export class SqliteStore implements Store {
@@ -111,7 +111,7 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Opens the store; makes it, with a new identity and key, where there is none.
+   * Opens the store, and creates it with a new identity and key if there is none.
    *
    * @throws MILLPOND_E_STATE_LOCKED, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN, MILLPOND_E_POOL_KEY
    */
@@ -129,7 +129,7 @@ export class SqliteStore implements Store {
       migrateSqlite(database);
       const poolKey = options.poolKey ?? PoolKey.readOrMake(poolKeyPath(options.directory));
       initialise(database, poolKey);
-      // From now on commits do not wait for the disk: this store does.
+      // From now on SQLite's commits do not wait for the disk: this store flushes it.
       database.exec(`PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${checkpointPages}`);
       return new SqliteStore(database, openSync(`${path}-wal`, "r"), poolKey, options);
     } catch (cause) {
@@ -268,7 +268,7 @@ export class SqliteStore implements Store {
     this.#remove("tenants", "name", removed.tenants);
     this.#remove("tokens", "name", removed.tokens);
     this.#remove("logins", "id", removed.logins);
-    // Before any is written, so that each is written in view of the others.
+    // Before any is written, so that each takes the others into account.
     for (const row of written.virtual_gpus) {
       this.#removeResized(row);
     }
@@ -323,7 +323,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** A vGPU that has another size. */
+  /** A vGPU whose size has changed. */
   #removeResized({ epoch, ordinal, memory_bytes, compute_percent }: NewRow): void {
     this.#run(
       "DELETE FROM virtual_gpus WHERE epoch = ? AND ordinal = ? AND (memory_bytes <> ? OR compute_percent <> ?)",
@@ -368,7 +368,7 @@ export class SqliteStore implements Store {
     return row;
   }
 
-  /** Data that was read is on disk. */
+  /** Data that was read is already on disk. */
   async #reading<T>(read: () => T): Promise<T> {
     await this.#flushed;
     try {
@@ -420,7 +420,7 @@ function makeUpsert(table: TableName, columns: readonly string[]): string {
   if (key.isFixed) {
     return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO NOTHING`;
   }
-  // Assigning a key column, even its current value, has SQLite search for all rows that refer to it.
+  // Assigning a key column, even its current value, makes SQLite search for all rows that reference it.
   const values = columns.filter((column) => !key.columns.includes(column));
   const update = values.map((column) => `${column} = excluded.${column}`).join(", ");
   return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO UPDATE SET ${update}`;

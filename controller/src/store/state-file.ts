@@ -12,7 +12,8 @@ import { missingMigrations, schemaVersion } from "./migrations.ts";
 export const databaseFileName = "controller.sqlite";
 
 /**
- * Opens the file of a controller that does not run as one would, so that none can meanwhile, but changes nothing.
+ * Opens the file of a stopped controller with the controller's lock, so that none can start meanwhile, but changes
+ * nothing.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
  */
@@ -46,7 +47,7 @@ export function openStopped(directory: string): DatabaseSync {
   }
 }
 
-/** Turns what SQLite throws into an error of ours; leaves ours as they are. */
+/** Converts errors of SQLite into ours; leaves ours unchanged. */
 export function stateError(cause: unknown, what: string): unknown {
   if (errorCodeOf(cause) !== undefined) {
     return cause;
@@ -57,7 +58,7 @@ export function stateError(cause: unknown, what: string): unknown {
     : millpondError("MILLPOND_E_STATE_BROKEN", `${what}: ${message}`, { cause });
 }
 
-/** With the numbers of this moment. */
+/** With current numbers. */
 export function fullError(what: string, directory: string, cause: unknown): Error {
   const { bavail, blocks, bsize } = statfsSync(directory, { bigint: true });
   return millpondError(

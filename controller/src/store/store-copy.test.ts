@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A state in a file moves to a database: completely, with its sessions; agents then ignore the file's controller.
+// The state in a file is moved to a database, completely and with its sessions; agents then ignore the file's
+// controller.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -46,7 +47,7 @@ async function openDatabase(url: string): Promise<PostgresStore> {
   return store;
 }
 
-/** A state directory in which everything is that a store can hold. */
+/** A state directory that contains everything that a store can hold. */
 async function makeState(): Promise<string> {
   const directory = makeTestDirectory();
   const store = SqliteStore.open({ directory });
@@ -127,7 +128,7 @@ describe.skipIf(missingPostgres !== undefined)(`a copy of a state in a file${why
       await expect(copyStore({ from: other, to })).rejects.toThrow(message);
     }
 
-    // None of these has left anything in the database.
+    // None of these attempts has left anything in the database.
     await copyStore({ from, to });
     await expect(copyStore({ from, to })).rejects.toThrow(
       /holds a state, which has been changed 11 times.*\[MILLPOND_E_ALREADY_EXISTS\]$/,
@@ -149,7 +150,7 @@ describe.skipIf(missingPostgres !== undefined)(`a copy of a state in a file${why
     });
     await Promise.all(nodes.map(({ agent }) => agent.until(() => true)));
     const clients = new Clients(makeRandom(seed), nodes);
-    // Whether anything of the clients runs in the end depends on the timing of their calls: these sessions do.
+    // Whether anything of the clients still runs at the end depends on the timing of their calls; these sessions do.
     await clients.keepSessions(clientsOf().claims, 4);
     const running = Array.from({ length: 8 }, () => clients.run(clientsOf().claims));
     await clients.until(100);

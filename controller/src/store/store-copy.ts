@@ -9,16 +9,16 @@ import { blob, integer, type Row, text } from "./rows.ts";
 import { openStopped } from "./state-file.ts";
 
 export interface StoreCopy {
-  /** The state directory of the controller, which does not run. */
+  /** The state directory of the stopped controller. */
   readonly from: string;
-  /** `postgres://user:password@host:port/database`, in which there is no state yet. */
+  /** `postgres://user:password@host:port/database`, which holds no state yet. */
   readonly to: string;
 }
 
 /** How many rows of each table were copied. */
 export type CopiedRows = ReadonlyMap<string, number>;
 
-/** Which both kinds of database have, with the same columns, each behind those that it points to. */
+/** The tables that both kinds of database have, with the same columns, each after those that it references. */
 const tables = [
   "nodes",
   "devices",
@@ -36,15 +36,15 @@ const tables = [
   "audit",
 ] as const;
 
-/** Tables of which the database numbers the rows. */
+/** Tables whose rows the database numbers. */
 const numbered = ["usage", "audit"] as const;
 
-/** Rows that travel together. */
+/** The number of rows copied at once. */
 const batch = 1000;
 
 /**
- * Terms that the copy is ahead of its original. Each start of a controller takes the next term; if the original is
- * started after all, agents that have seen the copy's term ignore it, however often that happens.
+ * How many terms the copy is ahead of its original. Each start of a controller takes the next term; if the original is
+ * started after all, agents that have seen the copy's term ignore it, however often it is started.
  */
 const termsAhead = 1_000_000;
 
@@ -66,7 +66,7 @@ export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
     );
   }
   using source = openStopped(from);
-  // Loaded where it is used, as in the controller.
+  // Loaded on demand, as in the controller.
   const { PostgresStore } = await import("./postgres-store.ts");
   const { PostgresConnections } = await import("./postgres-connections.ts");
   // Creates the tables. The rows of a new state are replaced by those of the file.
@@ -119,7 +119,7 @@ async function copyTable(source: DatabaseSync, session: Session, table: string):
     count += rows.length;
   };
   let rows: Row[] = [];
-  // In the order in which they were written: what is checked of a row is checked in view of those before it.
+  // In the order in which they were written, because checks of a row refer to rows before it.
   for (const row of source.prepare(`SELECT * FROM ${table} ORDER BY rowid`).iterate()) {
     rows.push(row);
     if (rows.length === batch) {

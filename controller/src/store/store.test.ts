@@ -23,7 +23,7 @@ import {
 } from "../testing/records.ts";
 import type { Store, StoreChanges } from "../state/store.ts";
 
-/** A store that is led from here. */
+/** A store on which this test leads. */
 async function openAt(place: Place, limits: Limits = {}) {
   const store = await place.open(limits);
   const candidate = { id: randomUUID(), url: "http://127.0.0.1:7170" };

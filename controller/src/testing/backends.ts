@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The stores that there are, each to be tested as the others are.
+// All kinds of store; each is tested like the others.
 
 import { afterAll, onTestFinished } from "vitest";
 import { PostgresStore } from "../store/postgres-store.ts";
@@ -9,13 +9,13 @@ import type { Store } from "../state/store.ts";
 import { missingPostgres, PostgresServer } from "./postgres-server.ts";
 import { makeTestDirectory } from "./test-pool.ts";
 
-/** How much is remembered of what only grows. */
+/** How much is kept of data that only grows. */
 export interface Limits {
   readonly maxEvents?: number;
   readonly maxAuditRecords?: number;
 }
 
-/** Where a state is kept, empty at first. */
+/** A place for a state, initially empty. */
 export interface Place {
   /** Opens it; it is closed after the test. */
   open(limits?: Limits): Promise<Store>;
@@ -23,7 +23,7 @@ export interface Place {
 
 export interface Backend {
   readonly name: string;
-  /** Why it cannot be tested here; undefined: it can. */
+  /** Why it cannot be tested on this machine; undefined: it can. */
   readonly missing: string | undefined;
   makePlace(): Promise<Place>;
 }
@@ -45,7 +45,7 @@ const sqlite: Backend = {
 
 let server: Promise<PostgresServer> | undefined;
 
-/** The server of this test file, which ends with it. */
+/** The server of this test file, which stops with it. */
 export async function postgresServer(): Promise<PostgresServer> {
   server ??= PostgresServer.start();
   return await server;

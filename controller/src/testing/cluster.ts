@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Several controllers, each a process, on one database.
+// Several controller processes on one database.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -29,7 +29,7 @@ export type Fault =
   | "follower killed"
   | "database killed";
 
-/** A broken connection is reported to a client; this limits the wait for a silent one. */
+/** A broken connection is reported to a client; this timeout limits the wait for a silent one. */
 const patienceMs = 60_000;
 
 export class Cluster implements AsyncDisposable {
@@ -66,7 +66,7 @@ export class Cluster implements AsyncDisposable {
     return this.#members.map(({ listen }) => `http://${listen}`).join(",");
   }
 
-  /** For clients that wait for a controller that leads. */
+  /** For clients that wait for a leader. */
   transport(): Transport {
     return makeTransport(this.urls, this.userToken, { patienceMs });
   }
@@ -83,7 +83,7 @@ export class Cluster implements AsyncDisposable {
     return undefined;
   }
 
-  /** The one that leads, when there is one. */
+  /** The leader, when there is one. */
   async untilLed(asked: readonly Member[] = this.#members): Promise<Member> {
     const names = asked.map(({ listen }) => listen).join();
     return await until(`a leader among ${names}`, () => this.leader(asked));
@@ -94,7 +94,11 @@ export class Cluster implements AsyncDisposable {
     return BigInt((row as { readonly term: string }).term);
   }
 
-  /** Lets something happen. @returns What makes it whole again. */
+  /**
+   * Injects a fault.
+   *
+   * @returns A function that undoes it.
+   */
   async strike(fault: Fault): Promise<() => Promise<void>> {
     const leader = await this.untilLed();
     const others = this.#members.filter((each) => each !== leader);
@@ -116,7 +120,7 @@ export class Cluster implements AsyncDisposable {
         await this.server.run();
         return async () => undefined;
       case "leader stopped":
-        // It continues and believes that it leads, while another does.
+        // It continues and believes that it is the leader, while another one is.
         leader.process.signal("SIGSTOP");
         await this.untilLed(others);
         leader.process.signal("SIGCONT");

@@ -25,19 +25,19 @@ export interface ControllerProcessOptions {
   /** A token beside the one in the directory. */
   readonly userToken?: string;
   readonly agentToken?: string;
-  /** Its program; default: this release's. */
+  /** The program to run; default: that of this release. */
   readonly main?: string;
-  /** Of Node, such as `--cpu-prof`. */
+  /** Options of Node, such as `--cpu-prof`. */
   readonly nodeOptions?: readonly string[];
-  /** Gives the state directory a disk of its own, of this size, that is gone with the process. */
+  /** Gives the state directory a disk of its own of this size, which disappears with the process. */
   readonly diskBytes?: number;
 }
 
-/** Runs a command in a mount namespace with a disk of its own at a directory. */
+/** Runs a command in a mount namespace with a separate disk at a directory. */
 const withDisk = ["--map-root-user", "--mount", "sh", "-c"];
 const mountDisk = 'mount -t tmpfs -o "size=$0" tmpfs "$1" && shift && exec "$@"';
 
-/** Why no process can be given a disk of its own here; undefined: it can. */
+/** Why a process cannot be given a disk of its own on this machine; undefined: it can. */
 export const missingDisks: string | undefined = (() => {
   const { status, stderr, error } = spawnSync(
     "unshare",
@@ -60,7 +60,7 @@ export class ControllerProcess {
   readonly url: string;
   readonly userToken: string;
   readonly agentToken: string;
-  /** The state directory as others see it. */
+  /** The state directory as seen from outside of the mount namespace. */
   readonly directory: string;
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
@@ -145,7 +145,11 @@ export class ControllerProcess {
     this.#child.kill(signal);
   }
 
-  /** Ends it. @returns The exit code, or the signal that ended it. */
+  /**
+   * Ends it.
+   *
+   * @returns The exit code, or the signal that ended it.
+   */
   async end(signal: "SIGKILL" | "SIGTERM"): Promise<number | string | null> {
     this.#child.kill(signal);
     await this.#exited;

@@ -16,7 +16,7 @@ import { until, within } from "./until.ts";
 
 const GiB = 1n << 30n;
 
-/** Fewer make more, more give back. */
+/** With fewer claims clients create more, with more they release more. */
 const wantedClaims = 24;
 
 /** Errors about the state of a claim: the call was answered, and nothing was changed. */
@@ -35,7 +35,7 @@ const silences: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "MILLPOND_E_STORE_UNREACHABLE",
 ]);
 
-/** Numbers below 1 that are the same in every run (mulberry32). */
+/** Pseudo-random numbers below 1 that are the same in every run (mulberry32). */
 export function makeRandom(start: number): () => number {
   let state = start;
   return () => {
@@ -58,20 +58,20 @@ interface Known {
   claim: Claim;
   /** `asked`: the release was sent, and no answer came. */
   release: "no" | "asked" | "acknowledged";
-  /** The sizes that it may have: several where a resize was not answered. */
+  /** The possible sizes: several after a resize that was not answered. */
   sizes: readonly Sizes[];
-  /** A client does something with it. */
+  /** A client is working with the claim. */
   isBusy: boolean;
 }
 
-/** A session that has not been ended by a party with the right to. */
+/** A session that no party with the right to has ended. */
 interface Held {
   readonly claim: string;
   readonly epoch: bigint;
   readonly node: TestNode;
 }
 
-/** Counts of the clients' calls, each taken when it was answered. */
+/** Counts of the clients' calls, each incremented when the call was answered. */
 export interface Deeds {
   made: number;
   released: number;
@@ -90,14 +90,14 @@ export class Clients {
   readonly #nodes: ReadonlyMap<string, TestNode>;
   readonly #epochs = new Map<bigint, string>();
   readonly #held = new Map<string, Held>();
-  /** Violations seen between two inventories. */
+  /** Violations between two checks. */
   readonly #seen = new Set<string>();
   acknowledged = 0;
-  /** The most that a claim was put into the queue again. */
+  /** The highest number of times that one claim was requeued. */
   requeues = 0;
   #next = 0;
   #atWork = 0;
-  /** Why the last client that returned did so. */
+  /** Why the last client that stopped did so. */
   #lastEnd = "none has begun";
   #wait: { readonly target: number; readonly ended: PromiseWithResolvers<void> } | undefined;
 
@@ -107,7 +107,7 @@ export class Clients {
     this.#nodes = new Map(nodes.map((node) => [node.name, node]));
   }
 
-  /** One client that works with claims until the controller stops responding or the signal is aborted. */
+  /** One client, which works with claims until the controller stops responding or the signal is aborted. */
   async run(claims: Client<typeof ClaimService>, stop?: AbortSignal): Promise<void> {
     this.#atWork += 1;
     try {
@@ -151,7 +151,7 @@ export class Clients {
   /**
    * Waits until `count` more calls have been acknowledged.
    *
-   * @throws Error When no client runs, or none does any more before that.
+   * @throws Error When no client runs, or all have stopped before that.
    */
   async until(count: number): Promise<void> {
     if (this.#atWork === 0) {
@@ -171,7 +171,7 @@ export class Clients {
     return `${this.acknowledged} calls acknowledged, ${JSON.stringify(this.deeds)}, ${this.#atWork} clients at work, the last that ended: ${this.#lastEnd}${seen === "" ? "" : `; seen: ${seen}`}`;
   }
 
-  /** Makes claims with a session each that all clients leave alone: these sessions run on whatever the clients do. */
+  /** Creates claims with one session each that all clients leave alone: these sessions keep running whatever the clients do. */
   async keepSessions(claims: Client<typeof ClaimService>, count: number): Promise<void> {
     for (let number = 1; number <= count; number += 1) {
       const ask = { name: `kept${number}`, memoryBytes: GiB, computePercent: 1, leaseSeconds: 3600 };
@@ -184,7 +184,7 @@ export class Clients {
     }
   }
 
-  /** A claim of every GPU of a node gives way to another, and knows it: waits until it has been put into the queue. */
+  /** Makes a claim on every GPU of a node preemptible and waits until another one has preempted it. */
   async requeueOne(claims: Client<typeof ClaimService>): Promise<void> {
     const node = { gpus: devicesPerNode, memoryBytes: deviceMemory, computePercent: 100, leaseSeconds: 3600 };
     for (const name of ["first", "second"]) {
@@ -225,7 +225,7 @@ export class Clients {
       preemptible: this.#random() < 0.5,
       graceSeconds: 1,
       lazy: this.#random() < 0.3,
-      // Two that follow each other are a gang, now and then.
+      // Now and then two successive claims form a gang.
       ...(this.#next % 10 < 2
         ? {
             gang: `g${Math.floor(this.#next / 10)}`,
@@ -251,7 +251,7 @@ export class Clients {
       pick.release = "acknowledged";
       this.deeds.released += 1;
     } else if (dice < 0.5 && pick.claim.gang === "") {
-      // Another size of one of a gang may be that the others wait.
+      // Resizing one claim of a gang may make the others wait.
       await this.#resize(claims, pick);
     } else if (dice < 0.6) {
       const { claim } = await claims.getClaim({ name });
@@ -317,7 +317,7 @@ export class Clients {
     const opened = node.agent.takeTicket(ticket);
     node.agent.connectClient(opened);
     const session = node.agent.sessions.get(opened);
-    // Nothing else has run since the agent let it in.
+    // Nothing else has run since the agent accepted the session.
     if (session !== undefined) {
       this.#held.set(opened, { claim: name, epoch: BigInt(session.epoch), node });
       session.memoryUsed = this.#random() < 0.5 ? 1n : (session.devices[0]?.memoryBytes ?? 1n);
@@ -335,18 +335,18 @@ export class Clients {
     if (known === undefined) {
       this.known.set(claim.name, { claim, release, sizes, isBusy: false });
     } else {
-      // Not replaced: the client that works with the claim holds this object, and says in it when it is done.
+      // Not replaced: the client that works with the claim holds this object, and marks in it that it is done.
       Object.assign(known, { claim, release, sizes });
     }
   }
 
   /**
-   * Compares the state found with the known one, and continues from it.
+   * Compares the actual state with the known one, and continues from the actual one.
    *
    * @returns Acknowledged changes that are missing, and violations.
    */
   takeStock(all: readonly Claim[], devices: readonly Device[]): string[] {
-    // Those of a pool of nodes are others'.
+    // Sessions of a pool's own nodes belong to others.
     const found = all.filter(({ pool }) => pool === "");
     const live = found.filter(isLive);
     const broken = [
@@ -406,7 +406,7 @@ export class Clients {
     });
   }
 
-  /** Sessions that ended without their owner, and claims that were taken from their sessions, against the rules. */
+  /** Sessions that were ended and claims that were taken from their sessions, against the rules. */
   #checkSessions(found: readonly Claim[]): string[] {
     const byName = new Map(found.map((claim) => [claim.name, claim]));
     return [...this.#held].flatMap(([id, { claim: name, epoch, node }]) => {
@@ -416,7 +416,7 @@ export class Clients {
       if (!isKept || !isThere) {
         this.#held.delete(id);
       }
-      // A preemptible one may be preempted at any moment, also since it was found.
+      // A preemptible claim may be preempted at any moment, even since it was read.
       if (now?.preemptible !== false || this.known.get(name)?.release !== "no") {
         return [];
       }
@@ -442,7 +442,7 @@ function isSameAllocation(a: Claim, b: Claim): boolean {
   return show(a) === show(b);
 }
 
-/** Gangs that are bound in part, though none of them has ended. */
+/** Gangs that are only partly bound, although none of their members has ended. */
 function splitGangs(claims: readonly Claim[]): string[] {
   const gangs = Map.groupBy(
     claims.filter(({ gang }) => gang !== ""),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rounds in which clients and agents work, and something is killed: reports losses and the time to recovery.
+// Rounds in which clients and agents work and a process is killed; reports losses and the time to recovery.
 
 import { type Client, createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
@@ -16,7 +16,7 @@ export type Fault =
   | "agent of programs stopped"
   | "worker of a program killed";
 
-/** Where a host finds the controllers. */
+/** The address at which a host reaches the controllers. */
 export interface HostSite {
   /** Separated by commas. */
   readonly urls: string;
@@ -26,17 +26,15 @@ export interface HostSite {
 
 /** A node with a real agent, real workers and programs that run on them all the time. */
 export interface Host extends AsyncDisposable {
-  /** A pool of its own: only its claims use it. Its devices are too small for those of the clients. */
+  /** A separate pool for the host: only its own claims use it. Its devices are too small for the clients' claims. */
   readonly pool: string;
-  /** Programs that have ended as they should. */
+  /** The number of programs that ended as they should. */
   readonly done: number;
-  /** Kills the agent; another has taken its place, and has served a program, when this resolves. */
+  /** Kills the agent. Resolves when another one has taken its place and has served a program. */
   replaceAgent(): Promise<void>;
-  /**
-   * The agent is silent until its node is lost. It has continued, and served a program, when this resolves.
-   */
+  /** Keeps the agent silent until its node is lost. Resolves when it has continued and served a program. */
   pauseAgent(): Promise<void>;
-  /** Kills the worker of a program: that program gets an error, and the others do not notice. */
+  /** Kills the worker of a program: that program gets an error, and the others are not affected. */
   killWorker(): Promise<void>;
   /** Violations seen since the last call. */
   takeStock(): readonly string[];
@@ -72,7 +70,9 @@ export interface CrashRoundsOptions {
   readonly rounds: number;
   /** How many seconds the clock of each controller is ahead: nothing may depend on them. */
   readonly clocks: readonly number[];
-  /** Makes a host, whose agent is among those that are killed; it wants clocks that agree. Default: there is none. */
+  /**
+   * Creates a host whose agent is among the processes that are killed; it needs clocks that agree. Default: no host.
+   */
   readonly makeHost?: (site: HostSite) => Promise<Host>;
   /** Called for each round. */
   readonly onRound?: (round: Round) => void;
@@ -80,7 +80,7 @@ export interface CrashRoundsOptions {
 
 export interface Round {
   readonly fault: Fault;
-  /** From the fault until a claim that was asked for then was acknowledged. */
+  /** Milliseconds from the fault until a claim that was requested at that moment was acknowledged. */
   readonly seconds: number;
 }
 
@@ -95,14 +95,14 @@ export interface CrashRounds {
   /** Allocations that were seen. */
   readonly grants: number;
   readonly deeds: Deeds;
-  /** Programs of the host that have ended as they should. */
+  /** The number of programs of the host that ended as they should. */
   readonly programs: number;
 }
 
 const clientsAtOnce = 8;
 const leaseSeconds = 3600;
 
-/** Runs them on controllers, a database and nodes of their own, which are gone when it resolves. */
+/** Runs the rounds on their own controllers, database and nodes, which are gone when it resolves. */
 export async function runCrashRounds(options: CrashRoundsOptions): Promise<CrashRounds> {
   const { seed, clocks, makeHost, onRound } = options;
   await using cluster = await Cluster.start(clocks);
@@ -156,7 +156,7 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
     const [fault = "leader killed"] = coming.splice(Math.floor(random() * coming.length), 1);
     const beganMs = performance.now();
     const repair = await strike(fault);
-    // A user's next step: wait until there is a leader.
+    // What a user does next: wait until there is a leader.
     await askNext(claims, `after-${number}`);
     const round = { fault, seconds: (performance.now() - beganMs) / 1000 };
     stop.abort();

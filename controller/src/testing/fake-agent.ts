@@ -25,7 +25,7 @@ import type { Clock } from "../timers/clock.ts";
 import { makeTransport } from "./transport.ts";
 import { within } from "./until.ts";
 
-/** Between two calls that fail. */
+/** Pause between two calls that fail. */
 const pauseMs = 100;
 
 export interface FakeAgentOptions {
@@ -35,11 +35,11 @@ export interface FakeAgentOptions {
   readonly clock: Clock;
   readonly node: string;
   readonly devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
-  /** What it reports of its host, where that matters. */
+  /** What it reports about its host, where that matters. */
   readonly host?: Pick<MessageInitShape<typeof SyncRequestSchema>, "agentVersion" | "hostname" | "labels">;
-  /** Takes tickets whatever their times, of controllers whose clocks are hours apart. Default false. */
+  /** Accepts tickets whatever their times, from controllers whose clocks are hours apart. Default false. */
   readonly isTimeless?: boolean;
-  /** The previous agent of the node, which was killed: this one finds its records. */
+  /** The node's previous agent, which was killed: this one finds its records. */
   readonly before?: FakeAgent | undefined;
 }
 
@@ -53,11 +53,11 @@ interface FakeSession {
   readonly ticket: string;
   /** The limits of its worker. */
   devices: readonly FakeSize[];
-  /** Bytes of each device: its worker allows no less. */
+  /** Bytes in use on each device: its worker refuses a lower limit. */
   memoryUsed: bigint;
-  /** Device time that it takes of each device, percent; undefined: the agent does not know. */
+  /** Share of each device's time that the session uses, percent; undefined: the agent does not know. */
   computeUsed: number | undefined;
-  /** Calls that its program has made. */
+  /** Calls made by its program. */
   commands: bigint;
   /** The worker's answer to the last change of its sizes. */
   sizeAnswer: { readonly revision: bigint; readonly refusal: string };
@@ -86,7 +86,7 @@ export function fakeDevice(index: number, memoryBytes: bigint): MessageInitShape
   };
 }
 
-/** The keys of an answer that are accepted at a time. */
+/** The number of keys in an answer that are accepted. */
 function findKeysOf({ ticketKeys }: SyncResponse, nowSeconds: number): FindKeys {
   const keys = ticketKeys
     .filter(({ acceptedUntil }) => acceptedUntil === 0n || BigInt(nowSeconds) < acceptedUntil)
@@ -94,13 +94,13 @@ function findKeysOf({ ticketKeys }: SyncResponse, nowSeconds: number): FindKeys 
   return (id) => keys.filter((key) => ticketKeyId(key) === id);
 }
 
-/** An agent without workers: it speaks the real protocol and keeps its rules. */
+/** An agent without workers: it speaks the real protocol and follows its rules. */
 export class FakeAgent implements AsyncDisposable {
   readonly node: string;
   readonly sessions = new Map<string, FakeSession>();
-  /** Those that have ended and of which no answer has taken note. */
+  /** Ended sessions that no answer has acknowledged. */
   readonly ended = new Map<string, FakeSession>();
-  /** For how long the sessions of each allocation have made calls, milliseconds, by epoch. */
+  /** How long the sessions of each allocation have made calls, in milliseconds, by epoch. */
   readonly activity = new Map<number, number>();
   devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
   figures: readonly MessageInitShape<typeof DeviceFiguresSchema>[] = [];
@@ -118,13 +118,13 @@ export class FakeAgent implements AsyncDisposable {
   #hasEnded = false;
   /** The call that reported these devices to the controller. */
   #described: { readonly by: bigint; readonly devices: FakeAgent["devices"] } | undefined;
-  /** Whether it ends the sessions whose allocation is gone. */
+  /** Whether it ends sessions whose allocation is gone. */
   isObedient = true;
-  /** Whether the loss of the controller is acceptable. */
+  /** Whether losing the controller is acceptable. */
   mayLoseController = false;
-  /** Whether it calls again then. */
+  /** Whether it then calls again. */
   isPersistent = false;
-  /** Answers of controllers that led no longer. */
+  /** Answers of controllers that were no longer the leader. */
   refused = 0;
   /** The highest term that an agent of the node has seen. */
   #term = 0n;
@@ -145,14 +145,14 @@ export class FakeAgent implements AsyncDisposable {
     );
   }
 
-  /** Begins to call; is fulfilled when the first call has been answered. */
+  /** Begins to call; resolves when the first call has been answered. */
   async start(): Promise<this> {
     await this.sync();
     this.#loop = this.#callForEver();
     return this;
   }
 
-  /** Begins to call, whether anybody answers or not. */
+  /** Begins to call, whether or not any controller answers. */
   begin(): this {
     this.isPersistent = true;
     this.#loop = this.#callForEver();
@@ -224,14 +224,14 @@ export class FakeAgent implements AsyncDisposable {
     for (const { id } of ended) {
       this.ended.delete(id);
     }
-    // Answers may overtake each other; one to an older call than the last one obeyed is old.
+    // Answers may overtake each other: an answer to an earlier call than the last one obeyed is stale.
     if (sequence > this.#obeyed) {
       this.#obeyed = sequence;
       this.#obey(answer);
     }
   }
 
-  /** Calls until the report has been applied and its consequences are known. */
+  /** Calls until the report has been applied and its consequences are visible. */
   async settle(): Promise<void> {
     await this.sync();
     await this.sync();
@@ -245,7 +245,7 @@ export class FakeAgent implements AsyncDisposable {
     return id;
   }
 
-  /** Opens a session without telling. */
+  /** Opens a session without reporting it. */
   takeTicket(ticket: string): string {
     const { desired } = this;
     if (desired === undefined) {
@@ -320,7 +320,7 @@ export class FakeAgent implements AsyncDisposable {
   /**
    * Waits for an answer that meets a condition.
    *
-   * @throws Error When it calls no more, or no such answer has come for long.
+   * @throws Error When it has stopped calling, or no such answer arrives in time.
    */
   async until(isMet: (desired: SyncResponse) => boolean): Promise<SyncResponse> {
     return await within(this.#answer(isMet), () => `${isMet.toString()}: ${this.#describe()}`);
@@ -347,7 +347,7 @@ export class FakeAgent implements AsyncDisposable {
     return `${this.node}, ${answer}, ${this.refused} refused, last failure: ${String(this.#failure)}`;
   }
 
-  /** Stops as a killed process does: without a word. */
+  /** Stops like a killed process: without notifying the controller. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#loop;
@@ -419,7 +419,7 @@ export class FakeAgent implements AsyncDisposable {
     this.#wake();
   }
 
-  /** Sends new sizes to the workers; they refuse less than is in use. */
+  /** Sends new sizes to the workers, which refuse less than is in use. */
   #resizeSessions({ allocations, term, order }: SyncResponse): void {
     for (const session of this.sessions.values()) {
       const listed = allocations.find(
@@ -443,7 +443,7 @@ export class FakeAgent implements AsyncDisposable {
   }
 }
 
-/** A ticket's times, Unix seconds. */
+/** The validity of a ticket, Unix seconds. */
 function issuedAt(ticket: string): number {
   const payload = Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString("utf8");
   return (JSON.parse(payload) as { readonly issued: number }).issued;

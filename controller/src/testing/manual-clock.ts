@@ -7,7 +7,7 @@ interface Timer {
   readonly callback: () => void;
 }
 
-/** A clock for tests: it stands still until it is advanced. */
+/** A clock for tests that stands still until it is advanced. */
 export class ManualClock implements Clock {
   #nowMs = 0;
   #startUnixMs: number;
@@ -31,7 +31,7 @@ export class ManualClock implements Clock {
     return () => this.#timers.delete(timer);
   }
 
-  /** Sets the wall clock forward, or back; no time passes. */
+  /** Sets the wall clock forward or back without letting time pass. */
   set(seconds: number): void {
     this.#startUnixMs += seconds * 1000;
   }
@@ -41,7 +41,7 @@ export class ManualClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Advances, and calls due timers on the way, in order. */
+  /** Advances the clock, and runs the timers that become due, in order. */
   advance(ms: number): void {
     const end = this.#nowMs + ms;
     for (;;) {

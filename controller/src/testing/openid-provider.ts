@@ -23,7 +23,7 @@ function makeKey(): Key {
   };
 }
 
-/** Redirect URI, PKCE challenge and nonce that a code was given for. */
+/** Redirect URI, PKCE challenge and nonce for which a code was issued. */
 interface Grant {
   readonly redirectUri: string;
   readonly challenge: string;
@@ -44,7 +44,7 @@ export class OpenIdProvider implements AsyncDisposable {
   #key = makeKey();
   /** The claims of the next user. */
   claims: Members = { sub: "ann" };
-  /** Changes the claims of the next tokens, whatever their user. */
+  /** Changes the claims of the next tokens, for any user. */
   forgeClaims: (claims: Members) => Members = (claims) => claims;
   /** Replaces the signed token. */
   forgeToken: (
@@ -171,7 +171,7 @@ export class OpenIdProvider implements AsyncDisposable {
   }
 }
 
-/** A token as providers make it, and as forgers do. */
+/** Builds a token as providers do, and as forgers do. */
 export function makeJwt(header: Members, claims: Members, signText: (text: string) => Buffer): string {
   const text = [header, claims]
     .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
@@ -179,7 +179,10 @@ export function makeJwt(header: Members, claims: Members, signText: (text: strin
   return `${text}.${signText(text).toString("base64url")}`;
 }
 
-/** Signs with a text that everyone knows, such as a public key: a verifier that lets the token choose takes it. */
+/**
+ * Signs with a text that everyone knows, such as a public key: a verifier that trusts the algorithm named in the token
+ * accepts it.
+ */
 export function hmacOf(secret: string): (text: string) => Buffer {
   return (text) => createHmac("sha256", secret).update(text).digest();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A PostgreSQL server of Debian's package, for the time of a test: its files are in a temporary directory, and it is
-// reached by a Unix socket there.
+// A PostgreSQL server from Debian's package for the duration of a test: its files are in a temporary directory, with a
+// Unix socket to reach it.
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,7 +15,7 @@ import { until } from "./until.ts";
 const packageDirectory = "/usr/lib/postgresql";
 const oldestVersion = 15;
 
-/** The programs of the newest version that is installed. */
+/** The programs of the newest installed version. */
 function programs(): string | undefined {
   const versions = existsSync(packageDirectory) ? readdirSync(packageDirectory).map(Number) : [];
   const usable = versions
@@ -25,7 +25,7 @@ function programs(): string | undefined {
   return usable.at(-1);
 }
 
-/** Why there is none here; undefined: there is. */
+/** Why there is no PostgreSQL on this machine; undefined: there is. */
 export const missingPostgres =
   programs() === undefined
     ? "PostgreSQL 15 or later is not installed: apt-get install --no-install-recommends postgresql"
@@ -82,12 +82,12 @@ export class PostgresServer implements AsyncDisposable {
     return join(this.#directory, "data");
   }
 
-  /** Runs the server; resolves when it takes connections. */
+  /** Runs the server; resolves when it accepts connections. */
   async run(): Promise<void> {
     const settings = {
       listen_addresses: "",
       unix_socket_directories: this.#directory,
-      // A process that is killed loses nothing that it has written: only a machine would.
+      // A killed process loses nothing that it has written; only a failing machine would.
       fsync: "off",
       max_connections: "60",
       shared_buffers: "16MB",
@@ -95,7 +95,7 @@ export class PostgresServer implements AsyncDisposable {
     const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
     await until("a database server", async () => {
       const said = await this.#tryToRun(args);
-      // The processes of one that was killed take a moment to notice.
+      // The processes of a killed server take a moment to notice.
       if (said !== undefined && !said.includes("still in use")) {
         throw new Error(`the server did not start: ${said}`);
       }
@@ -103,7 +103,7 @@ export class PostgresServer implements AsyncDisposable {
     });
   }
 
-  /** @returns What it said when it did not start. */
+  /** @returns Its output if it did not start. */
   async #tryToRun(args: readonly string[]): Promise<string | undefined> {
     const child = spawn(join(this.#bin, "postgres"), ["-D", this.#data, ...args], {
       ...this.#user,
@@ -122,7 +122,7 @@ export class PostgresServer implements AsyncDisposable {
     return outcome === "serves" ? undefined : `${said}, ended with ${child.exitCode ?? child.signalCode}`;
   }
 
-  /** Ends the server: at once, as a machine does that fails, or in order. */
+  /** Stops the server: immediately, like a machine that fails, or in an orderly way. */
   async end(how: "killed" | "stopped"): Promise<void> {
     const child = this.#child;
     if (child !== undefined && child.exitCode === null && child.signalCode === null) {
@@ -133,7 +133,11 @@ export class PostgresServer implements AsyncDisposable {
     this.#child = undefined;
   }
 
-  /** Makes a database. @returns Its URL. */
+  /**
+   * Creates a database.
+   *
+   * @returns Its URL.
+   */
   async makeDatabase(): Promise<string> {
     this.#databases += 1;
     const name = `test${this.#databases}`;

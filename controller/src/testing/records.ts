@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Records to put into stores.
+// Sample records for stores.
 
 import { reason } from "@millpond/api";
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";

@@ -11,7 +11,7 @@ const dayMs = 86_400_000;
 export class TestAuthority {
   /** PEM. */
   readonly certificate: string;
-  /** File with it. */
+  /** File with the authority's certificate. */
   readonly path: string;
   /** Files of the current certificate for loopback, and of its key. */
   readonly files: { readonly certificate: string; readonly key: string };

@@ -12,7 +12,7 @@ export interface TestNodeOptions {
   readonly token: string;
 }
 
-/** A node whose agent may be killed; it calls the current leader as long as it lives. */
+/** A node whose agent may be killed. While it lives it calls the current leader. */
 export class TestNode implements AsyncDisposable {
   readonly name: string;
   readonly #devices = Array.from({ length: devicesPerNode }, (_, index) => fakeDevice(index, deviceMemory));
@@ -27,13 +27,13 @@ export class TestNode implements AsyncDisposable {
     return this.#agent;
   }
 
-  /** Kills the agent. The next one finds its sessions, which continued. */
+  /** Kills the agent. The next one finds its sessions, which have kept running. */
   async replaceAgent(options: TestNodeOptions): Promise<void> {
     await this.#agent[Symbol.asyncDispose]();
     this.#agent = this.#begin(options, this.#agent);
   }
 
-  /** Devices that are oversubscribed by the workers of all grants together. */
+  /** Devices that the workers of all grants together oversubscribe. */
   crowded(): string[] {
     return this.#devices.flatMap(({ uuid = "" }) => {
       const ofGrants = new Map<number, bigint>();

@@ -15,7 +15,7 @@ import { makeTransport } from "./transport.ts";
 
 export const GiB = 1n << 30n;
 
-/** A directory that is gone after the test. */
+/** A directory that is deleted after the test. */
 export function makeTestDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "millpond-controller-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -24,7 +24,7 @@ export function makeTestDirectory(): string {
 
 type TestPoolOptions = Pick<ControllerOptions, "oidc">;
 
-/** A real controller on a free port, with a clock that stands still. Everything is ended after the test. */
+/** A real controller on a free port, with a clock that stands still. Everything is stopped after the test. */
 export class TestPool {
   readonly clock: ManualClock;
   readonly directory: string;
@@ -66,7 +66,7 @@ export class TestPool {
   }
 
   /**
-   * @param options.before The agent that was there before, and was killed.
+   * @param options.before The node's previous agent, which was killed.
    * @param options.isObedient Whether it ends the sessions whose allocation is gone. Default true.
    */
   async addAgent(
@@ -115,20 +115,19 @@ export class TestPool {
   }
 
   /**
-   * Waits until pending work is over: tickets are created between changes, and concurrent requests before
-   * them.
+   * Waits until pending work is over: tickets are created between changes, after the concurrent requests before them.
    */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 2; turn++) {
       const outcome = await this.claims.createTicket({ claim: "nobody" }).then(() => undefined, errorCodeOf);
-      // A restored state does not know at first.
+      // A restored state does not know its running sessions at first.
       if (outcome !== "MILLPOND_E_NOT_FOUND" && outcome !== "MILLPOND_E_NOT_LEADER") {
         throw new Error(`the controller answers ${outcome}`);
       }
     }
   }
 
-  /** Kills an agent: from now on it is silent. */
+  /** Kills an agent, which is silent from then on. */
   async killAgent(node: string): Promise<void> {
     const agent = this.agent(node);
     this.agents.splice(this.agents.indexOf(agent), 1);

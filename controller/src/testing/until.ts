@@ -26,7 +26,7 @@ export async function within<T>(
     return await Promise.race([promise, end]);
   } finally {
     over.abort();
-    // Aborted, it rejects, and nothing waits for it any more.
+    // When aborted, it rejects and cancels its wait.
     end.catch(() => undefined);
   }
 }

@@ -44,7 +44,7 @@ export class Watchers {
     }
   }
 
-  /** Wakes all calls that wait for it now. */
+  /** Wakes all calls that currently wait for it. */
   wake(name: string): void {
     for (const resolve of this.#waiting.get(name) ?? []) {
       resolve("changed");

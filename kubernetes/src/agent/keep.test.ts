@@ -39,7 +39,10 @@ class Node {
     });
   }
 
-  /** Publishes a release whose agent ends with 7 when it is asked to, and runs `script` after it has noted its start. */
+  /**
+   * Publishes a release whose agent exits with status 7 when it is terminated, and runs `script` after it has recorded
+   * its start.
+   */
   publish(name: string, script: string, environment: Record<string, string> = {}): string {
     const source = join(this.directory, `image-${name}`);
     mkdirSync(source, { recursive: true });
@@ -171,7 +174,7 @@ test.each([
     expect(isAlive(worker)).toBe(true);
     process.kill(worker, "SIGKILL");
     await until("the worker has gone", () => !isAlive(worker));
-    // Nothing is lost with the container any more: Kubernetes may report it.
+    // The container's end loses nothing any more, so Kubernetes may report the failure.
     await killLast();
     await expect(kept).resolves.toBe(kills === Infinity ? 137 : 3);
     expect(killed.size).toBe(kills === Infinity ? node.starts.length : kills);
@@ -200,7 +203,7 @@ test("the next release's agent follows without an end of what the last one has l
   expect(isAlive(worker)).toBe(true);
   const ids = () =>
     readdirSync(join(node.directory, "releases")).filter((name) => /^[0-9a-f]{16}$/.test(name));
-  // The worker's files stay for as long as it runs, and go when a release after that is published.
+  // The files of the worker's release stay for as long as it runs, and are removed when a later release is published.
   expect(ids()).toContain(first);
   process.kill(worker, "SIGKILL");
   await until("the worker has gone", () => !isAlive(worker));
@@ -223,7 +226,7 @@ test("a release that does not start leaves the one of before running, until anot
   mkdirSync(empty);
   node.releases.publish(empty, { command: ["/nowhere/program"], environment: {} });
   await until("the first release is back", () => node.names === "a a" && node.releases.running === first);
-  // Half of a release is none.
+  // An incomplete release is ignored.
   const half = node.publish("half", lasting);
   writeFileSync(join(node.directory, "releases", half, "start.json"), "{");
   const next = node.publish("b", lasting);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps the agent of a node running, in the container that has its workers. An agent that ends is restarted,
-// and an agent of a replaced release is followed by one of the next: workers and their sessions continue, and
-// the next agent adopts them.
+// Keeps the agent of a node running, in the container with its workers. An agent that exits is restarted, and when a
+// new release replaces the current one, so does its agent: workers and their sessions continue, and the next agent
+// adopts them.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
@@ -14,20 +14,20 @@ import type { Release, ReleaseDirectory } from "./release-directory.ts";
 
 export interface KeepOptions {
   readonly releases: ReleaseDirectory;
-  /** Asks for the end. */
+  /** Requests the end. */
   readonly signal: AbortSignal;
   readonly log: Logger;
-  /** A start after which the agent ended sooner than this counts as failed. Default 10,000. */
+  /** A start counts as failed if the agent exits within this many milliseconds. Default 10,000. */
   readonly goodStartMs?: number;
-  /** Before the next start; doubled for each failed start in a row, up to 16 times as long. Default 500. */
+  /** Wait before the next start; doubled for each failed start in a row, up to 16 times as long. Default 500. */
   readonly pauseMs?: number;
-  /** Between looks at which release is to run. Default 250. */
+  /** Interval between checks of the current release. Default 250. */
   readonly checkMs?: number;
   /** Time for an agent to end before it is killed. Default 20,000. */
   readonly stopMs?: number;
 }
 
-/** Status of a program that cannot be started, as shells have it. */
+/** Status of a program that cannot be started, as in shells. */
 const notStarted = 127;
 /** Limit of failed starts of a release in a row. */
 const maxFailures = 3;
@@ -35,18 +35,22 @@ const maxPauseFactor = 16;
 
 /** The fallback if the current release does not start. */
 interface Standing {
-  /** The last release that had a good start; undefined: none had, and so there are no workers. */
+  /** The last release that started well; undefined: none has, so there are no workers. */
   proven: Release | undefined;
-  /** When the release was published that does not start, in Unix milliseconds: it is tried again when it is published again. */
+  /**
+   * Publication time, in Unix milliseconds, of the release that fails to start: it is tried again when it is published
+   * again.
+   */
   givenUpMs: number | undefined;
   failures: number;
 }
 
 /**
- * Runs the agent of the current release until it is asked to end. A release that does not start is given up, and the one of
- * before runs on. Resolves with the agent's exit status (128 and the signal's number where one ended it) when it is asked to
- * end, and when there is no release that starts: then Kubernetes reports it. The container ends with this process, and the
- * sessions with the container: while a worker of any agent lives, an agent is started again, however often it has failed.
+ * Runs the agent of the current release until it is asked to end. A release that does not start is abandoned, and the
+ * previous one continues. Resolves with the agent's exit status (128 plus the signal's number if a signal ended it)
+ * when it is asked to end, and when no release starts: then Kubernetes reports the failure. The container ends with
+ * this process, and the sessions end with the container. So while a worker of any agent lives, the agent is restarted,
+ * however often it has failed.
  */
 export async function keepRunning(options: KeepOptions): Promise<number> {
   const { signal, releases, log, goodStartMs = 10_000, pauseMs = 500, checkMs = 250 } = options;
@@ -94,7 +98,7 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
   }
 }
 
-/** The release that is to run now; undefined: none. */
+/** The release to run now; undefined: none. */
 function choose({ releases, log }: KeepOptions, standing: Standing): Release | undefined {
   const { current } = releases;
   if (current === undefined) return undefined;
@@ -102,14 +106,16 @@ function choose({ releases, log }: KeepOptions, standing: Standing): Release | u
   try {
     return releases.read(current.id);
   } catch (error) {
-    // Sessions end with this process, so it does not end here: the last good release runs on.
+    // Sessions would end with this process, so it stays: the last good release keeps running.
     log.error({ err: error, release: current.id }, "the release cannot be read");
     standing.givenUpMs = current.atMs;
     return standing.proven;
   }
 }
 
-/** Runs an agent until it ends, until it is asked to, or until another release is to run. Resolves with its status. */
+/**
+ * Runs an agent until it exits, until it is asked to end, or until another release is to run. Resolves with its status.
+ */
 async function runOnce(release: Release, standing: Standing, options: KeepOptions): Promise<number> {
   const { releases, signal, log, goodStartMs = 10_000, checkMs = 250, stopMs = 20_000 } = options;
   const [program = "", ...args] = release.command;
@@ -152,7 +158,7 @@ function isUsedByProcess(path: string): boolean {
       try {
         return readFileSync(join("/proc", pid, "cmdline"), "utf8").includes(`${path}/`);
       } catch {
-        return false; // It has ended meanwhile.
+        return false; // The process has ended since the listing.
       }
     });
 }

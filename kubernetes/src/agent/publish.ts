@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pod of a node's agent: publishes the release of its image, which the container with the workers runs, and is ready when
-// that one's agent is this release's.
+// The pod of a node's agent. It publishes the release of its image, which the container with the workers runs, and is
+// ready when the agent in that container is of this release.
 
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -14,7 +14,7 @@ export interface PublishOptions {
   /** Directory of the release in the image. */
   readonly source: string;
   readonly start: Start;
-  /** Of `/readyz`; port 0: a free one. */
+  /** Port of `/readyz`; 0: a free one. */
   readonly listen: { readonly host: string; readonly port: number };
   readonly log: Logger;
 }

@@ -25,7 +25,7 @@ import {
 import { join, relative } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 
-/** How an agent is started. */
+/** The command that starts an agent. */
 export interface Start {
   /** Program and arguments. */
   readonly command: readonly string[];
@@ -34,7 +34,7 @@ export interface Start {
 }
 
 export interface Release extends Start {
-  /** 16 hexadecimal digits of its content. */
+  /** 16 hexadecimal digits of the hash of its content. */
   readonly id: string;
 }
 
@@ -55,7 +55,7 @@ export class ReleaseDirectory {
   }
 
   /**
-   * Copies a directory, and makes the copy the release that runs.
+   * Copies a directory, and makes the copy the release to run.
    *
    * @param start paths of files in `source` become those of the copy
    * @returns id of the release; the same files and start make the same one
@@ -80,7 +80,7 @@ export class ReleaseDirectory {
     return id;
   }
 
-  /** The release that is to run; undefined: none is published. */
+  /** The release to run; undefined: none is published. */
   get current(): Publication | undefined {
     const id = this.#readLink("current");
     if (id === undefined) return undefined;
@@ -88,7 +88,7 @@ export class ReleaseDirectory {
     return { id, atMs };
   }
 
-  /** @throws MILLPOND_E_INVALID where the release is not whole */
+  /** @throws MILLPOND_E_INVALID if the release is incomplete */
   read(id: string): Release {
     const path = join(this.#path, id, "start.json");
     const invalid = (why: string): Error =>
@@ -115,7 +115,7 @@ export class ReleaseDirectory {
     else this.#writeLink("running", id);
   }
 
-  /** Removes all releases but those that are kept and those that `isUsed` says a process has. */
+  /** Removes all releases except those to keep and those that a process uses, according to `isUsed`. */
   prune(kept: readonly string[], isUsed: (path: string) => boolean): void {
     for (const name of this.#names()) {
       const path = join(this.#path, name);
@@ -125,12 +125,12 @@ export class ReleaseDirectory {
     }
   }
 
-  /** Whether `isUsed` says of a release that a process has it. */
+  /** Whether a process uses a release, according to `isUsed`. */
   isInUse(isUsed: (path: string) => boolean): boolean {
     return this.#names().some((name) => idPattern.test(name) && isUsed(join(this.#path, name)));
   }
 
-  /** Removes all of it. */
+  /** Removes the whole directory. */
   remove(): void {
     for (const name of this.#names()) {
       const isOurs = idPattern.test(name) || name.startsWith(draftPrefix) || /^(current|running)/.test(name);
@@ -151,7 +151,7 @@ export class ReleaseDirectory {
     }
   }
 
-  /** Replaces a link atomically: a reader sees one or the other. */
+  /** Replaces a link atomically: a reader sees either the old or the new one. */
   #writeLink(name: string, id: string): void {
     const draft = join(this.#path, `${name}.${process.pid}`);
     rmSync(draft, { force: true });

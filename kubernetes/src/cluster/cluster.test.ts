@@ -60,7 +60,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     const make = (name: string) =>
       core.createNamespacedConfigMap({ namespace: "default", body: { metadata: { name, labels } } });
     for (let index = 0; index < 12; index += 1) await make(`m-${index}`);
-    // The server remembers the events since its start.
+    // The server keeps all events since its start.
     await plane.restartApiServer();
     let lists = 0;
     let pages = 0;
@@ -73,7 +73,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         pages += 1;
         if (page._continue === undefined) lists += 1;
         const answer = await core.listConfigMapForAllNamespaces({ ...page, limit: 5 });
-        // The first list pretends to be as old as the cluster.
+        // The first list reports a version as old as the cluster.
         const resourceVersion = lists === 1 ? "1" : (answer.metadata?.resourceVersion ?? "");
         return { items: answer.items, metadata: { ...answer.metadata, resourceVersion } };
       },
@@ -135,7 +135,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     }
     expect(new Set(terms).size).toBe(3);
     expect(most).toBe(1);
-    // An instance that was killed leaves its Lease unchanged: the next one waits until it expires.
+    // A killed instance leaves its Lease as it was: the next one waits until it expires.
     const lease = {
       holderIdentity: "killed",
       leaseDurationSeconds: 2,

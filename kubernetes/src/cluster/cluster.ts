@@ -34,14 +34,14 @@ export interface Cluster {
   readonly watch: Watch;
 }
 
-/** Age after which connections are replaced: certificates and authorities in files are renewed. */
+/** Age after which connections are replaced, so that renewed certificates and authorities in files take effect. */
 const connectionsMs = 600_000;
-/** Age after which calls get new headers: tokens in files are renewed long before they expire. */
+/** Age after which headers are computed again, because tokens in files are renewed long before they expire. */
 const headersMs = 5000;
 
 /**
- * A configuration whose calls share their connections, and for some seconds their headers. The library's own opens a connection
- * for each call, with a TLS handshake, and leaves it to time out.
+ * A configuration whose calls share their connections and, for some seconds, their headers. The library's own
+ * configuration opens a connection for each call, with a TLS handshake, and leaves it to time out.
  */
 export class ClusterConfig extends KubeConfig {
   #dispatcher: ReturnType<RequestContext["getDispatcher"]>;
@@ -61,7 +61,7 @@ export class ClusterConfig extends KubeConfig {
     );
   }
 
-  /** HTTP/2 took more time of ours for each call than a connection for each that is under way. */
+  /** HTTP/2 took more CPU time per call than one connection for each concurrent call. */
   override createDispatcherOptions(
     ...of: Parameters<KubeConfig["createDispatcherOptions"]>
   ): ReturnType<KubeConfig["createDispatcherOptions"]> {
@@ -79,7 +79,7 @@ export class ClusterConfig extends KubeConfig {
       this.#headers = sample.getHeaders();
       this.#authenticatedAtMs = nowMs;
       if (this.#dispatcher === undefined || nowMs - this.#connectedAtMs > connectionsMs) {
-        // A dispatcher that is replaced closes when its calls have ended.
+        // A replaced dispatcher closes when its calls have ended.
         void this.#dispatcher?.close();
         this.#dispatcher = sample.getDispatcher();
         this.#connectedAtMs = nowMs;
@@ -112,8 +112,8 @@ export const asMergePatch = setHeaderOptions("Content-Type", PatchStrategy.Merge
 /** Lists such as conditions are merged by their keys. */
 export const asStrategicPatch = setHeaderOptions("Content-Type", PatchStrategy.StrategicMergePatch);
 /**
- * For calls whose caller knows what it writes: the server answers with the metadata of the object alone, and not even that is
- * parsed. To parse whole pods took a tenth of the time of the operator.
+ * For calls whose caller needs no answer: the server returns only the metadata of the object, and not even that is
+ * parsed. Parsing whole pods took a tenth of the operator's time.
  */
 export function briefly(options?: Parameters<typeof setHeaderOptions>[2]): typeof asMergePatch {
   return setHeaderOptions("Accept", metadataAlone, options);
@@ -142,7 +142,7 @@ export function describeFailure(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Resolves to undefined where the API server answers with one of the statuses. */
+/** Resolves to undefined when the API server answers with one of the statuses. */
 export async function unlessStatus<T>(
   call: Promise<T>,
   ...statuses: readonly number[]
@@ -173,6 +173,6 @@ export interface ClusterVersion {
 
 export async function readVersion(cluster: Cluster): Promise<ClusterVersion> {
   const { major, minor } = await cluster.version.getCode();
-  // Managed clusters write `28+`.
+  // Managed clusters report `28+`.
   return { major: Number.parseInt(major, 10), minor: Number.parseInt(minor, 10) };
 }

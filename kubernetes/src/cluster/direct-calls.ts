@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of the client library, by its own connections, without the web's `fetch` between them: its streams, headers and
+// Sends the calls of the client library over connections of our own, bypassing `fetch`, whose streams, headers and
 // decompression took a quarter of the operator's time.
 
 import {
@@ -15,14 +15,14 @@ import {
 /** Header `Accept` of calls whose answer is not read. */
 export const metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/** API servers end calls after a minute themselves. */
+/** API servers themselves end calls after a minute. */
 const answerMs = 70_000;
 
 const byFetch = new IsomorphicFetchHttpLibrary();
 const direct = wrapHttpLibrary({ send: call });
 
 export const directCalls: HttpLibrary = {
-  // A server without TLS has no connections of the configuration's own.
+  // For a server without TLS the configuration has no agent.
   send: (request) => (request.getDispatcher() === undefined ? byFetch : direct).send(request),
 };
 
@@ -44,7 +44,8 @@ async function call(request: RequestContext): Promise<ResponseContext> {
   if (answer === undefined) throw new Error("a call has no connection");
   const isUnread = headers["Accept"] === metadataAlone && answer.statusCode < 300;
   if (isUnread) await answer.body.dump();
-  // All of it now: a caller that looks at the status alone leaves a body behind, and its connection with it.
+  // The body is read completely: a caller that only looks at the status would leave it unread, and the connection
+  // unusable.
   const content = isUnread ? Buffer.from("{}") : Buffer.from(await answer.body.arrayBuffer());
   const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)] as const);
   const text = new SelfDecodingBody(Promise.resolve(content));

@@ -29,7 +29,7 @@ test("an instance that comes back with its identity leads at once, another one w
   const stop = start("pod-a");
   await expect.poll(() => terms).toEqual(["pod-a"]);
   await stop();
-  // One that was killed leaves its Lease as it is.
+  // A killed instance leaves its Lease as it is.
   const killed = {
     holderIdentity: "pod-a",
     leaseDurationSeconds: 2,

@@ -13,7 +13,10 @@ export interface LeaderElectionOptions {
   readonly namespace: string;
   /** Name of the Lease. */
   readonly name: string;
-  /** Names this process among the candidates, and no other: one that comes back with it need not wait for its own Lease. */
+  /**
+   * Identifies this process among the candidates. A restarted process with the same identity need not wait for its own
+   * Lease.
+   */
   readonly identity: string;
   readonly log: Logger;
   /** Time without a renewal after which another instance may take over. Default 15. */
@@ -64,7 +67,7 @@ export class LeaderElection {
       for (;;) {
         await delay(retryMs, undefined, { signal: done.signal }).catch(() => undefined);
         if (done.signal.aborted) return;
-        // A server that takes the call and does not answer must not keep this instance the leader.
+        // A server that accepts the call and does not answer must not keep this instance the leader.
         const isOver = new AbortController();
         const askedAtMs = performance.now();
         const over = delay(renewedAtMs + patienceMs - askedAtMs, false, {
@@ -90,7 +93,7 @@ export class LeaderElection {
     }
   }
 
-  /** Takes the Lease, or renews it. Returns false where another instance holds it, or the server does not answer. */
+  /** Acquires or renews the Lease. Returns false when another instance holds it, or the server does not answer. */
   async #tryAcquire(): Promise<boolean> {
     const { cluster, namespace, name, leaseSeconds, log } = this.#options;
     try {
@@ -118,7 +121,7 @@ export class LeaderElection {
           namespace,
           name,
           body: {
-            // The server refuses this where another instance has written since.
+            // The server refuses this if another instance has written in the meantime.
             metadata: { resourceVersion: lease.metadata?.resourceVersion },
             spec: this.#spec(lease),
           },
@@ -144,7 +147,7 @@ export class LeaderElection {
     };
   }
 
-  /** Gives up the Lease, so that the next instance need not wait for its expiry. */
+  /** Releases the Lease, so that the next instance need not wait for its expiry. */
   async #release(): Promise<void> {
     const { cluster, namespace, name, log } = this.#options;
     try {

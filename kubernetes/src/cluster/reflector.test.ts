@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A reflector with API servers that misbehave.
+// A reflector with misbehaving API servers.
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -10,7 +10,11 @@ import { testLog } from "../testing/test-pool.ts";
 import { ClusterConfig, connectCluster } from "./cluster.ts";
 import { Reflector } from "./reflector.ts";
 
-/** A server that lists nothing. @param watch answers a watch from a version. */
+/**
+ * A server with an empty list.
+ *
+ * @param watch answers a watch from a version.
+ */
 async function startReflector(
   versionOf: (list: number) => string,
   watch: (version: string, request: IncomingMessage, response: ServerResponse) => void,
@@ -62,7 +66,7 @@ test("watches that end at once, with nothing, are not asked for without a pause"
     1_000_000,
   );
   await expect.poll(() => seen.watches).toBe(1);
-  // In this time a reflector that does not wait asks as often as this does.
+  // A reflector without back-off would send as many requests in this time as this loop does.
   for (let round = 0; round < 20; round += 1) await cluster.core.listConfigMapForAllNamespaces();
   expect(seen.watches).toBe(1);
 });

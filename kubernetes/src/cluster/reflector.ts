@@ -25,7 +25,7 @@ export interface ReflectorOptions<T> {
     readonly labelSelector?: string;
     readonly fieldSelector?: string;
   }) => Promise<Page<T>>;
-  /** Called with each object that is new or has changed, and for each that has gone, with its last state. */
+  /** Called with each object that is new or has changed, and with the last state of each deleted one. */
   readonly onChange: (object: T, isGone: boolean) => void;
   readonly log: Logger;
   /** First wait after a failure, doubled up to 64 times that. Default 200 ms. */
@@ -34,10 +34,10 @@ export interface ReflectorOptions<T> {
 
 const pageSize = 500;
 
-/** Failures one after the other, after which everything is listed again. */
+/** Number of failures in a row after which everything is listed again. */
 const listAgainAfter = 5;
 
-/** A watch that ends sooner, with nothing, has failed. */
+/** A watch that ends sooner than this without an event counts as failed. */
 const shortWatchMs = 1000;
 
 export class Reflector<T extends KubernetesObject> {
@@ -64,7 +64,7 @@ export class Reflector<T extends KubernetesObject> {
     return this.#objects;
   }
 
-  /** Whether everything that existed at some time since the start is known. */
+  /** Whether the copy has been complete at some time since the start. */
   get isSynced(): boolean {
     return this.#isSynced;
   }
@@ -100,7 +100,7 @@ export class Reflector<T extends KubernetesObject> {
         if (signal.aborted) return;
         const isForgotten = statusOf(error) === 410 || error instanceof VersionForgotten;
         this.#failures += 1;
-        // A server that was restored from a backup has never had the version, and says only that it is not there yet.
+        // A server that was restored from a backup never had the version, and only answers that it is not there yet.
         if (isForgotten || this.#failures % listAgainAfter === 0) this.#resourceVersion = "";
         const waitMs =
           isForgotten && this.#failures === 1 ? 0 : retryMs * 2 ** Math.min(6, this.#failures - 1);
@@ -155,7 +155,7 @@ export class Reflector<T extends KubernetesObject> {
       const parameters = {
         resourceVersion: this.#resourceVersion,
         allowWatchBookmarks: true,
-        // Not all at the same time.
+        // Varied, so that not all replicas retry at the same time.
         timeoutSeconds: 240 + Math.floor(Math.random() * 120),
         ...this.#selectors,
       };
@@ -199,7 +199,7 @@ export class Reflector<T extends KubernetesObject> {
   }
 }
 
-/** The server no longer has what happened since the version that is known. */
+/** The server no longer has the events since the known version. */
 class VersionForgotten extends Error {
   constructor() {
     super("the server has forgotten the version that was watched from");

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keys that have to be looked at: each once, however often it is added, never twice at a time, and again after a while
-// when that failed.
+// A queue of keys to process: each is processed once, however often it is added, never twice at a time, and again after
+// a delay when that failed.
 
 import type { Logger } from "pino";
 
 export interface WorkQueueOptions {
-  /** Looks at one key. Resolves with the milliseconds after which it is to be looked at again; undefined: not by itself. */
+  /**
+   * Processes one key. Resolves with the milliseconds after which to process it again; undefined: only when it is added
+   * again.
+   */
   readonly work: (key: string) => Promise<number | undefined>;
-  /** Keys under way at a time. Default 16. */
+  /** The most keys processed at a time. Default 16. */
   readonly concurrency?: number;
   readonly log: Logger;
-  /** Wait after a first failure, doubled each time. Default 250 ms. */
+  /** Delay after the first failure, doubled each time. Default 250 ms. */
   readonly retryMs?: number;
-  /** Default 30 s. */
+  /** The longest delay. Default 30 s. */
   readonly longestRetryMs?: number;
 }
 
@@ -21,7 +24,7 @@ export class WorkQueue {
   readonly #options: Required<WorkQueueOptions>;
   readonly #waiting = new Set<string>();
   readonly #underWay = new Map<string, Promise<void>>();
-  /** Added while under way. */
+  /** Keys that were added while being processed. */
   readonly #again = new Set<string>();
   readonly #timers = new Map<string, { readonly timer: NodeJS.Timeout; readonly atMs: number }>();
   readonly #failures = new Map<string, number>();
@@ -31,7 +34,7 @@ export class WorkQueue {
     this.#options = { concurrency: 16, retryMs: 250, longestRetryMs: 30_000, ...options };
   }
 
-  /** Keys that wait or are under way. */
+  /** Keys that wait or are being processed. */
   get length(): number {
     return this.#waiting.size + this.#underWay.size;
   }
@@ -45,7 +48,7 @@ export class WorkQueue {
     }
   }
 
-  /** The earliest of several counts. */
+  /** The earliest of several times counts. */
   addAfter(key: string, ms: number): void {
     if (this.#isStopped) return;
     const atMs = performance.now() + ms;

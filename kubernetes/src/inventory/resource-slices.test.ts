@@ -46,7 +46,7 @@ test("a slice that somebody deletes or changes is published again, and the other
   await resource.patchResourceSlice({ name: "millpond-dev-a", body }, asMergePatch);
   await publisher.publish(nodes);
   expect(await slices()).toEqual(both);
-  // Not with every look at the pool, which is every few seconds.
+  // Not with every read of the pool, which happens every few seconds.
   const patient = make(600_000);
   await patient.publish(nodes);
   await resource.deleteResourceSlice({ name: "millpond-dev-a" });

@@ -10,7 +10,7 @@ import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts"
 import { formatQuantity, parseWholeQuantity } from "../request/quantity.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 
-/** The devices of a node as Kubernetes' scheduler sees them. A pure function; no devices where none takes claims. */
+/** The devices of a node as Kubernetes' scheduler sees them. A pure function; empty if the node accepts no claims. */
 export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
   return node.devices
     .filter(({ health }) => health === DeviceHealth.HEALTHY)
@@ -32,7 +32,7 @@ export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
     }));
 }
 
-/** As much of a text as an attribute can hold: 64 bytes of UTF-8. */
+/** The longest prefix of a text that fits into an attribute: 64 bytes of UTF-8. */
 export function attributeText(text: string): string {
   let held = "";
   for (const character of text) {
@@ -42,7 +42,7 @@ export function attributeText(text: string): string {
   return held;
 }
 
-/** Requests are taken as they are, not rounded: the pool's scheduler has decided them to the byte. */
+/** Requests are not rounded: the pool's scheduler has decided them to the byte. */
 function capacityOf({ memoryBytes }: Device) {
   const consumable = (value: bigint) => ({
     value: formatQuantity(value),
@@ -60,11 +60,14 @@ export interface SlicePublisherOptions {
   readonly cluster: Cluster;
   readonly names: ResourceNames;
   readonly log: Logger;
-  /** Time after which the slices of the API server are read again: others may have deleted or changed them. Default 20,000. */
+  /**
+   * Interval after which the slices are read again from the API server, because others may have deleted or changed
+   * them. Default 20,000.
+   */
   readonly readAgainMs?: number;
 }
 
-/** Keeps the slices of the API server as the pool is. */
+/** Keeps the slices of the API server equal to the pool. */
 export class SlicePublisher {
   readonly #options: SlicePublisherOptions;
   /** The slices published last, by name. */
@@ -150,7 +153,7 @@ function toSlice(
   };
 }
 
-/** The library renames members that are words of other languages; a patch is sent as it is. */
+/** The client library renames fields that are reserved words in other languages; a patch is sent as it is. */
 export function toWire(device: V1Device): unknown {
   const attributes = Object.entries(device.attributes ?? {}).map(([name, { _int, ...rest }]) => [
     name,
@@ -167,7 +170,7 @@ export function toWire(device: V1Device): unknown {
   };
 }
 
-/** The same for the same devices, in whatever way a quantity is written. */
+/** Equal for the same devices, however a quantity is written. */
 function digest(devices: readonly V1Device[]): string {
   return JSON.stringify(
     devices.map(({ name, attributes = {}, capacity = {} }) => [

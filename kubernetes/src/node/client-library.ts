@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The client library for containers. It is copied to the host under a name made from its content, so that an upgrade changes
-// nothing for containers that run, nor for those that are restarted in place with their old mounts.
+// The client library for containers. It is copied to the host under a name derived from its content, so that an upgrade
+// does not affect running containers, nor containers that are restarted in place with their old mounts.
 
 import { createHash } from "node:crypto";
 import {
@@ -25,14 +25,14 @@ export interface Mount {
 
 /** The files that a container gets, all of them read-only. */
 export interface ClientLibrary {
-  /** 16 hexadecimal digits of its content. */
+  /** 16 hexadecimal digits of the hash of its content. */
   readonly version: string;
   readonly mounts: readonly Mount[];
 }
 
 /**
- * Default directories of dynamic linkers: of Debian and its relatives, and of all others. There programs find the library
- * whatever `LD_LIBRARY_PATH` their image sets.
+ * Default directories of dynamic linkers, of Debian and its relatives and of all others. There programs find the
+ * library whatever `LD_LIBRARY_PATH` their image sets.
  */
 const linkerDirectories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"] as const;
 
@@ -61,7 +61,7 @@ export function installClientLibrary(source: string, target: string, hostTarget 
     try {
       renameSync(draft, there);
     } catch (error) {
-      // Another process was faster: its copy is the same.
+      // Another process was faster; its copy is identical.
       rmSync(draft, { recursive: true, force: true });
       if (!readdirSync(target).includes(version)) throw error;
     }
@@ -82,8 +82,8 @@ export function installClientLibrary(source: string, target: string, hostTarget 
  * Adds the directory of the sockets of the node's workers, by which a container shares memory with a GPU of its own node. The
  * directory contains nothing else, and a process that connects needs a ticket of the controller.
  *
- * @param path the same for host and containers: programs get it from the agent. It is created where it is missing, because a
- *   container does not start with a mount of a missing path
+ * @param path the same on the host and in containers, because programs get it from the agent. It is created if it is
+ * missing, because a container with a mount of a missing path does not start
  */
 export function withSockets(library: ClientLibrary, path: string): ClientLibrary {
   mkdirSync(path, { recursive: true, mode: 0o711 });
@@ -97,7 +97,7 @@ function readLibraries(source: string): string[] {
       .filter((name) => /\.so(\.\d+)*$/.test(name))
       .sort();
   } catch {
-    // A directory that cannot be read has no libraries.
+    // A directory that cannot be read contains no libraries.
   }
   if (!names.includes("libcuda.so.1")) {
     throw millpondError("MILLPOND_E_NOT_INSTALLED", `there is no libcuda.so.1 in ${quote(source)}`, {

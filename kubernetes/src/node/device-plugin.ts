@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The device plugin of clusters without consumable capacity: every node offers more vGPUs than pods can
-// request, because they belong to the pool; the pod's claim decides which ones it gets, and whether. The
+// The device plugin for clusters without consumable capacity. Every node offers more vGPUs than pods can request,
+// because vGPUs belong to the pool, not to the node: the pool decides which ones a pod's claim gets, and when. The
 // plugin itself only injects the client library.
 
 import { existsSync, statSync } from "node:fs";
@@ -19,14 +19,14 @@ export interface DevicePluginOptions {
   readonly library: ClientLibrary;
   /** `/var/lib/kubelet`. */
   readonly kubeletDirectory: string;
-  /** vGPUs that pods of this node can have together. */
+  /** The most vGPUs that pods of this node can have together. */
   readonly slots: number;
   readonly log: Logger;
-  /** Between looks at whether the kubelet was started again. Default 1000 ms. */
+  /** Interval between checks whether the kubelet has restarted. Default 1000 ms. */
   readonly checkMs?: number;
 }
 
-/** In the kubelet's directory for device plugins. */
+/** Name of the socket in the kubelet's directory for device plugins. */
 export const socketName = "millpond.sock";
 
 export class DevicePlugin implements AsyncDisposable {
@@ -40,7 +40,7 @@ export class DevicePlugin implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Registers with the kubelet as soon as there is one, and with each that comes after it. */
+  /** Registers with the kubelet as soon as it exists, and again whenever it restarts. */
   static start(options: DevicePluginOptions): DevicePlugin {
     const plugin = new DevicePlugin(options);
     plugin.#watching = plugin.#keepRegistered();
@@ -60,7 +60,7 @@ export class DevicePlugin implements AsyncDisposable {
       try {
         const kubelet = identify(join(this.#directory, "kubelet.sock"));
         const isServed = this.#server !== undefined && existsSync(this.#server.path);
-        // A kubelet that starts removes all sockets of the directory.
+        // A starting kubelet removes all sockets of the directory.
         if (kubelet !== undefined && (!isServed || kubelet !== this.#kubelet)) {
           await this.#server?.[Symbol.asyncDispose]();
           this.#server = await this.#serve();
@@ -108,7 +108,7 @@ export class DevicePlugin implements AsyncDisposable {
         getDevicePluginOptions: () => ({}),
         async *listAndWatch(_request, { signal }) {
           yield { devices };
-          // They never change: the stream only says that the plugin is there.
+          // The devices never change: the stream only shows that the plugin is alive.
           await Promise.race([
             stopped,
             new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
@@ -124,7 +124,7 @@ export class DevicePlugin implements AsyncDisposable {
   }
 }
 
-/** Identity of the kubelet's socket, which changes when the kubelet restarts; undefined: there is none. */
+/** Identity of the kubelet's socket, which changes when the kubelet restarts; undefined: the socket does not exist. */
 function identify(path: string): string | undefined {
   const found = statSync(path, { throwIfNoEntry: false });
   return found === undefined ? undefined : `${found.ino} ${found.ctimeMs}`;

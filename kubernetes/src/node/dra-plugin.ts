@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The kubelet's plugin of the DRA driver: gives pods with our ResourceClaims the client library, and says which devices of
-// the pool are well.
+// The kubelet's plugin of the DRA driver: gives pods with our ResourceClaims the client library, and reports which
+// devices of the pool are healthy.
 
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ export interface DraPluginOptions {
   /** `/var/run/cdi`. */
   readonly cdiDirectory: string;
   readonly log: Logger;
-  /** For how long a ResourceClaim waits here for the pool; the kubelet tries again. Default 10,000. */
+  /** How long a ResourceClaim waits here for the pool before the kubelet has to try again. Default 10,000. */
   readonly grantMs?: number;
 }
 
@@ -51,12 +51,14 @@ interface Prepared {
   readonly error: string;
 }
 
-/** The kubelet takes health for unknown after this time without a message: the plugin repeats it before. */
+/**
+ * After this time without a message the kubelet considers health unknown, so the plugin repeats its message earlier.
+ */
 const healthPeriodMs = 10_000;
 
 const askAgainMs = 250;
 
-/** The reason why the pool has not granted the allocation of a ResourceClaim; undefined: it has. */
+/** The reason why the pool has not granted the allocation of a ResourceClaim; undefined: it has granted it. */
 function whyNotGranted(names: ResourceNames, claim: ResourceV1ResourceClaim): string | undefined {
   const { annotations = {} } = claim.metadata ?? {};
   if (annotations[epochKey(names)] !== undefined) return undefined;
@@ -71,7 +73,7 @@ export class DraPlugin implements AsyncDisposable {
   readonly #deviceId: string;
   readonly #slices: Reflector<V1ResourceSlice>;
   readonly #cleanup = new AsyncDisposableStack();
-  /** Every device that was seen since the start, and whether it is there now. */
+  /** Every device that was seen since the start, and whether it exists now. */
   readonly #devices = new Map<string, { readonly pool: string; readonly device: string; isThere: boolean }>();
   #wakeWatchers = Promise.withResolvers<void>();
   readonly #stop = new AbortController();
@@ -91,7 +93,7 @@ export class DraPlugin implements AsyncDisposable {
     });
   }
 
-  /** Resolves when the kubelet can find the plugin. */
+  /** Resolves when the plugin is visible to the kubelet. */
   static async start(options: DraPluginOptions): Promise<DraPlugin> {
     const plugin = new DraPlugin(options);
     try {
@@ -103,7 +105,10 @@ export class DraPlugin implements AsyncDisposable {
     return plugin;
   }
 
-  /** Resolves when the kubelet has registered it for the first time: pods of before are tried again by it, some time. */
+  /**
+   * Resolves when the kubelet has registered the plugin for the first time. The kubelet tries earlier pods again at
+   * some later time.
+   */
   get registered(): Promise<void> {
     return this.#registered.promise;
   }
@@ -123,7 +128,7 @@ export class DraPlugin implements AsyncDisposable {
     const endpoint = join(kubeletDirectory, "plugins", domain, "dra.sock");
     this.#cleanup.use(
       await UnixGrpcServer.listen(endpoint, (router) => {
-        // Every pod gets the same files: nothing has to be taken back.
+        // Every pod gets the same files, so there is nothing to undo.
         const unprepare = async (claims: readonly ClaimReference[]) => ({
           claims: await this.#forEach(claims, () => Promise.resolve({ error: "" })),
         });
@@ -172,7 +177,7 @@ export class DraPlugin implements AsyncDisposable {
     const { fileName, specification } = toCdi(names.domain, library);
     mkdirSync(cdiDirectory, { recursive: true, mode: 0o755 });
     const path = join(cdiDirectory, fileName);
-    // Runtimes read every file that ends in .json.
+    // Container runtimes read every file that ends in .json.
     writeFileSync(`${path}.draft`, `${JSON.stringify(specification, undefined, 2)}\n`, { mode: 0o644 });
     renameSync(`${path}.draft`, path);
   }
@@ -186,7 +191,7 @@ export class DraPlugin implements AsyncDisposable {
     );
   }
 
-  /** The pool is asked for users' own claims only now: its answer is worth a short wait. */
+  /** The pool is asked for users' own claims only at this point, so its answer is worth a short wait. */
   async #whenGranted(namespace: string, name: string): Promise<ResourceV1ResourceClaim> {
     const { cluster, names, grantMs = 10_000 } = this.#options;
     const { signal } = this.#stop;
@@ -226,7 +231,7 @@ export class DraPlugin implements AsyncDisposable {
         requestNames: [request],
         poolName: pool,
         deviceName: device,
-        // Once for the container is enough.
+        // Once per container is enough.
         cdiDeviceIds: index === 0 ? [this.#deviceId] : [],
         ...(shareID === undefined ? {} : { shareId: shareID }),
       })),

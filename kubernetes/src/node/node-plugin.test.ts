@@ -50,7 +50,7 @@ test("a node has a device plugin for as long as the operator publishes no device
     });
   const first = await start(100);
   await expect.poll(() => registered, patience).toEqual(["millpond.dev/vgpu"]);
-  // The operator finds out that claims can share devices.
+  // The operator detects that claims can share devices.
   await cluster.startOperator();
   const slices = () => cluster.server.store.list("resource.k8s.io/resourceslices").length;
   await expect.poll(slices, patience).toBe(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The plugin of a node, in the way in which the operator gives pods their vGPUs.
+// The plugin of a node, for the way in which the operator gives pods their vGPUs.
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -12,15 +12,15 @@ import { DraPlugin, type DraPluginOptions } from "./dra-plugin.ts";
 
 export interface NodePluginOptions extends DraPluginOptions, DevicePluginOptions {
   readonly allocation: Allocation | "auto";
-  /** Time for the operator to publish the pool, before a node offers slots to the scheduler. Default 10,000. */
+  /** How long the operator has to publish the pool before a node offers slots to the scheduler. Default 10,000. */
   readonly patienceMs?: number;
-  /** Between looks at whether it has. Default 2000. */
+  /** Interval between checks whether it has. Default 2000. */
   readonly lookMs?: number;
 }
 
 /**
- * `auto`: the operator alone can find out whether claims can share devices in this cluster, and then publishes the pool as
- * ResourceSlices. Where there are none the node has a device plugin, too.
+ * `auto`: only the operator can determine whether claims can share devices in this cluster, and if so it publishes the
+ * pool as ResourceSlices. If there are none, the node also has a device plugin.
  */
 export class NodePlugin implements AsyncDisposable {
   readonly #options: NodePluginOptions;
@@ -43,7 +43,7 @@ export class NodePlugin implements AsyncDisposable {
     return plugin;
   }
 
-  /** Resolves when the kubelet has registered the plugin for ResourceClaims, where there is one. */
+  /** Resolves when the kubelet has registered the plugin for ResourceClaims, if there is one. */
   get registered(): Promise<void> {
     return this.#dra?.registered ?? Promise.resolve();
   }
@@ -59,7 +59,7 @@ export class NodePlugin implements AsyncDisposable {
     const { cluster, names, kubeletDirectory, log, patienceMs = 10_000, lookMs = 2000 } = this.#options;
     const { signal } = this.#stop;
     const fieldSelector = `spec.driver=${names.domain}`;
-    // A plugin that served here before had pods that need it at once.
+    // A plugin that served here before had pods that need the plugin immediately.
     const served = existsSync(join(kubeletDirectory, "device-plugins", socketName));
     const beginMs = performance.now() + (served ? 0 : patienceMs);
     while (!signal.aborted) {

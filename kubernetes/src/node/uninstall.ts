@@ -9,10 +9,10 @@ import type { KubernetesObject } from "@kubernetes/client-node";
 import { type Cluster, statusOf } from "../cluster/cluster.ts";
 
 /**
- * Whether the plugin ends because its DaemonSet is deleted, and not in order to be replaced. Where the API server does not
- * answer it is not: what stays there for nothing does less harm.
+ * Whether the plugin ends because its DaemonSet was deleted, and not in order to be replaced. False if the API server
+ * does not answer: files that stay unnecessarily do less harm.
  *
- * @param name Of the DaemonSet.
+ * @param name Name of the DaemonSet.
  */
 export async function isUninstalled(
   cluster: Pick<Cluster, "objects">,
@@ -28,12 +28,12 @@ export async function isUninstalled(
     })) as KubernetesObject;
     return object.metadata?.deletionTimestamp !== undefined;
   } catch (error) {
-    // Its account and its rights are deleted together with it.
+    // Its account and its rights are deleted together with the DaemonSet.
     return [401, 403, 404].includes(statusOf(error) ?? 0);
   }
 }
 
-/** Removes all versions of the client library, and the CDI specifications by which containers get them. */
+/** Removes all versions of the client library, and the CDI specifications by which containers get it. */
 export function removeTraces(paths: {
   readonly domain: string;
   readonly installDirectory: string;

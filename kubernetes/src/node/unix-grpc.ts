@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gRPC over Unix sockets, as kubelets and their plugins speak it.
+// gRPC over Unix sockets, as between kubelets and their plugins.
 
 import { mkdirSync, rmSync } from "node:fs";
 import { createServer, type Http2Server, type ServerHttp2Session } from "node:http2";
@@ -9,7 +9,7 @@ import { dirname } from "node:path";
 import type { ConnectRouter, Transport } from "@connectrpc/connect";
 import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
 
-/** Serves gRPC at a path; a stale socket there is replaced. */
+/** Serves gRPC at a path, where it replaces a stale socket. */
 export class UnixGrpcServer implements AsyncDisposable {
   readonly path: string;
   readonly #server: Http2Server;
@@ -42,7 +42,7 @@ export class UnixGrpcServer implements AsyncDisposable {
     return server;
   }
 
-  /** Streams that are open are broken off. */
+  /** Open streams are cut off. */
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     for (const session of this.#sessions) session.destroy();
@@ -51,7 +51,7 @@ export class UnixGrpcServer implements AsyncDisposable {
   }
 }
 
-/** For clients of what listens at a path. */
+/** A transport for clients of a server at a path. */
 export function unixGrpcTransport(path: string): Transport {
   return createGrpcTransport({
     baseUrl: "http://localhost",

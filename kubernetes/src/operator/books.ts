@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Compares the allocations that Kubernetes and the pool have recorded. Either is behind the other for a moment whenever something
-// changes: what counts is a difference that stays.
+// Compares the allocations that Kubernetes and the pool have recorded. Each of the two lags behind the other for a
+// moment after every change, so only a difference that persists counts.
 
 import { type Claim, ClaimState, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
@@ -14,15 +14,15 @@ import { hasEnded } from "./claim-view.ts";
 import { claimKey } from "./claims/device-claims.ts";
 
 export const differenceKinds = [
-  /** A pod runs, and the pool has no claim of it. */
+  /** A pod runs, and the pool has no claim for it. */
   "pod-without-claim",
-  /** The pool has a claim, and there is no pod and no ResourceClaim that it is for. */
+  /** The pool has a claim without a pod or a ResourceClaim that it is for. */
   "claim-without-pod",
-  /** The pool has granted devices, and Kubernetes has other ones down. */
+  /** The pool has granted devices, and Kubernetes has recorded other ones. */
   "other-devices",
-  /** The same devices, and other parts of them; a resize is none. */
+  /** The devices are the same, and the parts of them differ; a resize does not count. */
   "other-size",
-  /** Kubernetes has devices down for a claim that the pool does not have. */
+  /** Kubernetes has recorded devices for a claim that the pool does not have. */
   "not-in-pool",
 ] as const;
 
@@ -30,7 +30,7 @@ export type DifferenceKind = (typeof differenceKinds)[number];
 
 export interface Difference {
   readonly kind: DifferenceKind;
-  /** A claim of the pool, a pod or a ResourceClaim. */
+  /** Name of a claim of the pool, a pod or a ResourceClaim. */
   readonly subject: string;
 }
 
@@ -39,12 +39,12 @@ export interface Books {
   readonly claims: ReadonlyMap<string, Claim>;
   /** Pods that use the pool, by UID. */
   readonly pods: ReadonlyMap<string, V1Pod>;
-  /** By UID; undefined: the cluster has none. */
+  /** By UID; undefined: the cluster has no ResourceClaims. */
   readonly resourceClaims: ReadonlyMap<string, ResourceV1ResourceClaim> | undefined;
   readonly nodes: readonly Pick<Node, "name" | "devices">[];
 }
 
-/** All differences of this moment. A pure function. */
+/** All present differences. A pure function. */
 export function compareBooks({ names, claims, pods, resourceClaims, nodes }: Books): Difference[] {
   const found: Difference[] = [];
   const isLive = (name: string): boolean => {
@@ -89,7 +89,7 @@ function compareAllocation(
 ): DifferenceKind | undefined {
   if (allocation === undefined) return undefined;
   const devices = nodes.find(({ name }) => name === allocation.node)?.devices;
-  // Its node has gone, or is not known yet: that is not for here to judge.
+  // Its node is gone or not known yet, which other code handles.
   if (devices === undefined) return undefined;
   const granted = allocation.devices.map(({ uuid }) => {
     const index = devices.find((device) => device.uuid === uuid)?.index;
@@ -112,7 +112,7 @@ function compareAllocation(
 /** How long one side's accounting may lag behind the other's. */
 const patienceMs = 30_000;
 
-/** Remembers since when there are which differences. */
+/** Remembers since when each difference has existed. */
 export class BookKeeper {
   readonly #log: Logger;
   readonly #since = new Map<
@@ -124,7 +124,7 @@ export class BookKeeper {
     this.#log = log;
   }
 
-  /** @param nowMs Of a monotonic clock. */
+  /** @param nowMs Time of a monotonic clock. */
   take(differences: readonly Difference[], nowMs: number): void {
     const now = new Map(differences.map((each) => [`${each.kind} ${each.subject}`, each]));
     for (const key of this.#since.keys()) if (!now.has(key)) this.#since.delete(key);

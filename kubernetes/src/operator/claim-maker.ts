@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the claims of pods in the pool.
+// Creates the claims of pods in the pool.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { type Claim, errorCodeOf } from "@millpond/api";
@@ -24,36 +24,43 @@ import { nameOf, uidOf } from "./pod-writer.ts";
 export interface ClaimMakerOptions {
   readonly cluster: string;
   readonly claims: ClaimView;
-  /** Finds a pod by UID; undefined: there is none. */
+  /** Finds a pod by UID; undefined: it does not exist. */
   readonly findPod: (uid: string) => V1Pod | undefined;
-  /** As of now. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  /**
+   * Reads the present state.
+   *
+   * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND
+   */
   readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
   readonly jobGangOf: (pod: V1Pod) => Promise<JobGang>;
-  /** Makes a tenant where there is none of the name. */
+  /** Creates a tenant if there is none of the name. */
   readonly ensureTenant: (tenant: string) => Promise<void>;
 }
 
-/** The claims of a pod, or why it has none: for now, or because the pool refuses them. */
+/** The claims of a pod, or the reason why it has none: for now, or because the pool refuses them. */
 export type Made =
   | { readonly kind: "claims"; readonly claims: readonly Claim[] }
   | { readonly kind: "later"; readonly why: string; readonly againMs: number }
   | { readonly kind: "refused"; readonly why: string; readonly againMs: number };
 
-/** Time after which a refused request of a pod is repeated. Only pods that have not begun ask again for claims that ended. */
+/**
+ * Time after which a refused request of a pod is repeated. Only pods that have not started request claims again after
+ * theirs have ended.
+ */
 const refusedAgainMs = 15_000;
-/** Time after which a pod whose gang is ending looks at it again. */
+/** Time after which a pod whose gang is ending checks it again. */
 const gangAgainMs = 500;
 
 export class ClaimMaker {
   readonly #options: ClaimMakerOptions;
-  /** Tenants known to exist. If one is deleted meanwhile, its next claim fails. */
+  /** Tenants that are known to exist. If one is deleted in the meantime, its next claim fails. */
   readonly #tenants = new Set<string>(["default"]);
 
   constructor(options: ClaimMakerOptions) {
     this.#options = options;
   }
 
-  /** Returns the pod's claims, created where they are missing. */
+  /** Returns the pod's claims; creates those that are missing. */
   async make(pod: V1Pod, request: PodRequest): Promise<Made> {
     const { claims, cluster } = this.#options;
     const own = request.slices.flatMap((_, index) => claims.claims.get(claimName(uidOf(pod), index)) ?? []);
@@ -82,8 +89,8 @@ export class ClaimMaker {
   }
 
   /**
-   * Number of claims of a gang that end. When a gang was preempted or deleted as a whole, the pods that follow are bound
-   * together: none of them may be bound alone in the place of one that has ended before the others.
+   * Number of claims of a gang that are ending. When a gang was preempted or deleted as a whole, its replacement pods
+   * are bound together: none of them may be bound alone because it replaces a member that ended before the others.
    */
   #countEnding(pod: V1Pod, gang: string): number {
     const { findPod } = this.#options;
@@ -100,7 +107,7 @@ export class ClaimMaker {
     this.#tenants.add(tenant);
   }
 
-  /** @throws MILLPOND_E_FORBIDDEN: whether it may use its queue was only known for an earlier time when it was admitted */
+  /** @throws MILLPOND_E_FORBIDDEN: at admission, the pod's right to its queue was checked with an earlier state */
   async #identify(pod: V1Pod, { isWholeJob, slices, options }: PodRequest): Promise<PodIdentity> {
     const { namespace, name } = nameOf(pod);
     const tenancy = await this.#options.tenancyOf(namespace);
@@ -118,13 +125,14 @@ export class ClaimMaker {
   }
 
   /**
-   * The gang in which the claims of a pod are bound; of one claim: the pod is bound alone. That is so beside a gang that runs
-   * and will not have its size again, because some of its pods have succeeded, and beyond one that has it.
+   * The gang in which the claims of a pod are bound; a gang of one claim: the pod is bound alone. That is the case when
+   * its gang is running and will not reach its size again because some of its pods have succeeded, and when the gang
+   * already has its size.
    */
   async #wholeGang(pod: V1Pod, slices: number): Promise<WholeGang> {
     const { claims, jobGangOf } = this.#options;
     const uid = uidOf(pod);
-    // The size does not matter any more for a pod that has its claims.
+    // The size no longer matters for a pod that has its claims.
     const known = claims.claims.get(claimName(uid, 0));
     if (known !== undefined) return { name: known.gang, claims: known.gangSize };
     const { size, part } = await jobGangOf(pod);
@@ -138,7 +146,7 @@ export class ClaimMaker {
     return { name, claims: canJoin ? member.gangSize : 1 };
   }
 
-  /** The claims of a gang, but those of one pod, that have not ended. */
+  /** The claims of a gang that have not ended, except those of one pod. */
   #membersOf(gang: string, besides: string): Claim[] {
     return [...this.#options.claims.claims.values()].filter(
       (claim) => claim.gang === gang && podOfClaim(claim.name)?.uid !== besides && !hasEnded(claim),

@@ -20,7 +20,7 @@ test("leases are renewed although the pool's clock is an hour ahead, and not mor
   pool.clock.advance(150_000);
   await first.renew(name);
   expect(await leaseOf()).toBe(begun);
-  // The next operator does not know when it was renewed.
+  // The next operator does not know when the lease was renewed.
   const second = makeView();
   const stop = new AbortController();
   const running = second.run(stop.signal);

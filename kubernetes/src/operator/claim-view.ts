@@ -18,9 +18,9 @@ export interface ClaimViewOptions {
   /** Called for each new, changed or deleted claim. */
   readonly onChange: (name: string) => void;
   readonly log: Logger;
-  /** Between looks at the pool's events. Default 300 ms. */
+  /** Interval between reads of the pool's events. Default 300 ms. */
   readonly pollMs?: number;
-  /** Between looks at all claims. Default 5000 ms. */
+  /** Interval between reads of all claims. Default 5000 ms. */
   readonly compareMs?: number;
 }
 
@@ -30,7 +30,7 @@ export class ClaimView {
   /** Changes of this operator's own, so that an older list does not undo them. */
   #writes = 0;
   #lastEvent = 0n;
-  /** When this operator has renewed leases last, on its own monotonic clock: that of the pool's machine may be another. */
+  /** When this operator last renewed leases, on its own monotonic clock, because the clock of the pool's machine may differ. */
   readonly #renewedAtMs = new Map<string, number>();
   #comparedAtMs = Number.NEGATIVE_INFINITY;
   #isCompared = false;
@@ -75,13 +75,13 @@ export class ClaimView {
       this.#renewedAtMs.set(claim.name ?? "", atMs);
       return this.#put(required(answer.claim));
     } catch (error) {
-      // An answer was lost, or it ended a short while ago; it is this pod's either way.
+      // An answer was lost, or the claim ended a short while ago: either way it belongs to this pod.
       if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
       return this.#put(required((await claims.getClaim({ name: claim.name ?? "" })).claim));
     }
   }
 
-  /** Ends a claim; one that is not there is no error. */
+  /** Ends a claim. Does nothing if the claim does not exist. */
   async release(name: string): Promise<void> {
     try {
       await this.#options.pool.claims.releaseClaim({ name }, { timeoutMs: 20_000 });
@@ -92,7 +92,7 @@ export class ClaimView {
     this.#forget(name);
   }
 
-  /** Renews the lease where a third of it is over since this operator has done so, or where it never has. */
+  /** Renews the lease when a third of it has passed since this operator last renewed it, or when it never has. */
   async renew(name: string): Promise<void> {
     const known = this.#claims.get(name);
     if (known === undefined || hasEnded(known)) return;
@@ -153,7 +153,7 @@ export class ClaimView {
       if (this.#claims.has(name)) changed.add(name);
     }
     for (const name of changed) await this.#read(name, signal);
-    // Any of them may change the reason of a waiting claim: the next comparison is soon.
+    // Any of these events may change the reason of a waiting claim, so the next comparison comes soon.
   }
 
   async #read(name: string, signal: AbortSignal): Promise<void> {
@@ -184,7 +184,7 @@ export class ClaimView {
   }
 }
 
-/** Whether a claim's name is one that operators give. */
+/** Whether a claim's name is of the form that operators use. */
 function isOperators(name: string): boolean {
   return podOfClaim(name) !== undefined || resourceClaimOfClaim(name) !== undefined;
 }

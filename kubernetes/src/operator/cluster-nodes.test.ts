@@ -27,7 +27,7 @@ test("a node of the pool is found by its machine, and among several on one machi
   expect(hostOf("b", "boot-2")).toBe("b");
   expect(hostOf("c", "boot-2")).toBe("c");
   expect(hostOf("d", "boot-2")).toBe("c");
-  // The same name on another machine is another machine.
+  // A node with the same name on another machine is a different machine.
   expect(hostOf("b", "boot-3")).toBeUndefined();
   expect(hostOf("b", "")).toBeUndefined();
   expect(findHost({ name: "x", bootId: "" }, [clusterNode("x", "")])).toBeUndefined();

@@ -39,7 +39,7 @@ function run(cluster: PlayedCluster, name: string): void {
   cluster.server.setPodStatus(namespace, name, { phase: "Running", containerStatuses });
 }
 
-/** As a kubelet that has ended a pod that is to be deleted. */
+/** As a kubelet that has ended a pod that is being deleted. */
 async function end(cluster: PlayedCluster, name: string): Promise<void> {
   const asked = async () => (await cluster.pod(name))?.metadata?.deletionTimestamp;
   await expect.poll(asked, patience).toBeDefined();
@@ -51,7 +51,7 @@ test("a preempted pod that asks for it is followed by another, which waits and r
   await cluster.createPod("train", whole, { metadata: { annotations, labels: { app: "x" } } });
   await expect.poll(() => cluster.bound("train"), patience).toBe("True Bound");
   run(cluster, "train");
-  // Another pod has the name that it would have.
+  // Another pod has the name that the replacement would have.
   await cluster.createPod("train-r1", {});
   await cluster.createPod("urgent", whole, { spec: { priority: 500 } });
   await expect.poll(() => cluster.bound("train-r2"), patience).toBe("False Waiting");
@@ -62,14 +62,14 @@ test("a preempted pod that asks for it is followed by another, which waits and r
   expect(follower?.metadata?.annotations).toMatchObject(annotations);
   expect(follower?.spec?.schedulingGates).toEqual([{ name: "millpond.dev/queue" }]);
   expect((await cluster.pod("train-r3"))?.metadata?.name).toBeUndefined();
-  // It is followed itself.
+  // The replacement is itself replaced.
   await cluster.core.deleteNamespacedPod({ namespace, name: "urgent" });
   await expect.poll(() => cluster.bound("train-r2"), patience).toBe("True Bound");
   run(cluster, "train-r2");
   await cluster.createPod("urgent", whole, { spec: { priority: 500 } });
   await expect.poll(() => cluster.bound("train-r3"), patience).toBe("False Waiting");
   await end(cluster, "train-r2");
-  // A pod that its user deletes is not.
+  // A pod that its user deletes is not replaced.
   for (const name of ["train-r3", "urgent"]) await cluster.core.deleteNamespacedPod({ namespace, name });
   await expect.poll(() => cluster.claims(), patience).toEqual([]);
   const { items } = await cluster.core.listNamespacedPod({ namespace });
@@ -87,7 +87,7 @@ test("a follower that its user deletes is not made again while the pod before it
   if (before === undefined) throw new Error("there is no pod train");
   expect(await followers.make(before)).toBe("train-r1");
   await cluster.core.deleteNamespacedPod({ namespace, name: "train-r1", body: { gracePeriodSeconds: 0 } });
-  // As a reconciliation does whose copy of the pod is older than its end.
+  // As a reconciliation whose copy of the pod is older than the pod's end.
   expect(await followers.make(before)).toBe("train-r1");
   expect(await cluster.pod("train-r1")).toBeUndefined();
 });
@@ -136,7 +136,7 @@ test("nobody but the operator says what follows, and without the right to make p
 
   const other = await start(["base"]);
   expect(await refusal(other, annotations)).toMatch(/deploy\/requeue/);
-  // A controller makes another one by itself.
+  // The controller of such a pod creates the replacement itself.
   const owner = { apiVersion: "batch/v1", kind: "Job", name: "j", uid: "u", controller: true };
   await other.createPod("of-job", whole, { metadata: { annotations, ownerReferences: [owner] } });
   expect((await other.pod("of-job"))?.metadata?.annotations).not.toHaveProperty("millpond.dev/original");

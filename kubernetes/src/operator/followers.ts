@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes another pod in place of one whose vGPUs the pool takes, where its author asks for that and no controller does it.
+// Creates a replacement for a pod whose vGPUs the pool takes, if its author requests that and no controller does it.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { briefly, type Cluster, describeFailure, statusOf, unlessStatus } from "../cluster/cluster.ts";
@@ -14,12 +14,15 @@ export interface FollowerOptions {
   readonly writer: PodWriter;
 }
 
-/** Names that other pods may have taken. */
+/** How many names that other pods may have taken are tried. */
 const maxTaken = 20;
 
 export class Followers {
   readonly #options: FollowerOptions;
-  /** Names of followers, by the UID of the pod before: one that its user deletes is not made again while that pod still ends. */
+  /**
+   * Names of replacements, by the UID of the replaced pod: a replacement that its user deletes is not created again
+   * while that pod is still ending.
+   */
   readonly #made = new Map<string, string>();
 
   constructor(options: FollowerOptions) {
@@ -27,9 +30,11 @@ export class Followers {
   }
 
   /**
-   * Makes the pod's follower, once: it names the pod. The pod is ended only after that, so that one of the two is always there.
+   * Creates the pod's replacement, once; it names the pod. The pod is ended only afterwards, so that one of the two
+   * always exists.
    *
-   * @returns Its name; undefined: none is to follow, or the cluster refuses it, which an event of the pod then says.
+   * @returns Its name; undefined: there is to be none, or the cluster refuses it, which an event of the pod then
+   * reports.
    */
   async make(pod: V1Pod): Promise<string | undefined> {
     const { cluster, names, writer } = this.#options;
@@ -56,7 +61,7 @@ export class Followers {
         }
         if (status !== 409) throw error;
         const there = await unlessStatus(cluster.core.readNamespacedPod({ namespace, name }), 404);
-        // Not there, and refused for a conflict: another try.
+        // The pod does not exist, yet creating it was refused for a conflict: try again.
         if (there === undefined) throw error;
         if (there.metadata?.annotations?.[keysOf(names).follows] === uid) {
           this.#made.set(uid, name);
@@ -73,7 +78,7 @@ export class Followers {
     return undefined;
   }
 
-  /** The pod before is gone. */
+  /** The replaced pod is gone. */
   forget(uid: string): void {
     this.#made.delete(uid);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods from their creation to their end, on a played API server: what holds without a Kubernetes, too.
+// Pods from their creation to their end, on a simulated API server: the behaviour that needs no real Kubernetes.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
@@ -41,7 +41,7 @@ test("a pod waits behind its gate until the pool grants it, has its token and de
   cluster.server.bind("default", "first", "worker-1");
   cluster.server.setPodStatus("default", "first", { phase: "Succeeded" });
   await expect.poll(() => cluster.bound("third"), patience).toBe("True Bound");
-  // The objects of the pod go with it.
+  // The objects of the pod are deleted with it.
   await cluster.core.deleteNamespacedPod({ namespace: "default", name: "first" });
   expect(cluster.server.store.find("/secrets", "default", `millpond-${id}`)).toBeUndefined();
   expect(cluster.server.denied).toEqual([]);
@@ -56,7 +56,7 @@ test("a pod that is deleted before it is placed returns its claim, also while a 
   await cluster.core.deleteNamespacedPod({ namespace: "default", name: "kept" });
   await expect.poll(() => cluster.bound("next"), patience).toBe("True Bound");
   expect((await cluster.pod("kept"))?.metadata?.deletionTimestamp).toBeDefined();
-  // One that runs keeps it until its programs have ended.
+  // A running pod keeps it until its programs have ended.
   cluster.server.bind("default", "next", "worker-1");
   cluster.server.setPodStatus("default", "next", { phase: "Running" });
   const claims = await cluster.claims();
@@ -111,7 +111,7 @@ test("a ResourceClaim that is deleted before its pod is placed is made again, an
     )?.uid;
   const first = uid();
   expect(first).toBeDefined();
-  // The operator's copy of them may be some seconds old.
+  // The operator's copy of these objects may be some seconds old.
   await delay(5500);
   await cluster.core.patchNamespacedPod(
     { namespace: "default", name: "early", body: { metadata: { labels: { changed: "true" } } } },
@@ -237,7 +237,7 @@ test("pods at the end of a long queue are seldom written to while it moves, and 
     await delay(1000);
   }
   stop();
-  // Each of both would have been written to every 5 s.
+  // Otherwise both would be written every 5 s.
   expect(writes).toBeLessThanOrEqual(2);
   expect(head.size).toBeGreaterThan(10);
 });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many pods at once, and kills among them. MILLPOND_KUBERNETES_PODS and MILLPOND_KUBERNETES_KILLS make it longer.
+// Many pods at once, with processes killed in between. MILLPOND_KUBERNETES_PODS and MILLPOND_KUBERNETES_KILLS extend
+// the test.
 
 import { ClaimState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
@@ -13,7 +14,7 @@ const GiB = 1n << 30n;
 const podCount = Number(process.env["MILLPOND_KUBERNETES_PODS"] ?? 60);
 const killCount = Number(process.env["MILLPOND_KUBERNETES_KILLS"] ?? 6);
 
-/** Pods stay when many are killed; a kill and its consequences take seconds. */
+/** Pods run longer when many processes are killed; a kill and its consequences take seconds. */
 const timeoutMs = 240_000 + (podCount + 30 * killCount) * 500;
 
 /** 20 nodes of two devices: room for three fifths of the pods. */
@@ -95,7 +96,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       cleanup.defer(async () => {
         for (const each of operators) await each.kill();
       });
-      // Pods come and go all the while.
+      // Pods are created and deleted all the while.
       let random = 20_261_123;
       const next = (below: number): number => {
         random = (Math.imul(random, 1_103_515_245) + 12_345) >>> 0;
@@ -111,7 +112,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
             await cluster.createPod(name, { "millpond.dev/compute": "20", "millpond.dev/memory": "1Gi" });
             made += 1;
             alive.push(name);
-            // Not more than the pool lets wait.
+            // No more than the pool allows to wait.
             if (next(3) === 0 || alive.length > 200) {
               const [victim = name] = alive.splice(next(alive.length), 1);
               await cluster.core.deleteNamespacedPod({
@@ -121,7 +122,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
               });
             }
           } catch {
-            // An API server or webhook that is being started again refuses; the next pod is tried.
+            // An API server or webhook that is restarting refuses calls; the next pod is tried.
           }
           await new Promise((resolve) => setTimeout(resolve, 30));
         }
@@ -165,7 +166,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         60_000,
       );
       expect(made).toBeGreaterThan(killCount);
-      // Nothing was granted twice: what pods have of each device is no more than it has, in both books.
+      // Nothing was granted twice: the parts of each device that pods hold do not exceed it, in both records.
       const { nodes } = await cluster.pool.connect().pool.listNodes({});
       for (const { devices } of nodes) {
         for (const { allocatedComputePercent } of devices)

@@ -81,7 +81,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
   test("a pod waits behind its gate with the pool's reason, and goes on when there is room", async () => {
     const first = await cluster.createPod("first", whole);
     const second = await cluster.createPod("second", whole);
-    // When pods are made at the same time, any of them may be the one that waits.
+    // When pods are created concurrently, any of them may be the one that waits.
     await cluster.until("two are bound", async () => (await isBound("first")) && (await isBound("second")));
     const third = await cluster.createPod("third", whole);
     await cluster.until("the third says why it waits", async () => {
@@ -135,7 +135,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
   });
 
   test("a preemptible pod gets notice, and ends when another needs its place", async () => {
-    // Longer than a machine with other work lets pass before the test looks.
+    // Longer than the test may be delayed on a busy machine.
     const annotations = { "millpond.dev/preemptible": "true", "millpond.dev/grace": "50s" };
     const low = await cluster.createPod("low", whole, { annotations });
     const other = await cluster.createPod("other", whole, { annotations });
@@ -155,11 +155,11 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       const both = [await cluster.pod("low"), await cluster.pod("other")];
       return both.some((pod) => pod?.metadata?.deletionTimestamp !== undefined);
     });
-    // There is no kubelet that would end it.
+    // No kubelet is running that would end it.
     for (const name of ["low", "other"]) {
       const told = await cluster.pod(name);
       if (told?.metadata?.deletionTimestamp === undefined) continue;
-      // By this a Job with a pod failure policy knows that the pod did not fail.
+      // This tells a Job with a pod failure policy that the pod did not fail.
       expect(told.status?.conditions?.find(({ type }) => type === "DisruptionTarget")).toMatchObject({
         status: "True",
         reason: "PreemptionByMillpond",
@@ -187,7 +187,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     const annotations = {
       "millpond.dev/gang-size": "all",
       "millpond.dev/preemptible": "true",
-      // The pods that follow wait for the gang's end until this is over.
+      // The replacement pods wait for the gang's end until this is over.
       "millpond.dev/grace": "50s",
     };
     const kind = { group: "batch", version: "v1", plural: "jobs", namespace: "default" };
@@ -265,7 +265,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await cluster.until("others follow, and wait for the gang's end", () =>
       allWait("crew", 2, /until its gang of before has ended/),
     );
-    // There is no kubelet that would end those of before.
+    // No kubelet is running that would end the earlier pods.
     const { items } = await cluster.core.listNamespacedPod({ namespace: "default" });
     for (const { metadata } of items.filter((pod) => pod.metadata?.deletionTimestamp !== undefined)) {
       const name = metadata?.name ?? "";
@@ -364,7 +364,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await operator[Symbol.asyncDispose]();
     await cluster.core.deleteNamespacedPod({ name: "orphan", namespace: "default", gracePeriodSeconds: 0 });
     expect((await claimOf(pod))?.state).toBe(ClaimState.BOUND);
-    // While the webhook does not answer, pods that ask for the pool are refused, and no others.
+    // While the webhook does not answer, pods that request the pool are refused, and no others.
     const refused: unknown = await cluster.createPod("nobody", quarter).catch((error: unknown) => error);
     expect(String(refused)).toContain("failed calling webhook");
     const plain = await cluster.createPod("unheeded", { cpu: "1" });

@@ -46,11 +46,11 @@ export interface OperatorOptions {
   readonly names: ResourceNames;
   /** Namespace of its own objects. */
   readonly namespace: string;
-  /** As of `LeaderElection`. */
+  /** As in `LeaderElection`. */
   readonly identity: string;
   /** User name of its service account. */
   readonly user: string;
-  /** How pods get their vGPUs; `auto`: by ResourceClaims where the API server has them. */
+  /** How pods get their vGPUs; `auto`: by ResourceClaims if the API server supports them. */
   readonly allocation: Allocation | "auto";
   /** Address and authority by which programs reach the controller. */
   readonly programs: { readonly controller: string; readonly ca: string };
@@ -64,7 +64,7 @@ export interface OperatorOptions {
     readonly serviceNames: readonly string[];
   };
   readonly log: Logger;
-  /** For tests: see `LeaderElection`. Default 15. */
+  /** For tests: as in `LeaderElection`. Default 15. */
   readonly leaseSeconds?: number;
 }
 
@@ -146,7 +146,7 @@ export class Operator implements AsyncDisposable {
     return this.#webhook?.port ?? 0;
   }
 
-  /** Number of reviews that this replica has answered. */
+  /** The number of reviews that this replica has answered. */
   get reviews(): number {
     return this.#webhook?.reviews ?? 0;
   }
@@ -237,7 +237,9 @@ export class Operator implements AsyncDisposable {
     );
   }
 
-  /** Reads the pool, on all replicas; the leader also publishes it, and reports to it the machines that take no new work. */
+  /**
+   * Reads the pool, on all replicas; the leader also publishes it, and cordons the machines that accept no new work.
+   */
   async #readPool(): Promise<void> {
     const { cluster, names, pool, log } = this.#options;
     const publisher = new SlicePublisher({ cluster, names, log });
@@ -298,7 +300,7 @@ export class Operator implements AsyncDisposable {
                 else if (known?.metadata?.uid === metadata?.uid) resourceClaimsByName.delete(name);
                 if (!claims.isCompared) return;
                 queue.add(`${userClaimKey}${metadata?.uid}`);
-                // Its pod may need it still.
+                // Its pod may still need it.
                 if (isGone) for (const { uid } of metadata?.ownerReferences ?? []) queue.add(uid);
               },
               cleanup,
@@ -358,7 +360,7 @@ export class Operator implements AsyncDisposable {
     await Promise.all([viewing, renewing, counting]);
   }
 
-  /** Renews leases and catches up with pods whose turn was missed: no event announces either. */
+  /** Renews leases, and processes pods whose time has come: no event announces either. */
   async #renewAll(claims: ClaimView, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       for (const name of claims.claims.keys()) {

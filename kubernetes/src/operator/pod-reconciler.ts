@@ -34,19 +34,19 @@ import {
 export interface PodReconcilerOptions extends ClaimMakerOptions {
   readonly names: ResourceNames;
   readonly writer: PodWriter;
-  /** Makes the ResourceClaims of pods; undefined: they get their vGPUs by the device plugin. */
+  /** Creates the ResourceClaims of pods; undefined: pods get their vGPUs from the device plugin. */
   readonly deviceClaims: DeviceClaims | undefined;
   /** Claims of ResourceClaims that users write; undefined: there are none in this cluster. */
   readonly userClaims: UserClaims | undefined;
-  /** A ResourceClaim by its name; undefined: there is none, or not yet. */
+  /** A ResourceClaim by its name; undefined: it does not exist, or not yet. */
   readonly findResourceClaim: (namespace: string, name: string) => ResourceV1ResourceClaim | undefined;
-  /** Whether the API server has no such pod either; undefined as its name: it is not known in full. */
+  /** Whether the API server does not have the pod either; undefined: the pod's full name is unknown. */
   readonly isGone: (namespace: string, name: string | undefined, uid: string) => Promise<boolean>;
-  /** Kubernetes node that is the machine of a node of the pool; undefined: none is. */
+  /** The Kubernetes node on the machine of a node of the pool; undefined: there is none. */
   readonly hostOf: (poolNode: string) => V1Node | undefined;
-  /** Whether pods wait behind a scheduling gate; otherwise the scheduler extender keeps them back. */
+  /** Whether pods wait behind a scheduling gate; otherwise the scheduler extender holds them back. */
   readonly isGated: boolean;
-  /** Secret that lets programs use one claim and nothing else. */
+  /** The Secret that lets programs use one claim and nothing else. */
   readonly makeToken: (claim: string, tenant: string) => Promise<string>;
   /** Address and authority by which programs reach their controller. */
   readonly endpoint: { readonly controller: string; readonly ca: string };
@@ -56,7 +56,7 @@ export interface PodReconcilerOptions extends ClaimMakerOptions {
 
 const resizeAgainMs = 30_000;
 const unseen = "the pool has not looked at it yet";
-/** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
+/** How long the records may differ: a released device is free for the pool a moment before it is for the scheduler. */
 const lackingMs = 5000;
 /** Time after which missing ResourceClaims of a pod that has not started are recreated. */
 const recreateAfterMs = 5000;
@@ -64,11 +64,11 @@ const recreateAfterMs = 5000;
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
   readonly #maker: ClaimMaker;
-  /** Undefined: kubelets prepare nothing. */
+  /** Undefined: kubelets prepare no devices. */
   readonly #preparation: Preparation | undefined;
-  /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
+  /** When the scheduler first found no devices for a pod, by the pod's UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
-  /** When a pod's objects were made, by its UID, and for which allocations. */
+  /** When a pod's objects were created and for which allocations, by the pod's UID. */
   readonly #made = new Map<string, { readonly allocations: string; readonly atMs: number }>();
   /** How often Kubernetes' scheduler had no room for a device that the pool had granted. */
   bookDifferences = 0;
@@ -81,7 +81,7 @@ export class PodReconciler {
       deviceClaims === undefined ? undefined : new Preparation({ keys: keysOf(names), writer });
   }
 
-  /** @returns Milliseconds after which to look again; undefined: when something changes. */
+  /** @returns Milliseconds after which to process it again; undefined: when something changes. */
   async reconcile(uid: string): Promise<number | undefined> {
     const pod = this.#options.findPod(uid);
     if (pod === undefined || isOver(pod)) {
@@ -96,10 +96,9 @@ export class PodReconciler {
     const text = annotations[keys.request];
     const written = annotations[keys.claims];
     const id = annotations[keys.id];
-    // The webhook did not prepare the pod: it has nothing of ours.
+    // The webhook did not prepare the pod, so it has nothing of ours.
     if ((text === undefined && written === undefined) || id === undefined) return undefined;
-    // The pod ends: it keeps its claims until its programs have ended. Where none has begun none will, and a finalizer may keep
-    // the pod for long.
+    // The pod is ending, but keeps its claims until its programs have ended. If none has started, none will.
     if (pod.metadata?.deletionTimestamp !== undefined) {
       if (!isPlaced(pod)) await this.#endClaims(uid, pod);
       return undefined;
@@ -131,14 +130,14 @@ export class PodReconciler {
     if (noticed !== undefined && !isGated(pod, keysOf(names).gate))
       return await this.#giveNotice(pod, noticed);
     const waiting = claims.find((claim) => !isHeld(claim));
-    // It has notice, and has not begun: its allocation is taken, and it waits again.
+    // The claim has notice and the pod has not started: its allocation is taken, and it waits again.
     if (waiting === undefined) return undefined;
     if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
       return await this.#endRobbed(pod, waiting.reason);
     const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
     const why = waiting.reason === "" ? unseen : waiting.reason;
     const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
-    // The longer the queue, the more pods see a change of it, and the less it is to those at its end.
+    // The longer the queue, the more pods a change of it affects, and the less it matters to those at its end.
     const factor = isUnseen(pod, keysOf(names).bound) ? 1 : toPatience(waiting.queuePosition);
     if (waiting.reason !== "")
       await writer.tell(pod, "Normal", "MillpondWaiting", message, factor * eventRepeatMs);
@@ -218,7 +217,7 @@ export class PodReconciler {
         if (isUnmarked) await writer.markGranted(pod, places, host?.metadata?.name);
         else await writer.openGate(pod, places, host && hostLabelOf(host), where);
       } catch (error) {
-        // It was changed meanwhile; that change arrives here as an event, too.
+        // It was changed in the meantime; that change also arrives here as an event.
         if (!isConflict(error)) throw error;
         return 200;
       }
@@ -243,20 +242,22 @@ export class PodReconciler {
   }
 
   /**
-   * Whether the objects of a pod that has not started are to be made: this instance has not made them for these allocations, or
-   * one of its ResourceClaims has been deleted since. A Secret that is not there is seen when a container lacks it.
+   * Whether objects of a pod that has not started must be created: not created yet for these allocations, or a ResourceClaim
+   * has been deleted since. A missing Secret is noticed when a container lacks it.
    */
   #lacksObjects(pod: V1Pod, baseName: string, claims: readonly Claim[]): boolean {
     const { deviceClaims, findResourceClaim } = this.#options;
     const made = this.#made.get(uidOf(pod));
     if (made?.allocations !== allocationsOf(claims)) return true;
-    // The copy of the ResourceClaims may be that much older.
+    // The copy of the ResourceClaims may be this much older.
     if (deviceClaims === undefined || performance.now() - made.atMs < recreateAfterMs) return false;
     const { namespace } = nameOf(pod);
     return claims.some((_, index) => findResourceClaim(namespace, `${baseName}-${index}`) === undefined);
   }
 
-  /** Replaces a ResourceClaim, and reports that, when the scheduler finds no room for `lackingMs` where the pool granted it. */
+  /**
+   * Replaces and reports a ResourceClaim for which the scheduler has found no room for `lackingMs` although it is granted.
+   */
   async #compareBooks(
     pod: V1Pod,
     claims: readonly Claim[],
@@ -370,8 +371,8 @@ export class PodReconciler {
   }
 
   /**
-   * Ends a pod whose node or device was lost while the claim waits for others: a pod that is placed keeps the allocation of
-   * Kubernetes, so that only another pod can use the claim's next one.
+   * Ends a pod whose node or device was lost while the claim waits for others: a pod that has a node keeps the
+   * allocation of Kubernetes, so that only another pod can use the claim's next one.
    */
   async #endRobbed(pod: V1Pod, why: string): Promise<number | undefined> {
     const { writer, names } = this.#options;
@@ -434,13 +435,13 @@ export class PodReconciler {
   }
 }
 
-/** Whether the pod has no reason of the pool's in its condition yet. */
+/** Whether the pod's condition has no reason from the pool yet. */
 function isUnseen({ status }: V1Pod, type: string): boolean {
   const said = status?.conditions?.find((each) => each.type === type)?.message ?? unseen;
   return said.includes(unseen);
 }
 
-/** How many times as seldom as the first a pod at this place of its queue shows that the queue has changed: 1 to 12. */
+/** The factor, 1 to 12, by which a pod at this position of its queue reports changes of the queue less often than the first. */
 function toPatience(position: number): number {
   return Math.max(1, Math.min(12, position / 5));
 }
@@ -449,7 +450,7 @@ function ofFollower(name: string | undefined): string {
   return name === undefined ? "" : `, and ${name} waits in its place`;
 }
 
-/** Whether the kubelet refused the pod, as where its device plugin was away at that moment: nothing of it has run. */
+/** Whether the kubelet refused the pod, for example because its device plugin was unavailable: nothing of it has run. */
 function wasRefused(pod: V1Pod): boolean {
   const { metadata, status } = pod;
   return status?.phase === "Failed" && metadata?.deletionTimestamp === undefined && !hasStarted(pod);
@@ -471,7 +472,7 @@ function isGranted(claim: Claim): boolean {
   return isHeld(claim) && claim.preemptAt === 0n;
 }
 
-/** Different whenever one of the claims is allocated again. */
+/** Changes whenever one of the claims is allocated again. */
 function allocationsOf(claims: readonly Claim[]): string {
   return claims.map(({ allocation }) => String(allocation?.epoch ?? 0n)).join(" ");
 }
@@ -480,12 +481,12 @@ function isGated({ spec }: V1Pod, gate: string): boolean {
   return spec?.schedulingGates?.some(({ name }) => name === gate) ?? false;
 }
 
-/** Whether Kubernetes' scheduler has decided on it. */
+/** Whether Kubernetes' scheduler has considered the pod. */
 function isPlaced({ spec }: V1Pod): boolean {
   return spec?.nodeName !== undefined && spec.nodeName !== "";
 }
 
-/** Whether a container cannot be started for want of a Secret or ConfigMap, which may have been deleted while the pod ran. */
+/** Whether a container cannot start because a Secret or ConfigMap is missing, which may have been deleted while the pod ran. */
 function lacksSecret({ status }: V1Pod): boolean {
   return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
     ({ state }) => state?.waiting?.reason === "CreateContainerConfigError",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// All that the operator writes onto pods and for them.
+// All writes of the operator to pods, and of objects for pods.
 
 import { createHash } from "node:crypto";
 import type { V1Pod } from "@kubernetes/client-node";
@@ -25,9 +25,9 @@ export interface Condition {
   readonly message: string;
 }
 
-/** Why a pod waits changes with every claim of others: it is written so seldom. */
+/** Why a pod waits changes with every claim of others, so it is written no more often than this. */
 export const waitingWriteMs = 5000;
-/** The same event again within this time is left out. */
+/** A repetition of an event within this time is omitted. */
 export const eventRepeatMs = 30_000;
 const maxEventsKept = 20_000;
 
@@ -45,10 +45,10 @@ export class PodWriter {
   }
 
   /**
-   * Writes a condition where it is another than the pod has.
+   * Writes a condition if it differs from the pod's.
    *
-   * @param leastMs Between two messages of the same reason.
-   * @returns Milliseconds after which to come again, where it is too soon to write another message of the same reason.
+   * @param leastMs The shortest time between two messages of the same reason.
+   * @returns Milliseconds after which to try again, if it is too soon for another message of the same reason.
    */
   async setCondition(
     pod: V1Pod,
@@ -76,7 +76,7 @@ export class PodWriter {
     return undefined;
   }
 
-  /** Forgets a pod that has gone. */
+  /** Forgets a pod that is gone. */
   forget(uid: string): void {
     for (const map of [this.#written, this.#events]) {
       for (const key of map.keys()) if (key.startsWith(uid)) map.delete(key);
@@ -86,7 +86,7 @@ export class PodWriter {
   /**
    * Writes an event about the pod. An event that cannot be written is logged, and delays nothing.
    *
-   * @param leastMs Between two events of the same reason.
+   * @param leastMs The shortest time between two events of the same reason.
    */
   async tell(
     pod: V1Pod,
@@ -143,7 +143,7 @@ export class PodWriter {
   /**
    * Releases the pod to the scheduler, with the node of its GPUs.
    *
-   * @param host The Kubernetes node that has them; undefined: none.
+   * @param host The Kubernetes node that has the GPUs; undefined: none.
    * @param where `required`: only there; `preferred`: there if it has room.
    */
   async openGate(
@@ -172,7 +172,7 @@ export class PodWriter {
   /**
    * Marks a pod without a gate as granted: the scheduler extender reads that from its annotations.
    *
-   * @param host As of `openGate`, the node's name.
+   * @param host The name of the node, as in `openGate`.
    */
   async markGranted(pod: V1Pod, gpuNode: string, host: string | undefined): Promise<void> {
     await this.annotate(pod, {
@@ -204,7 +204,7 @@ export class PodWriter {
     await unlessStatus(this.#cluster.core.deleteNamespacedPod({ ...nameOf(pod), body }), 404, 409);
   }
 
-  /** Makes the Secret by which the pod's programs find their pool. One that is there stays. */
+  /** Creates the Secret by which the pod's programs find their pool. An existing one is left unchanged. */
   async makeSecret(pod: V1Pod, name: string, values: Readonly<Record<string, string>>): Promise<void> {
     const { namespace } = nameOf(pod);
     const body = {
@@ -234,14 +234,14 @@ export function nameOf({ metadata }: V1Pod): { readonly namespace: string; reado
   return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
 }
 
-/** Whether nothing of the pod runs, or will. */
+/** Whether nothing of the pod runs or ever will. */
 export function isOver({ status }: V1Pod): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed";
 }
 
 export function isConflict(error: unknown): boolean {
   const status = statusOf(error);
-  // A test of a JSON patch that fails is 422 for some versions of the API server.
+  // Some API server versions answer 422 when a test of a JSON patch fails.
   return status === 409 || status === 422;
 }
 
@@ -272,7 +272,7 @@ function escapePointer(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** As much as an event can hold. */
+/** The longest text that fits into an event. */
 function shorten(message: string): string {
   return message.length > 1000 ? `${message.slice(0, 997)}…` : message;
 }

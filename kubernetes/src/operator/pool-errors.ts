@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Errors of the pool, as the operator takes them.
+// Classifies errors of the pool for the operator.
 
 /** Whether the same request may succeed a moment later. */
 export function isPassing(code: string): boolean {

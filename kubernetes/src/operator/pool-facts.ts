@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The pool's nodes and queues, read again and again: for the webhooks' checks, for the machines that are nodes of both,
-// and for ResourceSlices.
+// The pool's nodes and queues, polled: for the webhooks' checks, for the machines that are nodes of both pool and
+// cluster, and for ResourceSlices.
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Node } from "@millpond/api";
@@ -22,7 +22,7 @@ export class PoolFacts {
     this.#log = log;
   }
 
-  /** Undefined: not known, or no longer. */
+  /** Undefined: not known, or no longer known. */
   get limits(): PoolLimits | undefined {
     return this.#limits;
   }
@@ -32,7 +32,7 @@ export class PoolFacts {
     return this.#nodes;
   }
 
-  /** @param onRead Called with each new picture. */
+  /** @param onRead Called with each new state. */
   async run(signal: AbortSignal, onRead: (nodes: readonly Node[]) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
       try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubelets that could not prepare a pod's ResourceClaims, because the node plugin was away or the pool had not granted them
-// yet, try again only after a minute or more. A changed annotation lets them try at once.
+// Kubelets that could not prepare a pod's ResourceClaims, because the node plugin was away or the pool had not granted
+// them yet, try again only after a minute or more. Changing an annotation makes them try immediately.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import type { Keys } from "../request/resource-names.ts";
@@ -10,23 +10,25 @@ import { type PodWriter, uidOf } from "./pod-writer.ts";
 export interface PreparationOptions {
   readonly keys: Keys;
   readonly writer: Pick<PodWriter, "annotate">;
-  /** Time after which a pod without a sandbox is announced to its kubelet again. Default 8000. */
+  /** Time after which a pod without a sandbox is annotated again. Default 8000. */
   readonly patienceMs?: number;
 }
 
-/** Then the reason is another one, such as a volume. */
+/** After this many attempts the cause is another one, such as a volume. */
 const mostRetries = 20;
 
 export class Preparation {
   readonly #options: Required<PreparationOptions>;
-  /** When each pod was found without a sandbox, or announced again, by its UID. */
+  /** When each pod was found without a sandbox, or last annotated, by its UID. */
   readonly #seenAtMs = new Map<string, number>();
 
   constructor(options: PreparationOptions) {
     this.#options = { patienceMs: 8000, ...options };
   }
 
-  /** @returns Milliseconds after which to look again; undefined: the pod has its sandbox, or waits for something else. */
+  /**
+   * @returns Milliseconds after which to check again; undefined: the pod has its sandbox, or waits for something else.
+   */
   async look(pod: V1Pod): Promise<number | undefined> {
     const { keys, writer, patienceMs } = this.#options;
     const uid = uidOf(pod);
@@ -50,7 +52,7 @@ export class Preparation {
   }
 }
 
-/** Whether a kubelet has the pod, and has not made its sandbox: images are fetched after that. */
+/** Whether a kubelet has the pod but has not created its sandbox: images are pulled after that. */
 function isUnprepared({ spec, status }: V1Pod): boolean {
   const sandbox = status?.conditions?.find(({ type }) => type === "PodReadyToStartContainers");
   return (spec?.nodeName ?? "") !== "" && status?.phase === "Pending" && sandbox?.status === "False";

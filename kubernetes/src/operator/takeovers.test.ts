@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many pods, and kills among them, on a played API server with a scheduler that binds at once: `many-pods.test.ts` does the same
-// with a real control plane. MILLPOND_KUBERNETES_PODS and MILLPOND_KUBERNETES_KILLS make it longer.
+// Many pods, with operators killed in between, on a simulated API server with a scheduler that binds immediately:
+// `many-pods.test.ts` does the same with a real control plane. MILLPOND_KUBERNETES_PODS and MILLPOND_KUBERNETES_KILLS
+// extend the test.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ClaimState } from "@millpond/api";
@@ -24,7 +25,7 @@ async function start(): Promise<PlayedCluster> {
   return cluster;
 }
 
-/** What is wrong with the agreement of pods and claims; empty: nothing. */
+/** How pods and claims disagree; empty: they agree. */
 async function disagreements(cluster: PlayedCluster): Promise<string[]> {
   const { items } = await cluster.core.listNamespacedPod({ namespace });
   const { claims } = await cluster.pool.connect().claims.listClaims({});
@@ -54,7 +55,7 @@ test(`${podCount} pods that ask at once are placed, or wait with the pool's reas
   await cluster.createPod("first", { "millpond.dev/compute": "1", "millpond.dev/memory": "1Mi" });
   await expect.poll(() => cluster.bound("first"), { timeout }).toBe("True Bound");
   const cpuMs = operator.cpuMs;
-  // Three fifths of them have room.
+  // Three fifths of the pods fit.
   const compute = String(Math.min(100, Math.max(1, Math.floor((40 * 100) / (podCount * 0.6)))));
   const limits = { "millpond.dev/compute": compute, "millpond.dev/memory": "1Mi" };
   const begun = performance.now();
@@ -74,7 +75,7 @@ test(`${podCount} pods that ask at once are placed, or wait with the pool's reas
     `${podCount} pods: after ${seconds.toFixed(1)} s, ${perPod.toFixed(1)} ms of the operator's CPU for each`,
   );
   await expect.poll(() => disagreements(cluster), { timeout, interval: 500 }).toEqual([]);
-  // With fewer pods the time in which the operator only waits, and that of its start, are too large a part.
+  // With fewer pods, the time in which the operator only waits and the time of its start are too large a part.
   if (podCount >= 500) expect(perPod).toBeLessThan(20);
 });
 
@@ -96,7 +97,7 @@ test(`${killCount} kills of operators, API server and controller leave no pod wi
   };
   let made = 0;
   const alive: string[] = [];
-  /** Makes a pod, and ends another one now and then; an API server or a webhook that begins again may refuse either. */
+  /** Creates a pod, and deletes another one now and then; an API server or a webhook that is restarting may refuse either. */
   const churn = async (): Promise<void> => {
     const name = `c-${made}`;
     await cluster.createPod(name, { "millpond.dev/compute": "20", "millpond.dev/memory": "1Gi" });

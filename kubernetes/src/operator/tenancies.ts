@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The tenancies of all namespaces of a cluster, from a copy of its namespaces that is kept current. The copy may be older
-// than a pod that asks: a namespace that it lacks, and every namespace before a claim is made, are read from the server.
+// The tenancies of all namespaces of a cluster, from a copy of its namespaces that is kept current. The copy may be
+// older than a pod's request, so a namespace that it lacks is read from the server, and so is every namespace before a
+// claim is created.
 
 import type { V1Namespace } from "@kubernetes/client-node";
 import { millpondError } from "@millpond/api";
@@ -12,7 +13,7 @@ export interface TenanciesOptions {
   readonly names: ResourceNames;
   /** The namespaces of the copy. */
   readonly known: () => Iterable<V1Namespace>;
-  /** Reads one from the server; undefined: there is none. */
+  /** Reads one from the server; undefined: it does not exist. */
   readonly read: (namespace: string) => Promise<V1Namespace | undefined>;
 }
 
@@ -25,14 +26,18 @@ const freshMs = 500;
 
 export class Tenancies {
   readonly #options: TenanciesOptions;
-  /** Reads of the last moment, by name. */
+  /** Recent reads, by name. */
   readonly #reads = new Map<string, Read>();
 
   constructor(options: TenanciesOptions) {
     this.#options = options;
   }
 
-  /** As of the copy, or of the server where the copy lacks it. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  /**
+   * From the copy, or from the server if the copy lacks the namespace.
+   *
+   * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND
+   */
   async find(namespace: string): Promise<Tenancy> {
     for (const each of this.#options.known()) {
       if (each.metadata?.name === namespace) return this.#tenancyOf(each);
@@ -41,7 +46,8 @@ export class Tenancies {
   }
 
   /**
-   * As of the server, half a second ago at most: hundreds of pods that come at once share the reads of their namespace.
+   * From the server, at most half a second old: hundreds of pods that are created at the same time share the reads of
+   * their namespace.
    *
    * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND
    */
@@ -65,7 +71,7 @@ export class Tenancies {
     const forget = (): void => {
       if (this.#reads.get(name) === read) this.#reads.delete(name);
     };
-    // One that is not there may be made at any moment.
+    // A missing namespace may be created at any moment.
     read.namespace.then((found) => found ?? forget(), forget);
     return await read.namespace;
   }

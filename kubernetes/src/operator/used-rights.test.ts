@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Least privilege without a Kubernetes: the played API server refuses rights that the manifests do not grant,
+// Least privilege without a real Kubernetes: the simulated API server refuses rights that the manifests do not grant,
 // and records the used ones. `rights.test.ts` compares both with the audit log of a real one.
 
 import { DeviceHealth } from "@millpond/api";
@@ -14,9 +14,12 @@ const patience = { timeout: 120_000 };
 const namespace = "default";
 const half = { "millpond.dev/vgpu": "1", "millpond.dev/memory": "8Gi" };
 
-/** Needs half a minute, or an agent that is silent for that: seen on a real control plane, and in tests of their own. */
+/**
+ * These need half a minute, or an agent that is silent for that long: they are covered on a real control plane and by
+ * separate tests.
+ */
 const slow = [
-  // The same event of a pod again, after 30 s.
+  // A repeated event of a pod, after 30 s.
   "/events patch",
   // A node of the pool is removed.
   "resource.k8s.io/resourceslices delete",
@@ -31,7 +34,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
   const slices = () => server.store.list("resource.k8s.io/resourceslices");
   await expect.poll(() => slices().length, patience).toBe(2);
 
-  // A device falls ill: its slice changes.
+  // A device becomes unhealthy, so its slice changes.
   const [agent] = cluster.pool.agents;
   if (agent === undefined) throw new Error("there is no agent");
   agent.devices = agent.devices.map((device, index) =>
@@ -64,7 +67,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
   const stateOf = async () => (await pool.getClaim({ name: orphan })).claim?.allocation;
   await expect.poll(stateOf, patience).toBeUndefined();
 
-  // Gangs of a Job and of a JobSet, which say their sizes.
+  // Gangs of a Job and of a JobSet, which specify their sizes.
   const template = {
     metadata: { annotations: { "millpond.dev/gang-size": "all" } },
     spec: { containers: [{ name: "main", resources: { limits: half } }] },
@@ -92,7 +95,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
     await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
   for (const name of ["train-0", "set-0"]) await core.deleteNamespacedPod({ namespace, name });
 
-  // A user has made a ResourceClaim of the name that the operator will use.
+  // A user has created a ResourceClaim with the name that the operator will use.
   const whole = { "millpond.dev/vgpu": "1" };
   await cluster.createPod("first", whole);
   await cluster.createPod("second", whole);
@@ -141,7 +144,7 @@ test("the operator has each right that it uses, and uses each that it has", asyn
   });
   await expect.poll(() => cluster.bound("by-name"), patience).toBe("True Bound");
 
-  // The certificate of the webhooks, a third of whose time is left.
+  // The webhooks' certificate, of whose lifetime a third is left.
   const store = new CertificateStore({
     cluster: connectCluster(server.configFor("millpond-operator")),
     namespace: "millpond-system",

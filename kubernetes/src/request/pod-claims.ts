@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods and their claims: pure functions from one to the other.
+// Converts pods to claims and back: pure functions.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type ClaimSchema, type ClaimValues, millpondError, toClaimMessage } from "@millpond/api";
@@ -8,58 +8,58 @@ import type { V1Pod } from "@kubernetes/client-node";
 import { createHash } from "node:crypto";
 import type { PodRequest } from "./pod-request.ts";
 
-/** Owner of the pod, and the tenant for which it asks. */
+/** Owner of the pod, and the tenant that it requests. */
 export interface PodIdentity {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
   /** The tenant of its namespace, which is charged. */
   readonly tenant: string;
-  /** Where it waits when it does not say so. */
+  /** The queue of a pod that names none. */
   readonly queue: string;
   /** -1000 to 1000. */
   readonly priority: number;
   /** Key that the pods of a gang share: the UID of their job, and its attempt. Absent: it belongs to no job. */
   readonly group?: string | undefined;
-  /** The gang of all pods of its Job or JobSet; absent: the pod does not ask for one. */
+  /** The gang of all pods of its Job or JobSet; absent: the pod does not request one. */
   readonly wholeGang?: WholeGang | undefined;
 }
 
 /** The gang of a Job, of a JobSet, or of the part of a JobSet that starts at one time. */
 export interface WholeGang {
   readonly name: string;
-  /** Claims of all its pods; 1: the pod is bound alone. */
+  /** The number of claims of all its pods; 1: the pod is bound alone. */
   readonly claims: number;
 }
 
-/** Such a claim is a pod's. */
+/** Whether claims with such a name belong to pods. */
 const claimNamePattern =
   /^pod-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-([1-9]|1[0-5]))?$/;
 
-/** The key that the pods of one Job, or of one attempt of a JobSet, share; undefined: the pod is of neither. */
+/** The key that the pods of one Job, or of one attempt of a JobSet, share; undefined: the pod belongs to neither. */
 export function groupOf({ metadata }: Pick<V1Pod, "metadata">): string | undefined {
   const { labels = {}, ownerReferences = [] } = metadata ?? {};
   const jobSet = labels["jobset.sigs.k8s.io/jobset-uid"] ?? labels["jobset.sigs.k8s.io/jobset-name"];
-  // A JobSet that failed makes all its Jobs again, and pods of both attempts may be there.
+  // A JobSet that failed creates all its Jobs again, and pods of both attempts may exist.
   if (jobSet !== undefined) return `${jobSet}/${labels["jobset.sigs.k8s.io/restart-attempt"] ?? "0"}`;
   return ownerReferences.find(({ controller }) => controller === true)?.uid;
 }
 
-/** Name of a pod's claim: made from its UID, which no user chooses. The first has no number. */
+/** Name of a pod's claim, derived from its UID, which no user chooses. The name of the first has no number. */
 export function claimName(uid: string, index: number): string {
   return index === 0 ? `pod-${uid}` : `pod-${uid}-${index}`;
 }
 
-/** The pod of a claim; undefined where it belongs to none. */
+/** The pod of a claim; undefined: it belongs to none. */
 export function podOfClaim(name: string): { readonly uid: string; readonly index: number } | undefined {
   const match = claimNamePattern.exec(name);
   return match === null ? undefined : { uid: match[1] ?? "", index: Number(match[2] ?? 0) };
 }
 
-/** Label of the claims that an operator of a cluster keeps; its value is the cluster's name. */
+/** Label of the claims that a cluster's operator manages; its value is the cluster's name. */
 export const clusterLabel = "kubernetes/cluster";
 
-/** Seconds for which a claim outlives an operator that is away; the operator renews it three times within that. */
+/** Seconds for which a claim outlives its operator; the operator renews the lease three times within that time. */
 export const leaseSeconds = 300;
 
 /**
@@ -88,13 +88,13 @@ export function toClaims(
   }));
 }
 
-/** Characters of a claim's owner. */
+/** The most characters of a claim's owner. */
 export const maxOwnerLength = 256;
 
 /**
- * Reads the object for which an operator has made a claim; undefined: it is of another kind.
+ * Reads the object for which an operator has created a claim; undefined: the claim is of another kind.
  *
- * @returns `name` undefined where it was too long for the claim's owner.
+ * @returns `name` is undefined if it was too long for the claim's owner.
  */
 export function parseOwner(
   kind: "pod" | "resourceclaim",
@@ -151,12 +151,12 @@ export function gangName(namespace: string, group: string): string {
   return `pods-${createHash("sha256").update(`${namespace}/${group}`).digest("hex").slice(0, 20)}`;
 }
 
-/** As much of a name as a label can hold. */
+/** The longest prefix of a name that fits into a label. */
 function labelValue(name: string): string {
   return name.slice(0, 63).replace(/[-.]+$/, "");
 }
 
-/** A PriorityClass may be of any size; claims go from -1000 to 1000, and the order stays. */
+/** A PriorityClass may have any value; claims have priorities from -1000 to 1000, and the order is preserved. */
 export function toClaimPriority(priority: number | undefined): number {
   return Math.max(-1000, Math.min(1000, Math.trunc(priority ?? 0)));
 }

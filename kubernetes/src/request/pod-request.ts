@@ -14,13 +14,13 @@ import {
 import { keysOf, type ResourceNames } from "./resource-names.ts";
 import { readSlice, type ResourceHolder, type Slice } from "./slice.ts";
 
-/** A container of a pod spec, as far as it matters here. */
+/** The members of a container of a pod spec that matter here. */
 export interface ContainerLike extends ResourceHolder {
   /** `Always` makes an init container a sidecar. */
   readonly restartPolicy?: string | undefined;
 }
 
-/** A pod, as far as it matters here. */
+/** The members of a pod that matter here. */
 export interface PodLike {
   readonly metadata?:
     | {
@@ -52,13 +52,13 @@ export interface PodRequest {
   readonly slices: readonly PodSlice[];
   /** Options of all its claims, from annotations. */
   readonly options: ClaimValues;
-  /** Whether all pods of its Job or JobSet are one gang. */
+  /** Whether all pods of its Job or JobSet form one gang. */
   readonly isWholeJob?: boolean;
-  /** Whether another pod follows where the pool takes its vGPUs. */
+  /** Whether the pod is replaced when the pool takes its vGPUs. */
   readonly isRequeued?: boolean;
 }
 
-/** Limit of the claims of a pod: they are bound together, as a gang. */
+/** The most claims of a pod: they are bound together, as a gang. */
 const maxSlices = 16;
 
 /** Members that annotations cannot set: they come from resources, the namespace and the priority class, or have defaults. */
@@ -80,7 +80,7 @@ const annotationFields = new Map(
 /**
  * Reads the request of a pod as its author wrote it; undefined: the pod requests nothing of the pool.
  *
- * @param own Annotations that are not for authors, and that this one may write.
+ * @param own Annotations reserved for Millpond that the author of this pod may nevertheless write.
  * @throws MILLPOND_E_INVALID
  */
 export function readPodRequest(
@@ -106,7 +106,7 @@ export function readPodRequest(
 }
 
 /**
- * Reads the options of a pod that the webhook has prepared, and so has the webhook's own annotations.
+ * Reads the options of a pod that the webhook has prepared, which also has the webhook's own annotations.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -128,7 +128,7 @@ function readSlices(names: ResourceNames, { spec }: PodLike): PodSlice[] {
   for (const container of inits.filter((each) => each.restartPolicy !== "Always")) {
     const slice = readSlice(names, container);
     if (slice === undefined) continue;
-    // An init container ends before the others begin: it uses the claim of one of them.
+    // An init container ends before the others start, so it uses the claim of one of them.
     const same = slices.find((each) => sameSlice(each.slice, slice));
     if (same !== undefined) {
       same.containers.push(container.name);

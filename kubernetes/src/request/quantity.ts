@@ -8,7 +8,7 @@ const pattern = /^\+?(\d{1,19})(?:\.(\d{0,9}))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|
 
 const binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] as const;
 
-/** Powers of ten of decimal suffixes. */
+/** Powers of ten of the decimal suffixes. */
 const decimal: Readonly<Record<string, number>> = {
   n: -9,
   u: -6,
@@ -22,10 +22,10 @@ const decimal: Readonly<Record<string, number>> = {
 };
 
 /**
- * Reads a quantity that has to be a whole number: `3`, `8Gi`, `1.5Ki`, `16k`, `2e3`.
+ * Reads a quantity that must be a whole number: `3`, `8Gi`, `1.5Ki`, `16k`, `2e3`.
  *
  * @param what For the message: `millpond.dev/vgpu`.
- * @throws MILLPOND_E_INVALID for anything that is not one, negative ones and fractions included
+ * @throws MILLPOND_E_INVALID for anything else, including negative numbers and fractions
  */
 export function parseWholeQuantity(text: string, what: string): bigint {
   const match = pattern.exec(text);

@@ -98,7 +98,7 @@ describe("what a container asks", () => {
     [{ "millpond.dev/vgpu": "2" }, { gpus: 2 }],
     [{ "millpond.dev/compute": "30" }, { gpus: 1, compute: 30 }],
     [{ "millpond.dev/memory": "8Gi" }, { gpus: 1, memory: { kind: "bytes", bytes: 8n << 30n } }],
-    // A number of MiB, also as API servers write it: 16000 as 16k.
+    // A number of MiB, also in the form of API servers, which write 16000 as 16k.
     [{ "millpond.dev/memory": "8192" }, { gpus: 1, memory: { kind: "bytes", bytes: 8n << 30n } }],
     [{ "millpond.dev/memory": "16k" }, { gpus: 1, memory: { kind: "bytes", bytes: 16_000n << 20n } }],
     [{ "pool.kubernetes.io/mem": "1Gi" }, { gpus: 1, memory: { kind: "bytes", bytes: 1n << 30n } }],

@@ -15,7 +15,7 @@ export interface ResourceNames {
    * The domain of annotations, labels, the scheduling gate, conditions and the DRA driver: `millpond.dev`.
    */
   readonly domain: string;
-  /** All names of a resource; the first is the one that messages use. */
+  /** All names of a resource; messages use the first one. */
   readonly resources: Readonly<Record<ResourceKind, readonly string[]>>;
 }
 
@@ -23,7 +23,8 @@ const domainPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0
 const resourcePattern = /^([a-z0-9.-]+)\/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
 /**
- * @param aliases More names of resources: `vgpu=pool.kubernetes.io/gpu,memory=pool.kubernetes.io/memory`. Empty: none.
+ * @param aliases Additional names of resources: `vgpu=pool.kubernetes.io/gpu,memory=pool.kubernetes.io/memory`. Empty:
+ * none.
  * @throws MILLPOND_E_INVALID
  */
 export function makeResourceNames(domain = "millpond.dev", aliases = ""): ResourceNames {
@@ -33,7 +34,7 @@ export function makeResourceNames(domain = "millpond.dev", aliases = ""): Resour
   const resources = new Map<ResourceKind, string[]>(
     resourceKinds.map((kind) => [kind, [`${domain}/${kind}`]]),
   );
-  // As Kubernetes itself calls a device of our class in limits.
+  // The name by which Kubernetes itself refers to a device of our class in limits.
   resources.get("vgpu")?.push(`deviceclass.resource.kubernetes.io/${domain}`);
   for (const alias of aliases.split(",").filter((part) => part.trim() !== "")) {
     const [kind, name = ""] = alias.trim().split("=");
@@ -62,12 +63,12 @@ export function makeResourceNames(domain = "millpond.dev", aliases = ""): Resour
   };
 }
 
-/** Which resource of ours a name means; undefined: none. */
+/** The resource of ours that a name means; undefined: none. */
 export function kindOfResource(names: ResourceNames, name: string): ResourceKind | undefined {
   return resourceKinds.find((kind) => names.resources[kind].includes(name));
 }
 
-/** Every name that asks for the pool. */
+/** Every name by which a container requests the pool. */
 export function allResourceNames(names: ResourceNames): string[] {
   return resourceKinds.flatMap((kind) => [...names.resources[kind]]);
 }
@@ -75,29 +76,29 @@ export function allResourceNames(names: ResourceNames): string[] {
 /** Annotations and labels that Millpond writes onto objects and reads from them. */
 export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
   return {
-    /** Label of every pod that asks for the pool, by which the webhooks and the operator find it. */
+    /** Label of every pod that requests the pool, by which the webhooks and the operator find it. */
     managed: `${domain}/managed`,
     /** Annotation: the request as parsed by the webhook, JSON. */
     request: `${domain}/request`,
-    /** Annotation: a name for the pod's objects that exists before the pod has a UID. */
+    /** Annotation: a name for the pod's objects, available before the pod has a UID. */
     id: `${domain}/id`,
     /** Annotations that only the webhook and the operator write. */
     claims: `${domain}/claims`,
     node: `${domain}/gpu-node`,
     host: `${domain}/host`,
     retries: `${domain}/retries`,
-    /** Annotation of a pod that another one follows: what it was before the webhook changed it, JSON. */
+    /** Annotation of a pod that is to be replaced: the pod before the webhook changed it, JSON. */
     original: `${domain}/original`,
-    /** Annotation: UID of the pod in whose place the operator has made this one. */
+    /** Annotation: UID of the pod that this one replaces. */
     follows: `${domain}/follows`,
-    /** Annotation of pods: whether another one follows where the pool takes their vGPUs. */
+    /** Annotation of pods: whether the pod is replaced when the pool takes its vGPUs. */
     requeue: `${domain}/requeue`,
     /** Scheduling gate. */
     gate: `${domain}/queue`,
     /** Type of the pod condition. */
     bound: `${domain}/Bound`,
     resized: `${domain}/Resized`,
-    /** Label or annotation of pods; annotation of namespaces: where claims without one wait. */
+    /** Label or annotation of pods, or annotation of namespaces: the queue of claims that name none. */
     queue: `${domain}/queue`,
     /** Annotations of namespaces. */
     tenant: `${domain}/tenant`,

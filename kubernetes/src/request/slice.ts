@@ -142,7 +142,7 @@ function collect(
   return found;
 }
 
-/** A size below 1 MiB cannot be one of a vGPU, so it is a number of MiB: as in the command line, and as peers count. */
+/** A vGPU cannot have less than 1 MiB, so a smaller number counts MiB, as on the command line and in comparable products. */
 function amount(kind: ResourceKind, { name, text }: Given): bigint {
   const value = parseWholeQuantity(text, name);
   return kind === "memory" && value < bytesPerMiB ? value * bytesPerMiB : value;

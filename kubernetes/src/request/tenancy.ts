@@ -11,20 +11,21 @@ export interface Tenancy {
   readonly tenant: string;
   /** The queue of pods that name none. */
   readonly queue: string;
-  /** The only queues that pods may name; undefined: all that no other namespace names as its own. */
+  /** The only queues that pods may name; undefined: all queues that no other namespace names as its own. */
   readonly queues: readonly string[] | undefined;
   /** Queues that other namespaces name as their own. */
   readonly foreignQueues: ReadonlySet<string>;
 }
 
-/** Every namespace may wait here unless it names queues of its own. */
+/** The queue in which every namespace may wait unless it names queues of its own. */
 const commonQueue = "default";
 
 /**
  * Reads the annotations of a namespace. Without any, the namespace is its own tenant.
  *
  * @param others All namespaces; this one may be among them.
- * @throws MILLPOND_E_FORBIDDEN for an annotation that is present and not valid: to ignore it would open what it should close
+ * @throws MILLPOND_E_FORBIDDEN for an annotation that is present and not valid: ignoring it would open a queue that it
+ * should close
  */
 export function tenancyOf(
   names: ResourceNames,
@@ -78,7 +79,7 @@ export function checkQueue({ queues, foreignQueues }: Tenancy, queue: string): v
   );
 }
 
-/** An empty list is a list of one empty name, which is not valid. */
+/** An empty list parses as a list of one empty name, which is not valid. */
 function queuesIn(annotation: string | undefined): string[] | undefined {
   return annotation?.split(",").map((queue) => queue.trim());
 }

@@ -12,14 +12,14 @@ import { parseWholeQuantity } from "./quantity.ts";
 import { kindOfResource, type ResourceNames } from "./resource-names.ts";
 
 /**
- * Stands for the ResourceClaim that Kubernetes' scheduler makes for all extended resources of a pod that are devices of classes:
- * no name of `spec.resourceClaims` has such a form.
+ * Stands for the ResourceClaim that Kubernetes' scheduler creates for all extended resources of a pod that map to
+ * device classes. No name in `spec.resourceClaims` has this form.
  */
 export const extendedClaim = "*";
 
-/** The ResourceClaims of a pod that are for devices of the pool, and the containers that use them. */
+/** The ResourceClaims of a pod for devices of the pool, and the containers that use them. */
 export interface UserClaim {
-  /** Name within the pod, of `spec.resourceClaims`. */
+  /** Name within the pod, from `spec.resourceClaims`. */
   readonly claim: string;
   readonly containers: readonly string[];
 }
@@ -57,7 +57,7 @@ function notWritten(): Error {
   );
 }
 
-/** Returns the name of the ResourceClaim behind one of a pod's; undefined: it has not been made yet. */
+/** Returns the name of the ResourceClaim behind one of a pod's entries; undefined: it has not been created yet. */
 export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string | undefined {
   if (claim === extendedClaim) return status?.extendedResourceClaimStatus?.resourceClaimName;
   return (
@@ -66,7 +66,7 @@ export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string 
   );
 }
 
-/** Whether devices of the class are the pool's: the class is our own, or selects our driver. */
+/** Whether devices of the class belong to the pool: the class is our own, or selects our driver. */
 export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): boolean {
   const isDriver = new RegExp(`device\\.driver\\s*==\\s*["']${domain.replaceAll(".", "\\.")}["']`);
   return (
@@ -75,13 +75,13 @@ export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): bo
   );
 }
 
-/** Names of limits by which containers ask for devices of a class. */
+/** Names of limits by which containers request devices of a class. */
 export function limitsOfClass({ metadata, spec }: V1DeviceClass): string[] {
   const implicit = `deviceclass.resource.kubernetes.io/${metadata?.name ?? ""}`;
   return spec.extendedResourceName === undefined ? [implicit] : [implicit, spec.extendedResourceName];
 }
 
-/** All limits that ask for devices of the pool by a class, but those that mean a vGPU anyway. */
+/** All limits that request devices of the pool by a class, except those that mean a vGPU anyway. */
 export function limitsOfClasses(names: ResourceNames, classes: Iterable<V1DeviceClass>): string[] {
   return [...classes]
     .filter((each) => isClassOf(names.domain, each))

@@ -23,21 +23,21 @@ import { type Cluster, ClusterConfig, connectCluster } from "../cluster/cluster.
 
 const programNames = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
-/** Where the programs are: `MILLPOND_KUBERNETES`, or the cache of this machine. Undefined: not here. */
+/** Where the programs are: `MILLPOND_KUBERNETES`, or the cache of this machine. Undefined: they are not installed. */
 export function findKubernetes(): string | undefined {
   const cache = join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "millpond", "kubernetes");
   const directory = process.env["MILLPOND_KUBERNETES"] ?? cache;
   return programNames.every((program) => existsSync(join(directory, program))) ? directory : undefined;
 }
 
-/** For the names of tests that are skipped where there is no control plane. */
+/** For the names of tests that are skipped without a control plane. */
 export const withKubernetes =
   findKubernetes() === undefined
     ? " (skipped: MILLPOND_KUBERNETES names no directory with its programs)"
     : "";
 
 export interface ControlPlaneOptions {
-  /** Time after which a node without a word from its kubelet counts as lost. Default: a day. */
+  /** Time without a heartbeat of its kubelet after which a node counts as lost. Default: a day. */
   readonly nodeLossSeconds?: number;
   /** Further options of the API server, such as `--feature-gates`. */
   readonly apiServer?: readonly string[];
@@ -109,12 +109,12 @@ export class ControlPlane implements AsyncDisposable {
     return join(this.directory, "kubeconfig");
   }
 
-  /** Every call of the installation's service accounts, one JSON object a line. */
+  /** Every call of the installation's service accounts, one JSON object per line. */
   get auditLog(): string {
     return join(this.directory, "audit.log");
   }
 
-  /** A configuration for another bearer token, of a service account for example. */
+  /** A configuration for another bearer token, for example of a service account. */
   configFor(token: string): ClusterConfig {
     const config = new ClusterConfig();
     config.loadFromOptions(this.#kubeConfig(token));
@@ -158,11 +158,11 @@ export class ControlPlane implements AsyncDisposable {
     ]);
   }
 
-  /** Starts the scheduler again, with an extender of pods that ask for a resource, as docs/kubernetes.md has it. */
+  /** Restarts the scheduler with an extender for pods that request a resource, as described in docs/kubernetes.md. */
   async useExtender(urlPrefix: string, caData: string, resource: string): Promise<void> {
     await this.kill("kube-scheduler");
     const [port = 0] = await freePorts(1);
-    // Servers without TLS, which there are before 1.24.
+    // API servers without TLS, which exist before 1.24.
     const addresses = { healthzBindAddress: `127.0.0.1:${port}`, metricsBindAddress: `127.0.0.1:${port}` };
     const isOld = this.#minor < 25;
     const config = {
@@ -190,7 +190,7 @@ export class ControlPlane implements AsyncDisposable {
     this.#start("kube-scheduler", [`--config=${path}`, ...this.#loopback()]);
   }
 
-  /** Kills a program at once, and resolves when it has ended. */
+  /** Kills a program, and resolves when it has ended. */
   async kill(name: (typeof programNames)[number]): Promise<void> {
     const child = this.#children.get(name);
     this.#children.delete(name);
@@ -296,7 +296,7 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** Without its service account no pod can be made in a namespace. */
+  /** Pods can be created in a namespace only once it has its default service account. */
   async #hasAccounts(): Promise<void> {
     const deadline = performance.now() + 120_000;
     for (;;) {
@@ -309,7 +309,7 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** The end of a program's log. */
+  /** The last part of a program's log. */
   logOf(name: (typeof programNames)[number]): string {
     const path = join(this.directory, `${name}.log`);
     return existsSync(path) ? readFileSync(path, "utf8").slice(-4000) : "";

@@ -13,14 +13,14 @@ export const chartDirectory = join(import.meta.dirname, "..", "..", "chart");
 type Values = Readonly<Record<string, unknown>>;
 
 export interface RenderOptions {
-  /** Over those of values.yaml, by members. */
+  /** Values that override those of values.yaml, member by member. */
   readonly values?: Values;
   readonly namespace?: string;
-  /** Of Kubernetes: 20 for 1.20. Default 36. */
+  /** Minor version of Kubernetes: 20 for 1.20. Default 36. */
   readonly minor?: number;
 }
 
-/** Minor versions that kinds came with. */
+/** The minor versions that introduced kinds. */
 const kindsSince: Readonly<Record<string, number>> = {
   "resource.k8s.io/v1/DeviceClass": 34,
   "policy/v1/PodDisruptionBudget": 21,
@@ -51,7 +51,7 @@ export function renderChart(options: RenderOptions = {}): KubernetesObject[] {
   );
 }
 
-/** The values that templates read: `image.tag`. */
+/** The values that templates have read: `image.tag`. */
 export function usedValues(): string[] {
   const found = templates().flatMap((text) =>
     [...text.matchAll(/\.Values\.([\w.]+)/g)].map(([, path]) => path ?? ""),
@@ -77,7 +77,7 @@ function merge(base: Values, over: Values): Values {
   return merged;
 }
 
-/** One `if` or `with` that is open. */
+/** An open `if` or `with`. */
 interface Block {
   readonly isShown: boolean;
   readonly wasTaken: boolean;
@@ -88,7 +88,7 @@ function render(text: string, root: Values): string {
   const blocks: Block[] = [{ isShown: true, wasTaken: true, dot: root }];
   const top = (): Block => blocks.at(-1) ?? { isShown: false, wasTaken: true, dot: undefined };
   let out = "";
-  // `{{-` takes the white space before it away.
+  // `{{-` removes the white space before it.
   for (const part of text.split(/(\s*\{\{-.*?\}\}|\{\{.*?\}\})/)) {
     const action = /^\s*\{\{-?\s*(.*?)\s*\}\}$/.exec(part)?.[1];
     if (action === undefined) {
@@ -125,7 +125,7 @@ const functions: Readonly<Record<string, (...args: readonly unknown[]) => unknow
       .join(""),
 };
 
-/** As Go sees it. */
+/** As Go prints it. */
 function isTrue(value: unknown): boolean {
   return !(value === undefined || value === null || value === false || value === 0 || value === "");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Images for tests: the pause of sandboxes, and a program with the C library that it needs and nothing else.
+// Images for tests: the pause image for sandboxes, and an image with a program, the C library that it needs and nothing
+// else.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
@@ -27,13 +28,16 @@ export function writePauseImage(directory: string): string {
   return path;
 }
 
-/** @param program Which is dynamically linked. @returns The path of the archive. */
+/**
+ * @param program A dynamically linked program.
+ * @returns The path of the archive.
+ */
 export function writeProgramImage(directory: string, program: string): string {
   const path = join(directory, "program.tar");
   const libraries = execFileSync("ldd", [program], { encoding: "utf8" })
     .split("\n")
     .flatMap((line) => /(\/\S+) \(0x/.exec(line)?.[1] ?? []);
-  // Names the files that the client library needs, which every image with glibc, libstdc++ and a CUDA program has.
+  // Names the files that the client library needs and that every image with glibc, libstdc++ and a CUDA program has.
   const more = ["libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"].map((name) =>
     execFileSync("cc", [`-print-file-name=${name}`], { encoding: "utf8" }).trim(),
   );

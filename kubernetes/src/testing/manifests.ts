@@ -22,7 +22,7 @@ const clusterScoped = new Set([
   "ValidatingWebhookConfiguration",
 ]);
 
-/** All objects of a folder of `deploy`, in the order in which they have to be made. */
+/** All objects of a folder of `deploy`, in the order in which they must be created. */
 export function readManifests(folder: string): KubernetesObject[] {
   const directory = join(import.meta.dirname, "..", "..", "deploy", folder);
   const { namespace, resources } = parse(
@@ -37,7 +37,7 @@ export function readManifests(folder: string): KubernetesObject[] {
   );
 }
 
-/** Makes the objects of a folder; kinds that the API server does not have are left out, and named in the answer. */
+/** Creates the objects of a folder; kinds that the API server does not support are left out, and returned. */
 export async function install(cluster: Cluster, folder: string): Promise<string[]> {
   const api = KubernetesObjectApi.makeApiClient(cluster.config);
   const missing: string[] = [];

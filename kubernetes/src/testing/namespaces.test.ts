@@ -16,7 +16,7 @@ test.skipIf(!canUnshare)(
     const directory = mkdtempSync(join(tmpdir(), "millpond-namespaces-"));
     onTestFinished(() => rmSync(directory, { recursive: true }));
     const script = join(directory, "node.sh");
-    // The second one is in the background, as a kubelet is.
+    // The second one runs in the background, like a kubelet.
     writeFileSync(script, "sleep 1000 &\nsleep 1000\n");
     const program = join(directory, "start.ts");
     const module = join(import.meta.dirname, "namespaces.ts");

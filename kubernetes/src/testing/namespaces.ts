@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs in namespaces of their own: network, mounts and processes. They end with the process that has started them, however
-// that ends: a test that is killed leaves no kubelet behind.
+// Programs in network, mount and process namespaces of their own. They end with the process that started them, however
+// that ends: a killed test leaves no kubelet behind.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -17,7 +17,7 @@ export function spawnInNamespaces(script: string, environment: NodeJS.ProcessEnv
   });
 }
 
-/** Returns the process id, as seen from here, of the first process of a child's namespaces; empty: there is none yet. */
+/** Returns the process id, as seen from here, of the first process of a child's namespaces; empty: it does not exist yet. */
 export function firstProcessOf(child: ChildProcess | undefined): string {
   const path = `/proc/${child?.pid}/task/${child?.pid}/children`;
   return existsSync(path) ? (readFileSync(path, "utf8").trim().split(" ")[0] ?? "") : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Operators as processes of their own, which can be killed, and of which the CPU time is known.
+// Operators as separate processes, which can be killed and whose CPU time is measured.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,9 +15,9 @@ import type { TestPool } from "./test-pool.ts";
 
 const entry = join(import.meta.dirname, "..", "main.ts");
 
-/** The cluster and the pool of an operator, both real or played. */
+/** The cluster and the pool of an operator, both real or simulated. */
 interface OperatorHome {
-  /** Is gone after the test. */
+  /** Deleted after the test. */
   readonly directory: string;
   readonly pool: TestPool;
   /** A connection with the rights of a service account of the installation. */

@@ -20,7 +20,7 @@ import { testLog } from "./test-pool.ts";
 
 const client = join(nativeDir("release"), "client");
 
-/** As Kubernetes 1.34 and 1.35 are by default: only a whole device can be a claim's. */
+/** As in Kubernetes 1.34 and 1.35 by default: a claim can only have a whole device. */
 export const withoutSharedDevices = ["--feature-gates=DRAConsumableCapacity=false"];
 
 /** Why no such cluster can be started here; undefined: it can. */
@@ -30,7 +30,7 @@ export function missingCluster(): string | undefined {
   );
 }
 
-/** A pool of software GPUs, its own process, which the node reaches over TLS. */
+/** A pool of software GPUs in a separate process, which the node reaches over TLS. */
 class SoftPool implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly connection: Connection;
@@ -85,9 +85,9 @@ export interface RealCluster extends AsyncDisposable {
 }
 
 export interface RealClusterOptions extends ControlPlaneOptions {
-  /** Operator and node have to find it out by themselves. */
+  /** Operator and node must determine it themselves. */
   readonly allocation: Allocation;
-  /** 0 to 255, another one for each cluster. */
+  /** 0 to 255, different for each cluster. */
   readonly subnet: number;
   /** Options of `millpond up --soft`. */
   readonly up?: readonly string[];
@@ -143,7 +143,7 @@ export async function startRealCluster(options: RealClusterOptions): Promise<Rea
   return { cluster, node, pool, [Symbol.asyncDispose]: () => held.disposeAsync() };
 }
 
-/** A container of the image with the examples, as restricted namespaces allow it. */
+/** A container of the image with the examples, with settings that restricted namespaces allow. */
 export function exampleContainer(
   name: string,
   command: readonly string[],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A node with a real kubelet and containerd, in namespaces of its own: network, mounts and processes. Its programs are in
-// the folder that MILLPOND_KUBERNETES names, too, the network plugins in `cni` of it. Needs root.
+// A node with a real kubelet and containerd, in network, mount and process namespaces of its own. Its programs are also
+// in the folder that MILLPOND_KUBERNETES names, the network plugins in its folder `cni`. Needs root.
 
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -56,7 +56,11 @@ export class RealNode implements AsyncDisposable {
     this.hostAddress = `10.77.${subnet}.1`;
   }
 
-  /** Resolves when the node is ready for pods. @param subnet 0 to 255, another one for each node. */
+  /**
+   * Resolves when the node is ready for pods.
+   *
+   * @param subnet 0 to 255, different for each node.
+   */
   static async start(cluster: TestCluster, name: string, subnet: number): Promise<RealNode> {
     const node = new RealNode(cluster, name, subnet);
     try {
@@ -76,7 +80,7 @@ export class RealNode implements AsyncDisposable {
     return join(this.directory, "cdi");
   }
 
-  /** Runs a program of the node's own inside it. */
+  /** Runs one of the node's programs inside the node. */
   run(...command: readonly string[]): string {
     const pid = this.#inner();
     const { stdout, stderr, status } = spawnSync("nsenter", ["-t", pid, "-n", "-m", "-p", ...command], {
@@ -101,7 +105,7 @@ export class RealNode implements AsyncDisposable {
     );
   }
 
-  /** Stops the kubelet, as on a machine that hangs; containers go on. */
+  /** Stops the kubelet, as on a machine that hangs; containers continue. */
   stopKubelet(): void {
     this.run("pkill", "-STOP", "-x", "kubelet");
   }
@@ -110,7 +114,7 @@ export class RealNode implements AsyncDisposable {
     this.run("pkill", "-CONT", "-x", "kubelet");
   }
 
-  /** The end of the logs of the node's programs. */
+  /** The last part of the logs of the node's programs. */
   get log(): string {
     return ["containerd", "kubelet"]
       .map((program) => join(this.directory, `${program}.log`))
@@ -130,7 +134,7 @@ export class RealNode implements AsyncDisposable {
     }
     this.#proxy?.close();
     spawnSync("ip", ["link", "delete", this.#link]);
-    // Its control groups, which are empty now.
+    // Its control groups, which are empty by now.
     for (const hierarchy of ["", ...readdirSync(cgroups)]) {
       const own = join(cgroups, hierarchy, `millpond-${this.name}`);
       if (existsSync(own)) spawnSync("find", [own, "-depth", "-type", "d", "-delete"]);
@@ -181,7 +185,7 @@ export class RealNode implements AsyncDisposable {
     );
   }
 
-  /** The API server listens on loopback, which is another one in the node. */
+  /** The API server listens on loopback, and the node has a loopback of its own. */
   async #startProxy(): Promise<number> {
     const server = new URL(this.#cluster.plane.cluster.config.getCurrentCluster()?.server ?? "");
     this.#proxy = createServer((socket) => {

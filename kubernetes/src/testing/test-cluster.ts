@@ -98,7 +98,7 @@ export class TestCluster implements AsyncDisposable {
 
   /** A node that is ready and has room for many pods; nothing runs there. */
   async addNode(name: string, bootId = `boot-${name}`): Promise<void> {
-    // As the device plugin of an older cluster says.
+    // As reported by the device plugin of an older cluster.
     const slots = this.minor < 34 ? { [this.names.resources.vgpu[0] ?? ""]: "1000" } : {};
     const status = {
       capacity: { cpu: "64", memory: "256Gi", pods: "1000", ...slots },
@@ -108,14 +108,14 @@ export class TestCluster implements AsyncDisposable {
     };
     await this.core.createNode({ body: { metadata: { name, labels: { "kubernetes.io/hostname": name } } } });
     await this.core.patchNodeStatus({ name, body: { status } }, asMergePatch);
-    // The controllers give every new node a taint, and take it away when they have seen that it is ready.
+    // The controllers taint every new node, and remove the taint when they have seen that it is ready.
     await this.until(`node ${name} is ready`, async () => {
       const node = await this.core.readNode({ name });
       return (node.spec?.taints ?? []).length === 0;
     });
   }
 
-  /** Makes a pod with one container that asks for these resources. */
+  /** Creates a pod with one container that requests these resources. */
   async createPod(
     name: string,
     limits: Readonly<Record<string, string>>,
@@ -160,7 +160,7 @@ export class TestCluster implements AsyncDisposable {
     await this.core.patchNamespacedPodStatus({ name, namespace, body }, asStrategicPatch);
   }
 
-  /** Looks again and again until it is so; for a minute at most. */
+  /** Polls until the condition holds; for a minute at most. */
   async until(what: string, isSo: () => Promise<boolean>, withinMs = 60_000): Promise<void> {
     const deadline = performance.now() + withinMs;
     let last: unknown;

@@ -55,7 +55,7 @@ export class TestPool implements AsyncDisposable {
     return agent;
   }
 
-  /** As if it had been killed and started again, on the same port. */
+  /** As if it had been killed and restarted on the same port. */
   async restartController(): Promise<void> {
     await this.controller[Symbol.asyncDispose]();
     this.controller = await startAt(this.directory, this.#listen);

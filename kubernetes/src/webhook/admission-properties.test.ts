@@ -51,7 +51,7 @@ const variable = fc.oneof(
   fc.record({ name: fc.constantFrom("MODE", ...ownVariables), value: fc.string() }),
   secretName.map((name) => ({ name: "X", valueFrom: { secretKeyRef: { name, key: "token-0" } } })),
 );
-/** Keeps odd members rare: a pod in which every member is odd is never admitted. */
+/** Keeps odd members rare, because a pod in which every member is odd is never admitted. */
 const seldom = <T>(arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
   fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 const containerMembers = {
@@ -142,7 +142,7 @@ const review = (object: V1Pod, more: object = {}) => ({
   request: { uid: "u1", operation: "CREATE", namespace: "team-a", object, ...more },
 });
 
-/** The pod after the patch, applied as RFC 6902 says of `add`. */
+/** The pod after the patch, applied as RFC 6902 defines `add`. */
 function apply(pod: V1Pod, { response }: AdmissionReview): V1Pod {
   const copy = structuredClone(pod);
   const patch = JSON.parse(Buffer.from(response.patch ?? "", "base64").toString() || "[]") as {
@@ -161,11 +161,11 @@ function apply(pod: V1Pod, { response }: AdmissionReview): V1Pod {
 
 function expectHouseForm({ response }: AdmissionReview): void {
   expect([403, 422]).toContain(response.status?.code);
-  // The problem, its reason, the remedy, and the code.
+  // The message states the problem, its reason, the remedy and the code.
   expect(response.status?.message).toMatch(/^[^\n]+\. [^\n]+ \[MILLPOND_E_[A-Z_]+\]$/);
 }
 
-/** Both webhooks; undefined: one has refused the pod. */
+/** Runs both webhooks; undefined: one of them has refused the pod. */
 async function admit(policy: AdmissionPolicy, pod: V1Pod): Promise<V1Pod | undefined> {
   const changed = await reviewMutation(policy, review(pod));
   const prepared = apply(pod, changed);
@@ -177,7 +177,9 @@ async function admit(policy: AdmissionPolicy, pod: V1Pod): Promise<V1Pod | undef
 
 const containersOf = ({ spec }: V1Pod) => [...(spec?.containers ?? []), ...(spec?.initContainers ?? [])];
 
-/** The directories of the host that a path shows, as a walk over it finds them, with `/proc/1/root` as the host's root. */
+/**
+ * The directories of the host that a path exposes, as found by resolving it, with `/proc/1/root` as the host's root.
+ */
 function walk(path: string): string {
   const at: string[] = [];
   for (const part of path.split("/")) {
@@ -202,7 +204,7 @@ test("an admitted pod has what it asked for and nothing of Millpond's besides, w
       const shown = (admitted.spec?.volumes ?? []).flatMap((each) => each.hostPath?.path ?? []).map(walk);
       for (const own of ["/run/millpond/", "/var/run/millpond/", "/var/lib/millpond/"])
         expect(shown.filter((path) => path.startsWith(own))).toEqual([]);
-      // No text of the pod's author reaches the token of another pod.
+      // No text from the pod's author refers to the token of another pod.
       const id = admitted.metadata?.annotations?.[keys.id];
       const secrets: string[] = JSON.stringify(admitted.spec).match(/millpond-[0-9a-f]{16}(?=")/g) ?? [];
       expect(secrets.filter((name) => ownSecret.test(name) && name !== `millpond-${id}`)).toEqual([]);

@@ -48,7 +48,7 @@ function review(object: V1Pod, more: object = {}) {
   };
 }
 
-/** The pod after the patch, applied as RFC 6902 says of `add`. */
+/** The pod after the patch, applied as RFC 6902 defines `add`. */
 async function mutated(pod: V1Pod, with_: AdmissionPolicy = policy): Promise<V1Pod> {
   const { response } = await reviewMutation(with_, review(pod));
   expect(response.status?.message).toBeUndefined();

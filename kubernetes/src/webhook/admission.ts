@@ -21,24 +21,24 @@ import {
 } from "./validate-pod.ts";
 
 export interface AdmissionPolicy extends InjectionPolicy {
-  /** Namespace of Millpond's own pods, which may be shown Millpond's own files. */
+  /** Namespace of Millpond's own pods, which may mount Millpond's own files. */
   readonly systemNamespace: string;
   /** User name of the operator's service account. */
   readonly operatorUser: string;
-  /** The capacity and queues of the pool; undefined: unknown at present, and not checked here. */
+  /** The capacity and queues of the pool; undefined: unknown at present, so they are not checked. */
   readonly limits: () => PoolLimits | undefined;
-  /** Which ResourceClaims of a pod, that users have written, are for the pool. */
+  /** Which ResourceClaims of a pod, written by users, are for the pool. */
   readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;
-  /** Whether the operator has the right to make pods, which an installation gives it or not. */
+  /** Whether the operator has the right to create pods, which depends on the installation. */
   readonly canMakePods: () => Promise<boolean>;
-  /** @throws MILLPOND_E_FORBIDDEN where the namespace may not use the pool */
+  /** @throws MILLPOND_E_FORBIDDEN if the namespace may not use the pool */
   readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
 }
 
 interface AdmissionRequest {
   readonly uid: string;
   readonly operation: string;
-  /** `pods` and others that the webhooks are registered for. */
+  /** `pods`, and other resources for which the webhooks are registered. */
   readonly resource: string;
   /** `ephemeralcontainers`, or empty. */
   readonly subresource: string;
@@ -87,7 +87,11 @@ function parseReview(body: unknown): AdmissionRequest {
   };
 }
 
-/** Answers a review of the mutating webhook. @throws MILLPOND_E_INVALID where the body is none */
+/**
+ * Answers a review of the mutating webhook.
+ *
+ * @throws MILLPOND_E_INVALID if the body is not a review
+ */
 export async function reviewMutation(policy: AdmissionPolicy, body: unknown): Promise<AdmissionReview> {
   const request = parseReview(body);
   return await answerLater(request.uid, async () => {
@@ -106,7 +110,7 @@ export async function reviewMutation(policy: AdmissionPolicy, body: unknown): Pr
 /**
  * Answers a review of the webhook for ResourceClaims that users write.
  *
- * @throws MILLPOND_E_INVALID where the body is none
+ * @throws MILLPOND_E_INVALID if the body is not a review
  */
 export async function reviewUserClaims(policy: AdmissionPolicy, body: unknown): Promise<AdmissionReview> {
   const { uid, operation, namespace, object } = parseReview(body);
@@ -126,7 +130,11 @@ export async function reviewUserClaims(policy: AdmissionPolicy, body: unknown): 
   });
 }
 
-/** Answers a review of the validating webhook. @throws MILLPOND_E_INVALID where the body is none */
+/**
+ * Answers a review of the validating webhook.
+ *
+ * @throws MILLPOND_E_INVALID if the body is not a review
+ */
 export function reviewValidation(policy: AdmissionPolicy, body: unknown): AdmissionReview {
   const request = parseReview(body);
   return answer(request.uid, () => {

@@ -161,7 +161,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     ],
   ])("a pod with %s is refused with a reason", async (what, body) => {
     const said = await make(body);
-    // Two of them are against rules of Kubernetes' own.
+    // Two of them violate rules of Kubernetes itself.
     const isTheirs = what === "a limit of the pod" || what === "the name of our claim reference";
     expect(said).toMatch(
       isTheirs ? /^Pod "hostile" is invalid/ : /denied the request: .*\. .* \[MILLPOND_E_[A-Z_]+\]$/su,
@@ -187,7 +187,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     const said = [
       await outcome(core.patchNamespacedPodStatus({ ...at, body }, asStrategicPatch)),
       await outcome(core.patchNamespacedPodResize({ ...at, body: larger }, asStrategicPatch)),
-      // Taken, without the metadata.
+      // Accepted, without the metadata.
       await outcome(core.patchNamespacedPodEphemeralcontainers({ ...at, body: debug }, asStrategicPatch)),
       await outcome(core.createNamespacedPodBinding({ ...at, body: bind("calm") })),
       await outcome(core.createNamespacedPodBinding({ namespace, name: "waits", body: bind("waits") })),

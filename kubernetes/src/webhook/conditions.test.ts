@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The match conditions of the webhooks, evaluated: which requests API servers ask about, and which they do not.
+// The match conditions of the webhooks, evaluated: for which requests API servers call the webhooks, and for which not.
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -124,7 +124,7 @@ test.each([
 ] as const)("a pod that asks for nothing, with %s", (_what, object, expected) => {
   expect(isAsked("mutating", "pods.millpond.dev", { object })).toBe(false);
   expect(isAsked("validating", "pods.millpond.dev", { object })).toBe(expected);
-  // Millpond's own pods are shown Millpond's own files.
+  // Millpond's own pods may mount Millpond's own files.
   expect(isAsked("validating", "pods.millpond.dev", { object, namespace: "millpond-system" })).toBe(false);
 });
 
@@ -161,7 +161,7 @@ test("of a change only labels, annotations and gates are looked at, and none of 
   expect(changed(forged)).toBe(true);
   expect(changed({ ...before, metadata: { name: "p" } })).toBe(true);
   expect(changed({ ...before, spec: { containers: [main()] } })).toBe(true);
-  // A kubelet updates its status, and may not change keys of ours either.
+  // A kubelet updates a pod's status, and may not change our keys either.
   expect(changed(forged, "system:node:worker-1")).toBe(true);
   for (const user of [operator, "system:kube-scheduler", "system:serviceaccount:kube-system:job-controller"])
     expect(changed(forged, user)).toBe(false);
@@ -178,7 +178,7 @@ test("ResourceClaims that say that they are the pool's are looked at, whoever cr
   expect(asked({ object: ours, user: operator })).toBe(false);
   const update = { operation: "UPDATE", oldObject: ours } as const;
   expect(asked({ ...update, object: plain })).toBe(true);
-  // It takes finalizers away.
+  // It removes finalizers.
   expect(asked({ ...update, object: ours, user: controller })).toBe(false);
   const template = { metadata: { name: "t" }, spec: { metadata: ours.metadata, spec: {} } };
   expect(asked({ object: template })).toBe(true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Millpond's own directories and Secrets that no other pod may access: sockets and keys on hosts, and the
-// tokens of other pods. Checked for pods that use the pool and for all others.
+// Millpond's own directories and Secrets that no other pod may access: sockets and keys on hosts, and the tokens of
+// other pods. All pods are checked, whether or not they use the pool.
 
 import { posix } from "node:path";
 import { millpondError, quote } from "@millpond/api";
@@ -22,7 +22,9 @@ const secretPattern = /^millpond-[0-9a-f]{16}$/;
 /** ResourceClaims that the operator creates. */
 const claimPattern = /^millpond-[0-9a-f]{16}-\d+$/;
 
-/** @throws MILLPOND_E_INVALID where a volume shows one of the directories, what is in it, or where it is */
+/**
+ * @throws MILLPOND_E_INVALID if a volume exposes one of the directories, its content, or a directory that contains it
+ */
 export function refuseGuardedPaths(pod: V1Pod): void {
   for (const { volume, path, normal } of hostPaths(pod)) {
     if (isThroughProcess(normal)) throw goesThrough(volume, path);
@@ -61,8 +63,8 @@ export function refuseOwnPaths(pod: V1Pod, domain: string): void {
 }
 
 /**
- * @param id Of the pod; undefined: it has no Secret of ours.
- * @throws MILLPOND_E_FORBIDDEN where the pod reads the token of another one
+ * @param id Id of the pod; undefined: it has no Secret of ours.
+ * @throws MILLPOND_E_FORBIDDEN if the pod reads the token of another one
  */
 export function refuseForeignSecrets(pod: V1Pod, id: string | undefined): void {
   const foreign = secretsOf(pod).find((name) => secretPattern.test(name) && name !== `millpond-${id}`);
@@ -75,8 +77,8 @@ export function refuseForeignSecrets(pod: V1Pod, id: string | undefined): void {
 }
 
 /**
- * @param id Of the pod; undefined: it has no ResourceClaims of ours.
- * @throws MILLPOND_E_FORBIDDEN where the pod names a ResourceClaim that the operator makes for another one
+ * @param id Id of the pod; undefined: it has no ResourceClaims of ours.
+ * @throws MILLPOND_E_FORBIDDEN if the pod names a ResourceClaim that the operator creates for another one
  */
 export function refuseForeignClaims({ spec }: V1Pod, id: string | undefined): void {
   const named = (spec?.resourceClaims ?? []).map(({ resourceClaimName = "" }) => resourceClaimName);
@@ -117,7 +119,7 @@ function isWithin(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }
 
-/** Without `.`, `..`, double slashes and `/proc/PID/root`, as the kubelet would open it; other links are the host's. */
+/** Without `.`, `..`, double slashes and `/proc/PID/root`, as the kubelet would resolve it; other links depend on the host. */
 function normalizePath(path: string): string {
   const normal = posix
     .normalize(`/${path}`)
@@ -125,7 +127,10 @@ function normalizePath(path: string): string {
   return normal.replace(/\/$/, "") || "/";
 }
 
-/** Whether a path goes through the working directory or an open file of a process: either may be any directory of the host. */
+/**
+ * Whether a path goes through the working directory or an open file of a process, either of which may be any directory
+ * of the host.
+ */
 function isThroughProcess(normal: string): boolean {
   return /^\/proc\/[^/]+(?:\/task\/[^/]+)?\/(?:cwd|fd)(?:\/|$)/.test(normal);
 }
@@ -147,10 +152,10 @@ function secretsOf({ spec }: V1Pod): string[] {
   return [...volumes, ...variables].filter((name) => name !== undefined);
 }
 
-/** CEL of a name of a Secret: whether it could be one of the operator's. */
+/** CEL for the name of a Secret: whether it could be one of the operator's. */
 const isOurs = (name: string): string => `${name}.startsWith("millpond-")`;
 
-/** CEL: whether a pod that asks for nothing has a volume or a variable that has to be looked at. */
+/** CEL: whether a pod that does not request the pool has a volume or a variable that must be checked. */
 export function touchesExpression(domain: string): string {
   const volume = [
     `(has(v.hostPath) && (v.hostPath.path.contains("millpond") || v.hostPath.path.contains(${JSON.stringify(domain)})))`,
@@ -164,7 +169,7 @@ export function touchesExpression(domain: string): string {
   ].join(" || ");
 }
 
-/** CEL: whether a variable of one of the containers of a list may be from a Secret of the operator's. */
+/** CEL: whether a variable of one of the containers of a list may come from one of the operator's Secrets. */
 export function readsTokenExpression(containers: string): string {
   return [
     `${containers}.exists(c, has(c.env) && c.env.exists(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef) && has(e.valueFrom.secretKeyRef.name) && ${isOurs("e.valueFrom.secretKeyRef.name")}))`,

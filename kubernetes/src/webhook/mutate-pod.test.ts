@@ -7,7 +7,7 @@ import { mutatePod } from "./mutate-pod.ts";
 
 const policy = { names: makeResourceNames(), allocation: "dra", isGated: true } as const;
 
-/** LD_PRELOAD of a container with these variables, after the webhook has seen it. */
+/** LD_PRELOAD of a container with these variables, after the webhook's changes. */
 function preloadOf(...env: V1EnvVar[]): string | undefined {
   const resources = { limits: { "millpond.dev/vgpu": "1" } };
   const patch = mutatePod(policy, { spec: { containers: [{ name: "main", image: "x", env, resources }] } });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Changes a pod that asks for the pool when it is created: a pure function from the pod to a JSON patch.
+// Changes a pod that requests the pool when it is created: a pure function from the pod to a JSON patch.
 
 import { randomBytes } from "node:crypto";
 import { claimFieldNames, claimFieldSpecs, millpondError, quote } from "@millpond/api";
@@ -21,9 +21,9 @@ export interface InjectionPolicy {
 }
 
 export interface MutationOptions {
-  /** Chosen by default, 16 hexadecimal digits; for tests. */
+  /** Default: chosen at random, 16 hexadecimal digits; for tests. */
   readonly id?: string;
-  /** Annotations that are not for authors, and that this one may write. */
+  /** Annotations reserved for Millpond that the author of this pod may nevertheless write. */
   readonly own?: readonly string[];
 }
 
@@ -33,10 +33,10 @@ export interface JsonPatchOperation {
   readonly value: unknown;
 }
 
-/** Where our library is in containers; also in the directories that the dynamic linker knows by itself. */
+/** The directory of our library in containers; it is also in the dynamic linker's default directories. */
 export const libraryDirectory = "/usr/lib/millpond";
 
-/** Libraries of the client library's directory by which profilers in a program see its vGPUs. */
+/** Libraries in the client library's directory through which profilers in a program see its vGPUs. */
 const profilerLibraries = ["libcupti.so.13", "libcupti.so.12"].map((name) => `${libraryDirectory}/${name}`);
 
 /** Variables that lead programs to their pool and hold their request; pods may not set these themselves. */
@@ -63,7 +63,7 @@ export function tokenKey(index: number): string {
 }
 
 /**
- * The patch for a pod that is created; empty for one that asks for nothing of the pool.
+ * The patch for a pod that is being created; empty if it requests nothing of the pool.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -131,7 +131,7 @@ export function mutatePod(
   return patch;
 }
 
-/** Whether the operator makes another pod where the pool takes this one's vGPUs: no controller does. */
+/** Whether the operator creates a replacement when the pool takes the pod's vGPUs, because no controller does. */
 export function isFollowed({ metadata }: V1Pod, { isRequeued }: PodRequest): boolean {
   return (
     isRequeued === true && !(metadata?.ownerReferences ?? []).some(({ controller }) => controller === true)
@@ -150,7 +150,7 @@ function resourcesOf(
   index: number,
 ): unknown {
   const keeps = new Map<string, string>();
-  // A container with this resource gets our library from the kubelet; the number of devices does not matter there.
+  // The kubelet gives a container with this resource our library; the number of devices does not matter there.
   if (allocation === "device-plugin") keeps.set(names.resources.vgpu[0] ?? "", String(slice.gpus));
   const resources: Record<string, unknown> = {
     ...withoutSlice(names, container.resources as Record<string, unknown> | undefined, keeps),
@@ -174,9 +174,9 @@ function environmentOf(container: V1Container, id: string, index: number): V1Env
 /**
  * A container's variables, with those by which its program finds its pool.
  *
- * @param index Of its token in the pod's Secret.
- * @param claim Those that say which claim is its own.
- * @throws MILLPOND_E_INVALID where it sets one of them itself
+ * @param index Index of its token in the pod's Secret.
+ * @param claim The variables that name its claim.
+ * @throws MILLPOND_E_INVALID if it sets one of them itself
  */
 export function environmentFor(
   container: V1Container,
@@ -203,7 +203,8 @@ export function environmentFor(
     fromSecret("MILLPOND_CA", "ca"),
     fromSecret("MILLPOND_TOKEN", tokenKey(index)),
     ...withProfilers(container.name, given).map((variable) =>
-      // Without it the linker finds our library where the node plugin puts it into its own directories.
+      // Without it, the linker finds our library because the node plugin mounts it into the linker's default
+      // directories.
       variable.name === "LD_LIBRARY_PATH" && variable.value !== undefined && variable.value !== ""
         ? { ...variable, value: `${libraryDirectory}:${variable.value}` }
         : variable,
@@ -212,8 +213,8 @@ export function environmentFor(
 }
 
 /**
- * Preloads the libraries for profilers where the container asks for it: a container may have programs that cannot load them,
- * of another C library for example, so that it has to say so.
+ * Preloads the libraries for profilers if the container requests it. It has to, because some of its programs may be
+ * unable to load them, for example with another C library.
  */
 function withProfilers(container: string, given: readonly V1EnvVar[]): readonly V1EnvVar[] {
   if (!given.some(({ name, value }) => name === "MILLPOND_PRELOAD" && value === "1")) return given;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Pods with ResourceClaims that their users write, for devices of the pool: they are not held behind a gate, because
-// Kubernetes' scheduler chooses the devices, but their programs have to find their pool like all others.
+// Kubernetes' scheduler chooses the devices, but their programs must find their pool like those of all other pods.
 
 import { randomBytes } from "node:crypto";
 import { millpondError, quote } from "@millpond/api";
@@ -23,7 +23,7 @@ export function claimNameKey(index: number): string {
   return `claim-${index}`;
 }
 
-/** Which of a pod's ResourceClaims are for the pool. One that does not exist yet is taken for none. */
+/** Which of a pod's ResourceClaims are for the pool. A ResourceClaim that does not exist yet is assumed not to be. */
 export async function findUserClaims(
   { resource }: Cluster,
   names: ResourceNames,
@@ -74,7 +74,7 @@ export async function findUserClaims(
 /**
  * The patch for a pod with such claims.
  *
- * @param id Chosen here, 16 hexadecimal digits; a parameter for tests.
+ * @param id 16 hexadecimal digits. Default: chosen at random; a parameter for tests.
  * @throws MILLPOND_E_INVALID
  */
 export function mutateUserClaims(

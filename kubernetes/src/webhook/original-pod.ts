@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pods that follow others: what the webhook keeps of a pod as its author wrote it, and the pod that is made from that.
+// Pods that replace others: what the webhook keeps of a pod as its author wrote it, and the replacement that is built
+// from that.
 
 import { millpondError } from "@millpond/api";
 import type { V1Pod, V1PodSpec } from "@kubernetes/client-node";
@@ -12,11 +13,11 @@ interface Original {
   readonly spec: V1PodSpec;
 }
 
-/** All annotations of an object have 256 KiB together. */
+/** The annotations of an object are limited to 256 KiB in total. */
 const maxOriginalBytes = 96 << 10;
 const maxNameLength = 253;
 
-/** @throws MILLPOND_E_INVALID where the pod is too large to be kept in an annotation of itself */
+/** @throws MILLPOND_E_INVALID if the pod is too large to be kept in an annotation of itself */
 export function formatOriginal(names: ResourceNames, { metadata, spec }: V1Pod): string {
   const { [keysOf(names).follows]: _, ...annotations } = metadata?.annotations ?? {};
   const text = JSON.stringify({ labels: metadata?.labels ?? {}, annotations, spec });
@@ -30,9 +31,9 @@ export function formatOriginal(names: ResourceNames, { metadata, spec }: V1Pod):
 }
 
 /**
- * The pod that follows another one. A pure function.
+ * The replacement of a pod. A pure function.
  *
- * @returns undefined where none is to follow it
+ * @returns undefined if the pod is not to be replaced
  */
 export function followerOf(names: ResourceNames, pod: V1Pod, name: string): V1Pod | undefined {
   const { metadata } = pod;
@@ -40,7 +41,7 @@ export function followerOf(names: ResourceNames, pod: V1Pod, name: string): V1Po
   const text = metadata?.annotations?.[keys.original];
   if (text === undefined) return undefined;
   const { labels, annotations, spec } = JSON.parse(text) as Original;
-  // The API server computes both from the class, and refuses others than it computes.
+  // The API server computes both from the class, and refuses other values.
   const { priority: _, preemptionPolicy: __, nodeName: ___, ...rest } = spec;
   return {
     apiVersion: "v1",

@@ -7,18 +7,18 @@ import { formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
 import type { PodRequest } from "../request/pod-request.ts";
 import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 
-/** The greatest that the pool has, and its queues. */
+/** The maximum sizes in the pool, and its queues. */
 export interface PoolLimits {
-  /** Memory of the greatest device, 0 where there is none. */
+  /** Memory of the largest device; 0: there is none. */
   readonly largestDeviceBytes: bigint;
-  /** Devices of the node that has most of them. */
+  /** Number of devices of the node that has the most. */
   readonly mostDevices: number;
   /** Queues in which claims can wait: those without children. */
   readonly queues: readonly string[];
 }
 
 /**
- * @param limits Undefined: not known.
+ * @param limits Undefined: unknown.
  * @throws MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NOT_FOUND, MILLPOND_E_FORBIDDEN
  */
 export function checkAgainstPool(
@@ -30,7 +30,7 @@ export function checkAgainstPool(
     checkQueue(tenancy, options.queue);
     checkQueueExists(options.queue, limits);
   }
-  // A pool without nodes may get some: then the claim waits, and says so.
+  // A pool without nodes may get some later, so the claim waits with that reason.
   if (limits === undefined || limits.mostDevices === 0) return;
   for (const { slice, containers } of slices) {
     const { gpus, memory } = slice;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Wrong requests on a played API server: refused when they are made, in the house form, and nothing has changed.
+// Invalid requests on a simulated API server: refused when they are created, with an error message in the usual form,
+// and nothing has changed.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { asMergePatch, connectCluster, describeFailure } from "../cluster/cluster.ts";
@@ -160,7 +161,7 @@ test("a pod that waits stays as it was asked for, through whichever part of the 
   );
   const now = (await cluster.pod("waits"))?.metadata;
   expect([now?.annotations, now?.labels]).toEqual([before?.annotations, before?.labels]);
-  // All else is its owner's to change, and asks no webhook.
+  // Its owner may change everything else, without a call of a webhook.
   const { reviews } = cluster.operators[0] ?? {};
   await cluster.core.patchNamespacedPod(
     { ...at, body: { metadata: { finalizers: ["a.example/b"] } } },
@@ -217,6 +218,6 @@ test("pods that ask for nothing cost no review, and are made while no operator a
   expect(operator?.reviews).toBe(reviews);
   await operator?.[Symbol.asyncDispose]();
   await make("alone", 3);
-  // Those that ask are not made unprepared.
+  // Pods that request the pool are not created unprepared.
   expect(await refusal(cluster.createPod("asks", one))).toContain("failed calling webhook");
 });

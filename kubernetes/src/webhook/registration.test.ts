@@ -58,7 +58,7 @@ test("a change of a pod is looked at where it may be of what is ours, through th
   const conditions = changes?.["matchConditions"] as { expression: string }[] | undefined;
   for (const path of ["metadata.labels", "metadata.annotations", "spec.schedulingGates"])
     expect(conditions?.[1]?.expression).toContain(`(has(oldObject.${path}) ? oldObject.${path} : `);
-  // Every kubelet would call for every status.
+  // Otherwise every kubelet would cause a call with every status update.
   const { "changes.millpond.dev": old } = byName(
     toWebhooks({ ...options, hasMatchConditions: false, hasResourceClaims: false }).validating,
   );

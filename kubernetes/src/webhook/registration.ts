@@ -22,7 +22,7 @@ export interface RegistrationOptions {
   readonly namespace: string;
   /** Whether API servers have ResourceClaims. */
   readonly hasResourceClaims: boolean;
-  /** Limits that ask for devices of the pool by other classes than its own. */
+  /** Limits that request devices of the pool by other classes than its own. */
   readonly classLimits: readonly string[];
   /** Whether API servers support match conditions (Kubernetes ≥ 1.28). */
   readonly hasMatchConditions: boolean;
@@ -61,8 +61,8 @@ export function toWebhooks(options: RegistrationOptions): {
     scope: "Namespaced",
     operations,
   });
-  // Before match conditions only a webhook that sees all pods finds those that ask. It fails open: a pod that it has missed finds
-  // no pool, and the scheduler extender sends it nowhere.
+  // Without match conditions only a webhook that sees all pods finds those that request the pool. It fails open: a pod
+  // that it has missed finds no pool, and the scheduler extender assigns it no node.
   const anyPod = {
     ...common,
     failurePolicy: "Ignore",
@@ -90,7 +90,7 @@ export function toWebhooks(options: RegistrationOptions): {
     `!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`,
   ].join(" && ");
   const touches = `request.namespace != ${JSON.stringify(namespace)} && (${touchesExpression(names.domain)})`;
-  // Keys of ours on a ResourceClaim that the cluster itself creates are from a template that a user has written.
+  // On a ResourceClaim that the cluster itself creates, our keys come from a template that a user has written.
   const byOthersOrNew = `(request.operation == "CREATE" ? request.userInfo.username != ${JSON.stringify(operatorUser)} : ${byOthers})`;
   const claimRule = {
     apiGroups: ["resource.k8s.io"],
@@ -152,10 +152,10 @@ export function toWebhooks(options: RegistrationOptions): {
         objectSelector: labelled,
         name: `changes.${names.domain}`,
         clientConfig: clientConfig("/validate"),
-        // A change of the status can change annotations and labels, too. Without match conditions every kubelet would wait.
+        // A status update can change annotations and labels, too. Without match conditions every kubelet would wait.
         rules: [hasMatchConditions ? rule(["UPDATE"], "pods", "pods/status") : rule(["UPDATE"])],
       },
-      // `kubectl debug` adds containers to pods that exist, by a resource of its own.
+      // `kubectl debug` adds containers to existing pods through a separate resource.
       {
         ...common,
         ...matching(
@@ -182,7 +182,7 @@ export function toWebhooks(options: RegistrationOptions): {
   };
 }
 
-/** CEL: whether a pod requests the pool, or has a key of ours. */
+/** CEL: whether a pod requests the pool, or has one of our keys. */
 export function asksExpression(names: ResourceNames): string {
   const { managed } = keysOf(names);
   return [
@@ -201,7 +201,7 @@ function asksIn(containers: string, resources: readonly string[]): string {
   return `${containers}.exists(c, has(c.resources) && (${among("limits")} || ${among("requests")}))`;
 }
 
-/** CEL: whether a change of a pod is one of its labels, annotations or gates. All others are none of ours. */
+/** CEL: whether a change of a pod affects its labels, annotations or gates. Other changes do not concern us. */
 const changesExpression = ["metadata.labels", "metadata.annotations", "spec.schedulingGates"]
   .map((path) => {
     const none = path.startsWith("spec") ? "[]" : "{}";
@@ -210,7 +210,7 @@ const changesExpression = ["metadata.labels", "metadata.annotations", "spec.sche
   })
   .join(" || ");
 
-/** CEL: whether metadata of an object, as it is or as it was, or of a template in it, has a key of ours. */
+/** CEL: whether the old or new metadata of an object, or of a template in it, has one of our keys. */
 function claimsExpression({ domain }: ResourceNames): string {
   const has = (object: string, list: string): string =>
     `(has(${object}.metadata.${list}) && ${object}.metadata.${list}.exists(k, k.startsWith(${JSON.stringify(`${domain}/`)})))`;
@@ -219,7 +219,7 @@ function claimsExpression({ domain }: ResourceNames): string {
   return `${any("object")} || ${template} || (oldObject != null && (${any("oldObject")}))`;
 }
 
-/** Writes both configurations where they differ. */
+/** Writes both configurations if they differ. */
 export async function register(cluster: Cluster, options: RegistrationOptions): Promise<void> {
   const { mutating, validating } = toWebhooks(options);
   const { name } = options;
@@ -248,7 +248,7 @@ export async function register(cluster: Cluster, options: RegistrationOptions): 
   }
 }
 
-/** Whether the existing configuration equals the wanted one, in the members that depend on options. */
+/** Whether the existing configuration equals the desired one, in the members that depend on options. */
 function describes(
   there:
     | readonly {

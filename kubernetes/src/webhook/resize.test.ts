@@ -36,7 +36,7 @@ test.each([
     { "millpond.dev/resize": "memory=1Gi" },
     "Write millpond.dev/resize.a or millpond.dev/resize.b.",
   ],
-  // Of ResourceClaims that users write.
+  // For ResourceClaims that users write.
   [[], { "millpond.dev/resize": "memory=1Gi" }, "The size of a ResourceClaim cannot be changed"],
 ] as const)("of the containers %j a pod with %j is told: %s", (containers, annotations, message) => {
   const after = pod(containers, annotations);
@@ -44,6 +44,6 @@ test.each([
     if (message === "") expect(said(after, before)).toBe("");
     else expect(said(after, before)).toContain(message);
   }
-  // A pod that has had it is not held up by it.
+  // An annotation that a pod had before does not block it.
   expect(said(after, after)).toBe("");
 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The annotations by which a pod that runs gets another size: `resize`, or `resize.CONTAINER`.
+// The annotations by which a running pod is resized: `resize`, or `resize.CONTAINER`.
 
 import { type ClaimValues, claimFieldSpecs, millpondError, parseClaimVariables, quote } from "@millpond/api";
 import type { V1Pod } from "@kubernetes/client-node";
@@ -8,10 +8,10 @@ import { parseSlices } from "../request/pod-request.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 
 /**
- * Checks the sizes that a pod is to have from now on.
+ * Checks the sizes that are requested for a pod.
  *
  * @param before The pod before the change: sizes that it had are not checked again. Undefined: it is new.
- * @throws MILLPOND_E_INVALID where the text is not a size, or the pod has no such claim
+ * @throws MILLPOND_E_INVALID if the text is not a size, or the pod has no such claim
  */
 export function checkResizes(names: ResourceNames, pod: V1Pod, before: V1Pod | undefined): void {
   const { resize, request } = keysOf(names);
@@ -64,7 +64,7 @@ export function readResize(key: string, text: string): Pick<ClaimValues, "memory
     return parseClaimVariables(variables);
   } catch (error) {
     const said = error instanceof Error && "rawMessage" in error ? String(error.rawMessage) : String(error);
-    // Up to the remedy, and without the name of the variable.
+    // The message up to the remedy, without the name of the variable.
     const [what = said] = said.slice(said.indexOf(": ") + 2).split(/\. (?=\p{Lu})/u);
     throw millpondError("MILLPOND_E_INVALID", `${key}: ${what}`, {
       remedy: "Write memory=24Gi, compute=40, or both with a comma.",

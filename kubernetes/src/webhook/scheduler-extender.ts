@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Answers of the scheduler extender, for clusters without scheduling gates (Kubernetes before 1.27): pods that wait for the pool
-// fit no node, and those whose claims are granted are sent to their GPUs. It reads only the pod, so every replica answers.
+// Answers of the scheduler extender, for clusters without scheduling gates (Kubernetes before 1.27): a pod that waits
+// for the pool fits no node, and a pod whose claims are granted is directed to its GPUs. The extender reads only the
+// pod, so every replica can answer.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { millpondError } from "@millpond/api";
@@ -11,9 +12,9 @@ import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 /** What kube-scheduler sends; names of members as in `k8s.io/kube-scheduler/extender/v1`. */
 interface ExtenderArgs {
   readonly pod: V1Pod;
-  /** Names of the nodes that are left. */
+  /** Names of the remaining nodes. */
   readonly names: readonly string[];
-  /** The nodes themselves, from a scheduler that sends these; undefined: it sent names. */
+  /** The nodes themselves, if the scheduler sends them; undefined: it sent names. */
   readonly items: readonly unknown[] | undefined;
 }
 
@@ -25,7 +26,11 @@ interface Victims {
 /** Largest score that a scheduler takes. */
 const maxScore = 10;
 
-/** Returns the nodes that a pod fits. @throws MILLPOND_E_INVALID if the body is not a scheduler's request */
+/**
+ * Returns the nodes that a pod fits.
+ *
+ * @throws MILLPOND_E_INVALID if the body is not a scheduler's request
+ */
 export function filterNodes(names: ResourceNames, body: unknown): unknown {
   const { pod, names: nodes, items } = parseArgs(body);
   const why = whyNot(names, pod);
@@ -47,14 +52,22 @@ export function filterNodes(names: ResourceNames, body: unknown): unknown {
   };
 }
 
-/** Scores the node that has the pod's GPUs. @throws MILLPOND_E_INVALID */
+/**
+ * Scores the node that has the pod's GPUs.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
 export function prioritizeNodes(names: ResourceNames, body: unknown): unknown {
   const { pod, names: nodes } = parseArgs(body);
   const host = isAnywhere(names, pod) ? undefined : hostOf(names, pod);
   return nodes.map((node) => ({ Host: node, Score: node === host ? maxScore : 0 }));
 }
 
-/** Answers for which nodes other pods may be evicted: for none while the pod waits for the pool. @throws MILLPOND_E_INVALID */
+/**
+ * Answers on which nodes other pods may be evicted: on none while the pod waits for the pool.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
 export function preemptOnNodes(names: ResourceNames, body: unknown): unknown {
   const { Pod, NodeNameToVictims, NodeNameToMetaVictims } = objectOf(body);
   const pod = objectOf(Pod) as V1Pod;
@@ -70,7 +83,7 @@ export function preemptOnNodes(names: ResourceNames, body: unknown): unknown {
   };
 }
 
-/** Why a pod fits nowhere; undefined: its claims are granted. */
+/** Why a pod fits no node; undefined: its claims are granted. */
 function whyNot(names: ResourceNames, { metadata, status }: V1Pod): string | undefined {
   const keys = keysOf(names);
   const annotations = metadata?.annotations ?? {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The HTTPS server of the webhooks and the scheduler extender, and of what tells whether this process is well.
+// The HTTPS server of the webhooks, the scheduler extender and the health endpoints.
 
 import { createServer, type Server } from "node:https";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { filterNodes, preemptOnNodes, prioritizeNodes } from "./scheduler-extender.ts";
 import { type AdmissionPolicy, reviewMutation, reviewUserClaims, reviewValidation } from "./admission.ts";
 
-/** A pod has at most 1.5 MiB in etcd, and a review of a change has it twice. */
+/** A pod has at most 1.5 MiB in etcd, and a review of a change contains it twice. */
 const maxBodyBytes = 8 << 20;
 
 const reviewers = {
@@ -34,7 +34,7 @@ export interface WebhookServerOptions {
   /** 0: a free one. */
   readonly port: number;
   readonly isReady: () => boolean;
-  /** Text for Prometheus. */
+  /** The metrics, in the Prometheus text format. */
   readonly metrics: () => string;
   readonly log: Logger;
 }
@@ -43,7 +43,7 @@ export class WebhookServer {
   readonly #server: Server;
   readonly #options: WebhookServerOptions;
   #context: SecureContext;
-  /** Reviews that were asked for. */
+  /** The number of reviews received. */
   reviews = 0;
 
   private constructor(options: WebhookServerOptions) {
@@ -61,7 +61,7 @@ export class WebhookServer {
       (request, response) => void this.#answer(request, response),
     );
     this.#server.maxConnections = 1000;
-    // API servers keep idle connections for 90 s. A connection that is closed here first resets a review that is on its way.
+    // API servers keep idle connections for 90 s. If the server closed one earlier, a review in transit would be reset.
     this.#server.keepAliveTimeout = 120_000;
   }
 
@@ -78,7 +78,7 @@ export class WebhookServer {
     return typeof address === "object" && address !== null ? address.port : 0;
   }
 
-  /** From now on; connections that are open stay as they are. */
+  /** For new connections; open ones keep theirs. */
   use(certificate: CertificatePair): void {
     this.#context = contextOf(certificate);
     this.#server.setSecureContext({ cert: certificate.certificate, key: certificate.key });

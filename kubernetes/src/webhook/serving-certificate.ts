@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The certificate of the webhooks: made by themselves, shared by a Secret, renewed long before it expires. The bundle that
-// API servers trust has the authority before it, too, so that no replica is ever refused.
+// The certificate of the webhooks: created by the operator itself, shared through a Secret, renewed long before it
+// expires. The bundle that API servers trust also contains the previous authority, so that no replica is ever refused.
 
 import type { V1Secret } from "@kubernetes/client-node";
 import { type CertificatePair, makeAuthority, makeServerCertificate } from "@millpond/platform";
@@ -13,9 +13,9 @@ const dayMs = 86_400_000;
 
 /** Lifetimes, in milliseconds. */
 export interface CertificateTimes {
-  /** Default ten years. */
+  /** Lifetime of the authority. Default ten years. */
   readonly authorityMs: number;
-  /** Default 90 days. */
+  /** Lifetime of the certificate. Default 90 days. */
   readonly serverMs: number;
 }
 
@@ -24,16 +24,16 @@ export const defaultTimes: CertificateTimes = { authorityMs: 3650 * dayMs, serve
 /** The content of the Secret, PEM. */
 export interface ServingFiles {
   readonly authority: CertificatePair;
-  /** Certificates of the authority, and of the one before it. */
+  /** Certificates of the authority and of the previous one. */
   readonly bundle: string;
   readonly server: CertificatePair;
 }
 
 /**
- * The files that are to be used from now on: the same where they are good, new ones where a third of their time, or less,
- * is left, or where they are for other names. A pure function of its arguments but for the keys.
+ * The files to use from now on: the same ones if they are good, and new ones if a third of their lifetime or less is
+ * left, or if they are for other names. A pure function of its arguments except for the keys.
  *
- * @param before Those that replicas still use where `files` are lost: their authority remains trusted.
+ * @param before The files that replicas still use if `files` are lost: their authority remains trusted.
  */
 export function renewFiles(
   files: ServingFiles | undefined,
@@ -89,7 +89,7 @@ export interface CertificateStoreOptions {
 export class CertificateStore {
   readonly #options: CertificateStoreOptions;
   /**
-   * The content read last: a deleted Secret is created again, and replicas that still use this are not
+   * The content that was read last: a deleted Secret is created again, and replicas that still use this content are not
    * refused meanwhile.
    */
   #last: ServingFiles | undefined;
@@ -98,7 +98,7 @@ export class CertificateStore {
     this.#options = options;
   }
 
-  /** Reads the files, and renews them where they need it. Of several replicas that do it at a time one wins. */
+  /** Reads the files, and renews them if necessary. Of several replicas that do so at the same time one wins. */
   async read(now = new Date()): Promise<ServingFiles> {
     const { cluster, namespace, name, serviceNames, times } = this.#options;
     for (;;) {

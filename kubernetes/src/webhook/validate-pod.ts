@@ -13,7 +13,7 @@ import { refuseForeignClaims, refuseForeignSecrets, refuseGuardedPaths, refuseOw
 
 /**
  * @param where.isOwn Whether the pod is in Millpond's own namespace.
- * @throws MILLPOND_E_INVALID where the pod must not be created so
+ * @throws MILLPOND_E_INVALID if the pod must not be created like this
  */
 export function validateCreation(
   names: ResourceNames,
@@ -77,9 +77,7 @@ export function validateCreation(
   refuseForeignSecrets(pod, annotations[keys.id]);
 }
 
-/**
- * Users could write the webhook's annotations of their ResourceClaims: these grant nothing, and are checked.
- */
+/** Users could write the webhook's annotations on their ResourceClaims: these grant nothing, and are checked. */
 function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: string | undefined): void {
   const isKnown = claims.every(
     ({ claim }) => claim === extendedClaim || spec?.resourceClaims?.some(({ name }) => name === claim),
@@ -91,7 +89,8 @@ function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: stri
 }
 
 /**
- * ResourceClaims of the operator say by their metadata that they are; nothing that others write may say so.
+ * The metadata of the operator's ResourceClaims identifies them as such; objects that others write may not have that
+ * metadata.
  *
  * @param before The previous object; one without metadata if there was none.
  * @throws MILLPOND_E_FORBIDDEN
@@ -132,7 +131,7 @@ export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod
   const keys = keysOf(names);
   checkResizes(names, after, before);
   if (isOperator) return;
-  // The label queue chooses a queue as the annotation does, which is checked when the pod is created.
+  // The label selects a queue just like the annotation, which is checked when the pod is created.
   for (const key of [keys.managed, keys.queue]) {
     if (before.metadata?.labels?.[key] !== after.metadata?.labels?.[key]) throw fixed(`the label ${key}`);
   }
@@ -148,7 +147,7 @@ export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod
 }
 
 /**
- * Containers that are added to a pod that runs get no part of the pool, and no token but the pod's own.
+ * Containers that are added to a running pod get no part of the pool, and no token except the pod's own.
  *
  * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_INVALID
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fair queue in simulated time: reads arrive, have the thread piece by piece, and end.
+// The fair queue in simulated time: reads arrive, use the thread piece by piece, and end.
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -25,11 +25,11 @@ interface Result {
 
 interface Outcome {
   readonly results: readonly Result[];
-  /** Milliseconds in which something waited and nothing was served. */
+  /** Milliseconds in which some read waited and none was served. */
   readonly idleMs: number;
 }
 
-/** Runs until all reads have ended. `again`: reads that follow one that has ended, such as those of a flood. */
+/** Runs until all reads have ended. `again` returns the reads to start when one has ended, as a flood does. */
 function simulate(reads: readonly Read[], again: (read: Read, nowMs: number) => Read | undefined): Outcome {
   const queue = new FairQueue<{ readonly read: Read; piece: number; begunMs: number }>();
   const coming = reads.toSorted((a, b) => a.atMs - b.atMs);
@@ -94,7 +94,7 @@ function readsOf(tenants: readonly (readonly { reads: number; pieces: readonly n
   );
 }
 
-/** Reads end with others until this time. */
+/** Reads start with every one that ends, until this time. */
 const until =
   (endMs: number) =>
   (read: Read, nowMs: number): Read | undefined =>
@@ -106,7 +106,7 @@ test("a tenant that reads now and then waits for two pieces of each other tenant
       flood,
       fc.array(fc.record({ atMs: fc.integer({ min: 0, max: 900 }), ms: piece }), { maxLength: 15 }),
       (tenants, modest) => {
-        // Not two at once, and less than its part.
+        // Not both at the same time, and for less than its part.
         const spaced = modest
           .toSorted((a, b) => a.atMs - b.atMs)
           .map(({ atMs, ms }, i) => ({
@@ -141,14 +141,14 @@ test("tenants that read without pause have equal parts, however many tokens they
   fc.assert(
     fc.property(flood, (tenants) => {
       const endMs = 2_000;
-      // Enough reads that one of each tenant always waits.
+      // Enough reads that each tenant always has one waiting.
       const many = tenants.map((tokens) => tokens.map((token) => ({ ...token, reads: token.reads + 2 })));
       const { results } = simulate(readsOf(many), until(endMs));
       const sum = (of: readonly Result[]): number =>
         of
           .filter(({ endedMs }) => endedMs <= endMs)
           .reduce((total, { read }) => total + read.pieces.reduce((all, each) => all + each, 0), 0);
-      // The sum is without the reads that have begun and not ended: as many as a tenant may have begun.
+      // The sum leaves out the reads that have begun and not ended, of which a tenant may have a fixed number.
       const longest = Math.max(...tenants.flat().map((token) => token.pieces.reduce((a, b) => a + b, 0)));
       const parts = tenants.map((_, tenant) =>
         sum(results.filter(({ read }) => read.tenant === `flood-${tenant}`)),
@@ -162,7 +162,7 @@ test("tenants that read without pause have equal parts, however many tokens they
 test("while others are served, a tenant leaves them their part of the time; alone it has all again", () => {
   const queue = new FairQueue<string>();
   let nowMs = 0;
-  /** Milliseconds of the thread that a tenant that reads without pause has. */
+  /** Milliseconds of thread time that a tenant gets when it reads without pause. */
   const readFor = (ms: number, every: () => void): number => {
     let used = 0;
     for (const endMs = nowMs + ms; nowMs < endMs; ) {
@@ -201,7 +201,7 @@ test("a token is not starved by ever new ones of its tenant", () => {
     if (typeof next !== "object") throw new Error("nothing is next");
     passedBy = next.item === "old" ? 0 : passedBy + 1;
     mostPassedBy = Math.max(mostPassedBy, passedBy);
-    // One that has been there all the time comes again, and one that has not, with each read of theirs.
+    // The read of the old token is followed by another of the same token, each other read by one of a new token.
     const following = next.item === "old" ? "old" : `new-${nowMs}`;
     queue.add("tenant", following, following, true, nowMs);
     queue.charge("tenant", next.item, 1, nowMs);

@@ -1,41 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Decides which read has the thread next: start-time fair queueing (Goyal, Vin and Cheng) over measured time of the thread,
-// among tenants, and within a tenant among its tokens. It fits because a read's cost is known only afterwards: the order depends on
-// what each has used until now. A tenant that was idle waits for little work of each other tenant, however many tokens they
-// have. Virtual time is the mean of what those that wait have had, so that a tenant with ever new tokens starves none of its own.
+// Decides which read runs next on the thread: start-time fair queueing (Goyal, Vin and Cheng) over measured thread
+// time, among tenants, and within a tenant among its tokens. The algorithm fits because a read's cost is known only
+// afterwards: the order depends on the time used so far. A tenant that was idle waits only for a little work of each
+// other tenant, however many tokens that tenant has. Virtual time is the mean over the waiting flows, so that a tenant
+// that keeps creating tokens does not starve its older ones.
 //
-// Changes, tickets and agents need the thread too, and are not in the queue. So while others are served, a tenant that reads
-// without pause leaves them their part: with n other tenants lately served it has one part of n + 1. Alone it may use everything.
+// Changes, tickets and agents need the thread too, but bypass the queue. So while other tenants are served, a tenant
+// that reads without pause leaves them their part: with n other tenants lately served it has one part of n + 1. Alone
+// it may use everything.
 
 /** Reads begun and not ended at a time, of a token and of a tenant: each holds its answer so far. */
 const mostOfToken = 2;
 const mostOfTenant = 8;
 
-/** Time of the thread that a tenant may use at once while others are served, in milliseconds. */
+/** Thread time that a tenant may use in one burst while others are served, in milliseconds. */
 const burstMs = 500;
 
-/** How long a tenant counts after it was served, in milliseconds. */
+/** How long a tenant counts as active after it was served, in milliseconds. */
 const recentMs = 1_000;
 
 /** Idle tenants, and idle tokens of a tenant, beyond this number are forgotten. */
 const mostIdle = 1024;
 
-/** One that takes turns with its like: what it has used, in the time that all of them have used. */
+/**
+ * A flow of the queue: a tenant among tenants, or a token among those of its tenant, with the virtual time that it has
+ * used.
+ */
 interface Flow {
-  /** Virtual time until which it has had its part. */
+  /** Virtual time up to which it has been served. */
   finish: number;
-  /** Its pieces of work that wait. */
+  /** Its waiting pieces of work. */
   waiting: number;
-  /** A piece of it has the thread, and is not charged yet. */
+  /** One of its pieces is running and has not been charged yet. */
   isServed: boolean;
-  /** Decides between equals: the lower one has waited longer. */
+  /** Breaks ties: the lower value has waited longer. */
   order: number;
 }
 
 interface TokenLine<T> extends Flow {
   readonly name: string;
-  /** Pieces of reads that have begun, which are before those that have not. */
+  /** Pieces of reads that have begun; they come before reads that have not. */
   readonly begun: T[];
   readonly fresh: T[];
   running: number;
@@ -53,14 +58,14 @@ interface TenantLine<T> extends Flow {
   servedMs: number;
 }
 
-/** A piece of work whose turn it is. */
+/** The next piece of work to run. */
 export interface Served<T> {
   readonly item: T;
   /** Whether the item begins a read. */
   readonly isFresh: boolean;
 }
 
-/** A queue of pieces of work; what it hands out is charged by `charge`, and a read ends with `end`. */
+/** A queue of pieces of work. Each piece that it returns is charged by `charge`; a read ends with `end`. */
 export class FairQueue<T> {
   readonly #tenants = new Map<string, TenantLine<T>>();
   #virtual = 0;
@@ -82,12 +87,14 @@ export class FairQueue<T> {
     tokenLine.waiting += 1;
   }
 
-  /** Notes that a call of the tenant was served that is not in the queue. */
+  /** Notes that a call of the tenant was served outside the queue. */
   note(tenant: string, nowMs: number): void {
     this.#tenant(tenant, nowMs).servedMs = nowMs;
   }
 
-  /** What is next; the milliseconds until something may be; undefined when nothing waits that may begin. */
+  /**
+   * Returns the next piece of work; the milliseconds until one may run; or undefined when no waiting piece may begin.
+   */
   next(nowMs: number): Served<T> | number | undefined {
     let waitMs = Infinity;
     let first: { readonly tenant: TenantLine<T>; readonly token: TokenLine<T> } | undefined;
@@ -114,14 +121,14 @@ export class FairQueue<T> {
     return { item: token.fresh.shift() as T, isFresh: true };
   }
 
-  /** Charges the time that a piece of work has had the thread, until now. */
+  /** Charges the thread time that a piece of work has used until now. */
   charge(tenant: string, token: string, ms: number, nowMs: number): void {
     const line = this.#tenant(tenant, nowMs);
     const tokenLine = this.#token(line, token);
     line.servedMs = nowMs;
     const recent = this.#recent(nowMs);
     count(line, recent, nowMs);
-    // Alone it owes nothing, but leaves time as soon as others come.
+    // While alone, a tenant accumulates no debt, but it yields time as soon as others come.
     line.usedMs = recent === 1 ? Math.min(burstMs, line.usedMs + ms) : line.usedMs + ms;
     this.#virtual += ms / waitersOf(this.#tenants.values(), line);
     line.virtual += ms / waitersOf(line.tokens.values(), tokenLine);
@@ -132,7 +139,7 @@ export class FairQueue<T> {
     }
   }
 
-  /** A read that has begun is over. */
+  /** Ends a read that has begun. */
   end(tenant: string, token: string, nowMs: number): void {
     const line = this.#tenant(tenant, nowMs);
     line.running -= 1;
@@ -183,7 +190,7 @@ export class FairQueue<T> {
   }
 }
 
-/** How many of the flows wait, with the one that has just been served. */
+/** The number of waiting flows, including the one that was just served. */
 function waitersOf(flows: Iterable<Flow>, served: Flow): number {
   let waiters = 0;
   for (const flow of flows) if (flow.waiting > 0 || flow === served) waiters += 1;
@@ -198,7 +205,7 @@ function isRecent({ waiting, servedMs }: TenantLine<unknown>, nowMs: number): bo
   return waiting > 0 || nowMs - servedMs < recentMs;
 }
 
-/** The token of a tenant that is next among those that may go on or begin. */
+/** The token of a tenant that is next, among those that may continue or begin. */
 function firstToken<T>(tenant: TenantLine<T>): TokenLine<T> | undefined {
   let first: TokenLine<T> | undefined;
   for (const token of tenant.tokens.values()) {
@@ -209,7 +216,7 @@ function firstToken<T>(tenant: TenantLine<T>): TokenLine<T> | undefined {
   return first;
 }
 
-/** Milliseconds until a tenant may have the thread again, as one of this number that were served lately. */
+/** Milliseconds until a tenant may use the thread again, when this many tenants were served lately. */
 function waitOf(tenant: TenantLine<unknown>, recent: number, nowMs: number): number {
   count(tenant, recent, nowMs);
   return recent === 1 ? 0 : Math.max(0, tenant.usedMs - burstMs) * recent;

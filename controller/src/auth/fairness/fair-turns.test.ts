@@ -6,7 +6,7 @@ import { FairTurns, type ReadTurns } from "./fair-turns.ts";
 
 const reader = (tenant: string, name = tenant) => ({ name, tenant });
 
-/** Has the thread for this long, at most a turn at a time. */
+/** Uses the thread for this long, at most one turn at a time. */
 async function workFor(turns: ReadTurns, ms: number): Promise<void> {
   for (let doneMs = 0; doneMs < ms; doneMs += 1) {
     if (turns.isOver) await turns.next();
@@ -102,7 +102,7 @@ test("a burst is read at once, also beside others", async () => {
 });
 
 test("a tenant that is alone has the thread as long as it reads", async () => {
-  // A clock that only the reads advance: one that had to wait would never be answered.
+  // A clock that only the reads advance: a read that had to wait would never be answered.
   let nowMs = 0;
   const turns = new FairTurns(() => nowMs);
   const read = (token: string) => turns.take(reader("alone", token), async () => void (nowMs += 45));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads of lists are answered by one thread, which has agents, tickets and leases to see to as well. So they have it a few
-// milliseconds at a time, in the order of a fair queue, and between two such turns whatever else has come is done.
+// One thread answers reads of lists, and also serves agents, tickets and leases. So reads run a few milliseconds at a
+// time, in the order of a fair queue, and other work is done between two such turns.
 
 import { setImmediate } from "node:timers/promises";
 import { type ContextValues, createContextKey } from "@connectrpc/connect";
@@ -9,15 +9,15 @@ import { millpondError } from "@millpond/api";
 import type { Caller } from "../../domain/caller.ts";
 import { FairQueue } from "./fair-queue.ts";
 
-/** Reads of a token that wait. */
+/** The most waiting reads of a token. */
 const mostWaiting = 256;
 
-/** How long a read has the thread at a time, in milliseconds, if it asks often enough. */
+/** How long a read may run at a time, in milliseconds, provided that it checks often enough. */
 const turnMs = 4;
 
 type Reader = Pick<Caller, "name" | "tenant">;
 
-/** The turns of one read. Its first is there when the read begins. */
+/** The turns of one read. The first one is granted when the read begins. */
 export class ReadTurns {
   readonly #wait: () => Promise<void>;
   readonly #now: () => number;
@@ -28,12 +28,12 @@ export class ReadTurns {
     this.#now = now;
   }
 
-  /** Whether the turn is over: its time is, or the read has waited for something else. */
+  /** Whether the turn is over: its time is used up, or the read has waited for something else. */
   get isOver(): boolean {
     return this.#now() >= this.#endsMs;
   }
 
-  /** Gives the thread to others, until the next turn. */
+  /** Yields the thread to others until the next turn. */
   async next(): Promise<void> {
     await this.#wait();
   }
@@ -47,7 +47,7 @@ export class ReadTurns {
   }
 }
 
-/** The turns of the call; absent for calls that do not take turns. */
+/** The turns of a call; absent for calls that take no turns. */
 export const turnsKey = createContextKey<ReadTurns | undefined>(undefined, { description: "turns" });
 
 /** Waits for the next turn of the call. */
@@ -58,7 +58,7 @@ export function nextTurnOf({ values }: { readonly values: ContextValues }): () =
   };
 }
 
-/** Maps what grows with the pool, within the turns of the call. */
+/** Maps a list that grows with the pool, within the turns of the call. */
 export async function mapInTurns<T, R>(
   items: readonly T[],
   { values }: { readonly values: ContextValues },
@@ -82,7 +82,7 @@ interface Piece {
 export class FairTurns {
   readonly #queue = new FairQueue<Piece>();
   readonly #now: () => number;
-  /** A read has its turn. */
+  /** Called when it is the read's turn. */
   #isTaken = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -91,13 +91,13 @@ export class FairTurns {
     this.#now = now;
   }
 
-  /** Notes a call that takes no turns: other tenants leave time for those that follow it. */
+  /** Notes a call that takes no turns: other tenants leave time for the tenant's next ones. */
   note({ tenant }: Reader): void {
     this.#queue.note(tenant, this.#now());
   }
 
   /**
-   * Runs a read when it is its turn. `signal`: its answer is not wanted any more, so it ends with the next turn.
+   * Runs a read when it is its turn. `signal`: the answer is no longer wanted, so the read ends at its next turn.
    *
    * @throws MILLPOND_E_TOO_MANY_CALLS
    */
@@ -133,7 +133,10 @@ export class FairTurns {
     });
   }
 
-  /** Begins the next turn. One at a time, so that the time until the thread is free again is its own. */
+  /**
+   * Begins the next turn. Turns begin one at a time, so that the time until the thread is free again is charged to one
+   * read only.
+   */
   #next(): void {
     if (this.#isTaken) return;
     const next = this.#queue.next(this.#now());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A backup is one file: the database of the state directory as it was at a moment, and in a table of its own the tokens and
-// the authority that are files beside it, sealed with the pool key, which is not in the backup.
+// A backup is one file: the database of the state directory at one moment. A separate table in it holds the tokens and
+// the authority, which are files beside the database; they are sealed with the pool key, which is not in the backup.
 
 import {
   chmodSync,
@@ -40,8 +40,8 @@ export interface BackupOptions {
 }
 
 /**
- * Writes a backup of an open database during writes: the backup includes everything committed when it was
- * done.
+ * Writes a backup of a database that may be written meanwhile: the backup includes everything that was committed when
+ * it finished.
  *
  * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_STATE_FULL, MILLPOND_E_INVALID
  */
@@ -56,7 +56,7 @@ export async function writeBackup(
   }
   const making = join(dirname(to), `.${basename(to)}.${process.pid}`);
   try {
-    // Before SQLite would make it readable for all: it holds names of users and claims.
+    // Created first, because SQLite would make it world-readable: it holds names of users and claims.
     closeSync(openSync(making, "wx", 0o600));
     await backup(source, making);
     const revision = addFiles(making, directory, poolKey);
@@ -70,7 +70,7 @@ export async function writeBackup(
   }
 }
 
-/** Makes a backup of the state directory of a controller that does not run. */
+/** Backs up the state directory of a stopped controller. */
 export async function backUpStopped(directory: string, to: string): Promise<Backup> {
   using source = openStopped(directory);
   return await writeBackup(source, { directory, poolKey: PoolKey.read(poolKeyPath(directory)), to });
@@ -79,7 +79,7 @@ export async function backUpStopped(directory: string, to: string): Promise<Back
 /** @returns The revision of the state in it. */
 function addFiles(path: string, directory: string, poolKey: PoolKey): number {
   using database = new DatabaseSync(path);
-  // One file, whole by itself.
+  // A single, complete file.
   database.exec("PRAGMA journal_mode = DELETE");
   database.exec("CREATE TABLE sealed_files (path TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT");
   const insert = database.prepare("INSERT INTO sealed_files VALUES (?, ?)");
@@ -117,7 +117,7 @@ export function flush(path: string): void {
   }
 }
 
-/** For its owner only. */
+/** Readable for its owner only. */
 export function makePrivate(path: string): void {
   chmodSync(path, 0o600);
 }

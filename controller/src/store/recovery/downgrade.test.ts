@@ -31,7 +31,7 @@ const written = changes(1, {
   allocations: [allocation("train", { epoch: 3 })],
 });
 
-/** What both releases know. */
+/** The subset that both releases know. */
 async function contentOf(store: Store) {
   const { claims, allocations, nodes, queues, tenants, tokens, revision, epoch, signingKeys } =
     await store.load();
@@ -146,7 +146,7 @@ describe.skipIf(missingPostgres !== undefined)(`a database${why}`, () => {
     await expect(downgradeDatabase(url, keyFile)).rejects.toThrow("[MILLPOND_E_STATE_LOCKED]");
     await store.resign(leader);
     await downgradeDatabase(url, keyFile);
-    // A controller of this release that still runs does not lead on a schema of the older one.
+    // A running controller of this release does not lead on a schema of the older one.
     await expect(store.campaign(leader)).rejects.toThrow("[MILLPOND_E_STATE_BROKEN]");
     await store.close();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Takes the state of a stopped controller back to the schema of the release before, whose controller then continues with it:
-// claims, grants, queues, tenants and tokens stay. What that release does not know is lost.
+// Downgrades the state of a stopped controller to the schema of the previous release, whose controller then continues
+// with it: claims, grants, queues, tenants and tokens stay. State that the previous release does not know is lost.
 
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
@@ -17,7 +17,7 @@ import { openStopped, stateError } from "../state-file.ts";
 const currentKey = "SELECT * FROM signing_keys WHERE retires_at IS NULL";
 
 /**
- * Takes back the state in a directory, whole or not at all, after a backup of it as it was.
+ * Downgrades the state in a directory, completely or not at all, after a backup.
  *
  * @param nowMs Unix milliseconds: names the backup.
  * @returns The path of that backup.
@@ -56,7 +56,7 @@ function takeBack(database: DatabaseSync, poolKey: PoolKey): void {
 }
 
 /**
- * Takes back the state in a database, whole or not at all.
+ * Downgrades the state in a database, completely or not at all.
  *
  * @param url `postgres://user:password@host:port/database`.
  * @param keyFile File of the pool key, with which the signing key is sealed.
@@ -90,7 +90,7 @@ export async function downgradeDatabase(url: string, keyFile: string): Promise<v
       }
       const steps = stepsBack("postgres", version);
       const [key] = await session.query(currentKey);
-      // Followers reload the full state, and whatever led before writes no more.
+      // Followers reload the full state, and the previous leader can no longer write.
       await session.query("UPDATE pool SET ticket_key = $1, term = term + 1", [unsealed(poolKey, key)]);
       await session.query("DELETE FROM changes");
       for (const sql of steps) await session.query(sql);
@@ -101,7 +101,7 @@ export async function downgradeDatabase(url: string, keyFile: string): Promise<v
   }
 }
 
-/** The signing key as the release before stores it: PKCS #8, DER. */
+/** The signing key as the previous release stores it: PKCS #8, DER. */
 function unsealed(poolKey: PoolKey, row: Row | undefined): Buffer {
   if (row === undefined) {
     throw millpondError("MILLPOND_E_STATE_BROKEN", "the state has no signing key that is current");

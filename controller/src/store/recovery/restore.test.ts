@@ -23,7 +23,7 @@ import { SqliteStore } from "../sqlite-store.ts";
 
 const memories = [4n * GiB, 4n * GiB];
 
-/** Puts a backup back, and starts the controller and the agent of the node again. */
+/** Restores a backup, and restarts the controller and the node's agent. */
 async function restore(pool: TestPool, from: string, before: FakeAgent): Promise<FakeAgent> {
   await pool.stop();
   pool.clock.advance(1000);
@@ -97,7 +97,7 @@ describe("a restored state", () => {
       memoryBytes: 2n * GiB,
       allocation: { devices: [{ memoryBytes: 2n * GiB }] },
     });
-    // The backup has it on the device that is another's now.
+    // In the backup the claim is on a device that now belongs to another.
     expect(await claimOf(pool, "gone")).toMatchObject({ state: ClaimState.PENDING, requeues: 1 });
 
     // Nothing is granted while agents may still report further sessions.
@@ -257,7 +257,7 @@ describe("a backup", () => {
 });
 
 describe("the pool key of a backup", () => {
-  /** A pool of its own with a claim, its backup, and its directory. */
+  /** A separate pool with a claim, its backup, and its directory. */
   async function backedUp() {
     const pool = await TestPool.start({ "node-a": memories });
     await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB, leaseSeconds: 604_800 } });

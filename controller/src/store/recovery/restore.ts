@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Restores an earlier state. Agents ignore anything older than the newest term that they have seen, and know grants
-// that the backup lacks: terms, epochs and revisions continue far beyond all that can have been issued since
+// that the backup lacks: terms, epochs and revisions continue far beyond any that can have been issued since
 // (docs/decisions/0027-a-restored-state-adopts-what-runs.md).
 
 import {
@@ -26,9 +26,9 @@ import { blob, integer, type Row, text, toSigningKey } from "../rows.ts";
 import { stateError } from "../state-file.ts";
 
 export interface RestoreOptions {
-  /** A file that `writeBackup` wrote. */
+  /** A file written by `writeBackup`. */
   readonly from: string;
-  /** State directory of a controller that does not run; made where it is not there. */
+  /** State directory of a stopped controller; created if it does not exist. */
   readonly to: string;
   /** Unix milliseconds. */
   readonly now: number;
@@ -48,13 +48,13 @@ export interface Restored {
   readonly nodes: number;
   /** The values from which terms, epochs and revisions continue. */
   readonly resumedAt: number;
-  /** Where the state lies that was there before; undefined: there was none. */
+  /** Where the previous state was moved; undefined: there was none. */
   readonly replaced: string | undefined;
 }
 
 /**
- * More than a pool can give out between a backup and its end. Where the clock is right, the time is greater: then also two
- * restores of one backup have nothing in common.
+ * More than a pool can issue between a backup and its restore. If the clock is right, the time is greater, so that two
+ * restores of one backup do not overlap either.
  */
 const leastJump = 2_000_000_000;
 
@@ -65,8 +65,7 @@ export function resumptionOf(pool: Row, now: number, seen = 0): number {
 }
 
 /**
- * Puts the state of a backup into a state directory, whole or not at all. The previous content is kept beside
- * it.
+ * Restores a backup into a state directory, completely or not at all. The previous content is kept beside it.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED while a controller runs on the directory, MILLPOND_E_STATE_NEWER,
  * MILLPOND_E_STATE_BROKEN if the file is not a backup, MILLPOND_E_STATE_FULL, MILLPOND_E_POOL_KEY
@@ -94,7 +93,7 @@ export function restoreBackup({ from, to, now, keyFile, withNewKeys = false }: R
     if (keyFile !== undefined && resolve(keyFile) !== resolve(poolKeyPath(to))) {
       writeBeside(poolKeyPath(to), readFileSync(keyFile));
     }
-    // Closing removes the log at its path: before there is another.
+    // Closing removes the write-ahead log at its path, so it comes before there is another.
     lock?.close();
     linkSync(making, target);
     rmSync(making);
@@ -109,9 +108,9 @@ export function restoreBackup({ from, to, now, keyFile, withNewKeys = false }: R
 }
 
 interface Lock {
-  /** The greatest number that the state there has given out. */
+  /** The greatest numbers that the existing state has issued. */
   readonly seen: number;
-  /** May be done twice. */
+  /** Idempotent. */
   readonly close: () => void;
 }
 
@@ -212,7 +211,9 @@ function readFiles(database: DatabaseSync, table: string): BackedUpFile[] {
         .map((row) => ({ path: text(row, "path"), content: blob(row, "content") }));
 }
 
-/** Leaves of the signing keys what reads earlier tickets; a controller makes a new one when it starts. */
+/**
+ * Keeps only what is needed to read earlier tickets of the signing keys; a controller creates a new key when it starts.
+ */
 function forgetKeys(nowSeconds: number): string {
   return `UPDATE signing_keys SET sealed = '', retires_at = coalesce(retires_at, ${nowSeconds})`;
 }
@@ -223,7 +224,7 @@ function writeBeside(path: string, content: Uint8Array): void {
   renameSync(`${path}.new`, path);
 }
 
-/** @returns The folder in which the state lies now that was there. */
+/** @returns The folder to which the existing state was moved. */
 function keepBefore(directory: string, now: number): string {
   const kept = join(directory, `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`);
   mkdirSync(kept, { mode: 0o700 });
@@ -255,7 +256,7 @@ export async function resumeDatabase(
   const connections = new PostgresConnections(url);
   try {
     return await connections.transaction("read and write", async (session) => {
-      // A controller that leads would not notice that the state is another.
+      // A running leader would not notice that the state has been replaced.
       const [leader = {}] = await session.query("SELECT url FROM leader WHERE expires_at > now() FOR UPDATE");
       if (leader["url"] !== undefined) {
         throw millpondError(

@@ -32,12 +32,12 @@ test("a pod has lost its devices when its claim waited again and has others", ()
   const lost = (claim: ReturnType<typeof makeClaim>, there = makeReserved("GPU-1", 1n)) =>
     isOfLostDevices(names, pod, there, claim);
   expect(lost(makeClaim("GPU-2", 2n, { requeues: 1 }))).toBe(true);
-  // The same ones again, whatever their size.
+  // The same devices again, whatever their size.
   expect(lost(makeClaim("GPU-1", 2n, { requeues: 1, memoryBytes: 2n << 30n }))).toBe(false);
-  // Moved by a resize.
+  // The claim was moved by a resize.
   expect(lost(makeClaim("GPU-2", 2n))).toBe(false);
   expect(lost(makeClaim("GPU-2", 2n, { requeues: 1, lazy: true }))).toBe(false);
-  // The ResourceClaim is the newer one, or none of this pod's.
+  // The ResourceClaim is newer, or does not belong to this pod.
   expect(lost(makeClaim("GPU-2", 2n, { requeues: 1 }), makeReserved("GPU-1", 2n))).toBe(false);
   expect(lost(makeClaim("GPU-2", 2n, { requeues: 1 }), makeReserved("GPU-1", 3n))).toBe(false);
   expect(lost(makeClaim("GPU-2", 2n, { requeues: 1 }), makeReserved("GPU-1", 1n, "uid-b"))).toBe(false);

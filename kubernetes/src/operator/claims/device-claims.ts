@@ -12,12 +12,12 @@ import { formatQuantity } from "../../request/quantity.ts";
 import { keysOf } from "../../request/resource-names.ts";
 import { nameOf, ownerReference } from "../pod-writer.ts";
 
-/** Annotation of a ResourceClaim: of which claim of the pool it is the picture. */
+/** Annotation of a ResourceClaim: the claim of the pool that it represents. */
 export function claimKey({ domain }: ResourceNames): string {
   return `${domain}/claim`;
 }
 
-/** Annotation of a ResourceClaim that the operator has made: of which allocation it is the picture. */
+/** Annotation of a ResourceClaim that the operator has created: the allocation that it represents. */
 export function epochKey(names: ResourceNames): string {
   return `${names.domain}/epoch`;
 }
@@ -32,10 +32,10 @@ export class DeviceClaims {
   }
 
   /**
-   * Makes ResourceClaims that nothing is allocated for once more: a scheduler that has found no room for one while it wrote
-   * others down does not look again until something of it changes.
+   * Recreates ResourceClaims without an allocation: a scheduler that found no room for one while it recorded others
+   * does not try again until something about it changes.
    *
-   * @returns How many.
+   * @returns The number of recreated ones.
    */
   async remake(pod: V1Pod, baseName: string, claims: readonly Claim[]): Promise<number> {
     const { namespace } = nameOf(pod);
@@ -48,7 +48,7 @@ export class DeviceClaims {
       if (there !== undefined) {
         const { uid = "", resourceVersion = "" } = there.metadata ?? {};
         const preconditions = { uid, resourceVersion };
-        // Refused where it has been allocated meanwhile.
+        // Refused if it has been allocated in the meantime.
         const gone = resource.deleteNamespacedResourceClaim({ namespace, name, body: { preconditions } });
         if ((await unlessStatus(gone, 404, 409)) === undefined) continue;
       }
@@ -59,7 +59,7 @@ export class DeviceClaims {
     return count;
   }
 
-  /** Makes the pod's ResourceClaims. One of an earlier allocation that no pod uses yet is recreated. */
+  /** Creates the pod's ResourceClaims. One of an earlier allocation that no pod uses yet is recreated. */
   async make(pod: V1Pod, baseName: string, claims: readonly Claim[]): Promise<void> {
     const { namespace } = nameOf(pod);
     for (const [index, claim] of claims.entries()) {
@@ -79,13 +79,13 @@ export class DeviceClaims {
         this.#cluster.resource.deleteNamespacedResourceClaim({ namespace, name, body: { preconditions } }),
         404,
       );
-      // Not until it has gone, which a finalizer may delay: what called tries again.
+      // Not until it is gone, which a finalizer may delay: the caller tries again.
       await this.#cluster.resource.createNamespacedResourceClaim({ namespace, body }, briefly());
     }
   }
 }
 
-/** Whether the scheduler has looked at the pod, and does not find devices for its ResourceClaims. */
+/** Whether the scheduler has considered the pod and found no devices for its ResourceClaims. */
 export function lacksDevices({ spec, status }: V1Pod): boolean {
   if (spec?.nodeName !== undefined) return false;
   const scheduled = status?.conditions?.find(({ type }) => type === "PodScheduled");
@@ -104,7 +104,8 @@ export function isOfLostDevices(
 ): boolean {
   const isPods = status?.reservedFor?.some(({ uid }) => uid === pod.metadata?.uid) ?? false;
   const epoch = metadata?.annotations?.[epochKey(names)];
-  // One that is not known to be older may be newer: the pool and the API server are read one after the other.
+  // A ResourceClaim that is not known to be older may be newer: the pool and the API server are read one after the
+  // other.
   const isOlder = /^\d+$/.test(epoch ?? "") && (claim.allocation?.epoch ?? 0n) > BigInt(epoch ?? "");
   if (!isPods || !isOlder || claim.lazy || claim.requeues === 0) return false;
   const now = toResourceClaim(names, pod, metadata?.name ?? "", claim).spec;
@@ -117,7 +118,7 @@ export function isOfLostDevices(
   return devicesOf(spec) !== devicesOf(now);
 }
 
-/** The picture of a claim's allocation. */
+/** The ResourceClaim that represents a claim's allocation. */
 export function toResourceClaim(
   names: ResourceNames,
   pod: V1Pod,
@@ -129,7 +130,7 @@ export function toResourceClaim(
   const attributes = `device.attributes[${quoteCel(domain)}]`;
   const shares =
     allocation === undefined
-      ? // A lazy claim holds nothing yet. Something of the driver has to be in it, or the pod is not given our library.
+      ? // A lazy claim holds nothing yet. The ResourceClaim must still name a device of the driver, otherwise the pod does not get our library.
         [{ selectors: {}, cores: 0, memory: 0n }]
       : allocation.devices.map(({ uuid, computePercent, memoryBytes }) => ({
           selectors: {

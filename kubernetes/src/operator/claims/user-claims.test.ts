@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ResourceClaims that users write, on a control plane that has them: the scheduler and the controllers are real, no kubelet is.
+// ResourceClaims that users write, on a control plane that supports them: the scheduler and the controllers are real,
+// but there is no kubelet.
 
 import { ClaimState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -148,7 +149,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await resource().createDeviceClass({ body: { metadata: { name: "of-b" }, spec } });
     const limits = { "example.org/gpu-of-b": "1" };
     const name = "by-class";
-    // The webhooks follow the class a moment later.
+    // The webhooks are updated a moment after the class.
     await cluster.until("such pods are prepared", async () => {
       const containers = [{ name: "main", image: "example.org/none", resources: { limits } }];
       const body = { metadata: { name }, spec: { containers } };

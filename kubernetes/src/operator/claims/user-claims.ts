@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes claims of the pool for what Kubernetes' scheduler has allocated of it by itself, for ResourceClaims that users
-// write, and ends them with those. The pool's answer is written onto the ResourceClaim: until it is yes, nodes prepare nothing.
+// Creates claims of the pool for devices that Kubernetes' scheduler has itself allocated, for ResourceClaims that users
+// write, and ends them together with the ResourceClaims. The pool's answer is written onto the ResourceClaim: until the
+// claim is granted, nodes prepare nothing.
 
 import { type Claim, ClaimState, errorCodeOf, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
@@ -26,10 +27,14 @@ export interface UserClaimsOptions {
   readonly pods: ReadonlyMap<string, V1Pod>;
   /** Undefined: not known yet. */
   readonly nodes: () => readonly Node[] | undefined;
-  /** As of now. @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND */
+  /**
+   * Reads the present state.
+   *
+   * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND
+   */
   readonly tenancyOf: (namespace: string) => Promise<Tenancy>;
   readonly ensureTenant: (tenant: string) => Promise<void>;
-  /** Told which pods have to be looked at. */
+  /** Called with the pods to be processed. */
   readonly onChange: (podUid: string) => void;
   readonly log: Logger;
 }
@@ -51,7 +56,10 @@ export class UserClaims {
     this.#options = options;
   }
 
-  /** The claim of the pool for a ResourceClaim of a pod, or why it refuses one; undefined: nothing is allocated yet. */
+  /**
+   * The claim of the pool for a pod's ResourceClaim, or the reason why the pool refuses it; undefined: nothing is
+   * allocated yet.
+   */
   find(namespace: string, name: string): Claim | string | undefined {
     const { resourceClaims, names, claims } = this.#options;
     for (const each of resourceClaims.values()) {
@@ -63,12 +71,15 @@ export class UserClaims {
     return undefined;
   }
 
-  /** Whether a ResourceClaim is none that the operator has made itself. */
+  /** Whether a ResourceClaim was not created by the operator itself. */
   #isUsers({ metadata }: ResourceV1ResourceClaim): boolean {
     return metadata?.annotations?.[epochKey(this.#options.names)] === undefined;
   }
 
-  /** @param uid Of a ResourceClaim. @returns Milliseconds after which to look again; undefined: when something changes. */
+  /**
+   * @param uid UID of a ResourceClaim.
+   * @returns Milliseconds after which to process it again; undefined: when something changes.
+   */
   async reconcile(uid: string): Promise<number | undefined> {
     const { resourceClaims, names, claims, onChange } = this.#options;
     const resourceClaim = resourceClaims.get(uid);
@@ -136,7 +147,7 @@ export class UserClaims {
     );
   }
 
-  /** Ends the claims of a ResourceClaim that are of another allocation than the one that it has, or of none. */
+  /** Ends the claims of a ResourceClaim that belong to another allocation than its present one. */
   async #endOthers(
     uid: string,
     wanted: string | undefined,
@@ -157,7 +168,7 @@ export class UserClaims {
   }
 }
 
-/** The ResourceClaims that may be that of an owner, which has as much of their name as it can hold. */
+/** The ResourceClaims that an owner may refer to: an owner holds only as much of a name as fits. */
 async function readOwners({ resource }: Cluster, owner: string): Promise<ResourceV1ResourceClaim[]> {
   const { namespace, name } = parseOwner("resourceclaim", owner) ?? {};
   if (namespace === undefined) return [];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JobSets, whose controller this test plays: it makes the pods of their Jobs.
+// JobSets, whose controller this test simulates: it creates the pods of their Jobs.
 
 import { expect, onTestFinished, test } from "vitest";
 import { PlayedCluster } from "../../testing/played/played-cluster.ts";
@@ -44,7 +44,7 @@ async function start(spec: object): Promise<PlayedCluster> {
   return cluster;
 }
 
-/** Makes the pods of one part, as the Jobs of a JobSet do. */
+/** Creates the pods of one part, as the Jobs of a JobSet do. */
 async function make(cluster: PlayedCluster, { name, replicas, parallelism }: Part): Promise<string[]> {
   const made: string[] = [];
   for (let replica = 0; replica < replicas; replica += 1) {
@@ -90,7 +90,7 @@ test("a JobSet whose Jobs start in order does not wait for Jobs that wait for it
   const [leader, workers] = parts as [Part, Part];
   const first = await make(cluster, leader);
   await expect.poll(() => boundOf(cluster, first), patience).toEqual(["True Bound"]);
-  // The leader is ready: its controller makes the others, of which only four have room beside one more.
+  // The leader is ready, so its controller creates the others, of which only four fit beside one more.
   await cluster.createPod("one", limits);
   await cluster.createPod("two", limits);
   for (const name of ["one", "two"])

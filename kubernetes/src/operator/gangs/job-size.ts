@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many claims the pods of a Job or of a JobSet have together: the size of their gang, where its pods say `all`.
+// How many claims the pods of a Job or of a JobSet have together: the size of their gang if its pods' annotation is
+// `all`.
 
 import type { V1JobSpec, V1Pod } from "@kubernetes/client-node";
 import { millpondError, quote } from "@millpond/api";
@@ -28,9 +29,9 @@ export interface JobSetLike {
 }
 
 export interface JobGang {
-  /** Claims of all its pods together. */
+  /** The number of claims of all its pods together. */
   readonly size: number;
-  /** The part of the JobSet, where its parts start one after the other; undefined: the gang is all of it. */
+  /** The part of the JobSet, if its parts start one after the other; undefined: the gang is the whole JobSet. */
   readonly part?: string;
 }
 
@@ -40,7 +41,7 @@ const replicatedJobName = "jobset.sigs.k8s.io/replicatedjob-name";
 /**
  * Reads the gang of a pod.
  *
- * @throws MILLPOND_E_INVALID where the pod is of neither, MILLPOND_E_NOT_FOUND where its owner has gone
+ * @throws MILLPOND_E_INVALID if the pod belongs to neither, MILLPOND_E_NOT_FOUND if its owner is gone
  */
 export async function readJobGang(cluster: Cluster, names: ResourceNames, pod: V1Pod): Promise<JobGang> {
   const { namespace = "", labels = {} } = pod.metadata ?? {};
@@ -65,7 +66,7 @@ export async function readJobGang(cluster: Cluster, names: ResourceNames, pod: V
   return { size: claimsOfJob(names, job) };
 }
 
-/** Claims of the pods that a Job runs at a time, from now on. A pure function. */
+/** The number of claims of the pods that a Job runs at a time, from now on. A pure function. */
 export function claimsOfJob(names: ResourceNames, { spec = {}, status }: JobLike): number {
   const { parallelism = 1, completions, template } = spec;
   const left = completions === undefined ? parallelism : completions - (status?.succeeded ?? 0);
@@ -74,8 +75,8 @@ export function claimsOfJob(names: ResourceNames, { spec = {}, status }: JobLike
 }
 
 /**
- * The gang of a pod of a JobSet: all pods whose template says `all`. Jobs that start only after others of the JobSet are ready
- * or complete are gangs of their own, or none would ever start. A pure function.
+ * The gang of a pod of a JobSet: all pods whose template has the annotation `all`. Jobs that start only after others of
+ * the JobSet are ready or complete are separate gangs; otherwise none would ever start. A pure function.
  *
  * @param own The pod's replicated job.
  */

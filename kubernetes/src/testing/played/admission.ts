@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The admission of a played API server: asks the webhooks that are registered with it, over TLS, as a real one does.
+// The admission of a simulated API server: calls the registered webhooks over TLS, as a real one does.
 
 import { randomUUID } from "node:crypto";
 import { Agent, request as httpsRequest } from "node:https";
@@ -38,7 +38,11 @@ const configurations = {
   validating: "admissionregistration.k8s.io/validatingwebhookconfigurations",
 } as const;
 
-/** Returns the object as the webhooks leave it. @throws Refused where one of them refuses it, or has to answer and does not */
+/**
+ * Returns the object with the webhooks' changes.
+ *
+ * @throws Refused if one of them refuses it, or must answer and does not
+ */
 export async function admit(store: ObjectStore, attempt: AdmissionAttempt): Promise<Json> {
   let { object } = attempt;
   for (const phase of ["mutating", "validating"] as const) {
@@ -116,7 +120,7 @@ async function ask(webhook: Webhook, attempt: AdmissionAttempt): Promise<Json> {
   return applyPatch("application/json-patch+json", object, patch);
 }
 
-/** A real API server keeps connections, too. */
+/** A real API server reuses connections, too. */
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 25 });
 
 function post({ url, caBundle }: Webhook["clientConfig"], body: string): Promise<string> {

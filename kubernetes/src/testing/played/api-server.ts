@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Plays the API server of Kubernetes 1.36 for tests where no real one is: objects, watches, patches, admission by webhooks,
-// and the rights of the manifests, over HTTP. Nothing schedules pods or runs them: tests do.
+// Simulates the API server of Kubernetes 1.36 for tests without a real one: objects, watches, patches, admission by
+// webhooks, and the rights of the manifests, over HTTP. Nothing schedules or runs pods; tests do.
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -15,7 +15,7 @@ import { minors, violations } from "./schemas.ts";
 
 const systemNamespace = "millpond-system";
 
-/** A path of the API, taken apart. */
+/** A path of the API, parsed. */
 interface Target {
   /** `group/resource`. */
   readonly kind: string;
@@ -39,7 +39,7 @@ interface Watcher {
 export class PlayedApiServer implements AsyncDisposable {
   readonly store = new ObjectStore();
   readonly rights: Rights;
-  /** Requests that service accounts had no right to. */
+  /** Requests that were refused because a service account lacked the right. */
   readonly denied: string[] = [];
   /** Whether watches get bookmarks. */
   hasBookmarks = true;
@@ -64,7 +64,7 @@ export class PlayedApiServer implements AsyncDisposable {
     }
   }
 
-  /** @param manifests What an installation makes: accounts get their rights from it. */
+  /** @param manifests The objects of an installation, from which accounts get their rights. */
   static async start(manifests: readonly KubernetesObject[]): Promise<PlayedApiServer> {
     const server = new PlayedApiServer(manifests);
     await server.#listen();
@@ -88,17 +88,17 @@ export class PlayedApiServer implements AsyncDisposable {
     return config;
   }
 
-  /** Ends all connections, and begins again on the same port without what has happened before. */
+  /** Ends all connections, and restarts on the same port without the earlier events. */
   async restart(): Promise<void> {
     await this.#close();
-    // Its connections have ended.
+    // By then its connections have ended.
     this.#cluster = undefined;
     this.store.forgetHistory();
     this.#server = this.#listenWith();
     await this.#listen();
   }
 
-  /** Acts as a scheduler; refused for pods that wait behind a gate. */
+  /** Acts as a scheduler: binds a pod; refused for pods that wait behind a gate. */
   bind(namespace: string, name: string, nodeName: string): void {
     const pod = this.store.get("/pods", namespace, name);
     const spec = pod["spec"] as { schedulingGates?: readonly unknown[] };
@@ -106,7 +106,7 @@ export class PlayedApiServer implements AsyncDisposable {
     this.store.replace("/pods", pod, { ...pod, spec: { ...spec, nodeName } });
   }
 
-  /** From now on pods without a gate are put on a node as soon as their ResourceClaims are there. */
+  /** From now on pods without a gate are bound to a node as soon as their ResourceClaims exist. */
   schedule(nodeName: string): void {
     const bindAll = (): void => {
       for (const pod of this.store.list("/pods")) {
@@ -242,7 +242,7 @@ export class PlayedApiServer implements AsyncDisposable {
         object,
         oldObject: before,
       });
-      // The object has changed while webhooks were asked: a patch that names no version is applied again.
+      // The object has changed while webhooks were called: a patch that names no version is applied again.
       if (isAccount(user)) validate(kind, admitted);
       const isLate = this.store.find(kind, namespace, name) !== before;
       if (isLate && attempts < 10) continue;
@@ -349,7 +349,7 @@ function userName(user: string): string {
   return isAccount(user) ? `system:serviceaccount:${systemNamespace}:${user}` : user;
 }
 
-/** @throws Refused 422 for what one of the versions that there are does not take of Millpond */
+/** @throws Refused 422 for a member of Millpond's objects that one of the supported versions rejects */
 function validate(kind: string, object: Json): void {
   const wrong = minors.flatMap((minor) => violations(kind, object, minor));
   if (wrong.length > 0) throw new Refused(422, [...new Set(wrong)].join("; "));

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of CEL in which the webhooks' match conditions are written: literals, members, `has`, `exists`, `startsWith`,
-// `contains`, `in`, comparisons, and the operators of truth, which take an error for a value where the other side decides.
+// The part of CEL in which the webhooks' match conditions are written: literals, members, `has`, `exists`,
+// `startsWith`, `contains`, `in`, comparisons, and the logical operators, for which an error on one side is ignored if
+// the other side decides.
 
 type Scope = ReadonlyMap<string, unknown>;
 type Evaluate = (scope: Scope) => unknown;
 
-/** Whether a condition holds. @throws for text that is not in this part of CEL, and for members that are not there */
+/**
+ * Whether a condition holds.
+ *
+ * @throws for text outside this part of CEL, and for missing members
+ */
 export function holds(expression: string, variables: Readonly<Record<string, unknown>>): boolean {
   const value = parse(expression)(new Map(Object.entries(variables)));
   if (typeof value !== "boolean") throw new Error(`the condition is no truth: ${expression}`);
@@ -220,7 +225,7 @@ function member(value: unknown, name: string): unknown {
   return object[name];
 }
 
-/** What `exists` and `in` walk over: the values of a list, the keys of a map. */
+/** What `exists` and `in` iterate over: the values of a list, the keys of a map. */
 function keysOf(value: unknown): unknown[] {
   return Array.isArray(value) ? value : Object.keys(objectOf(value));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The objects of a played API server: versions, deletion with finalizers and owners, and what happened, for watches.
+// The objects of a simulated API server: versions, deletion with finalizers and owners, and the events for watches.
 
 import { randomUUID } from "node:crypto";
 
@@ -22,7 +22,7 @@ export interface StoredObject {
   readonly [member: string]: unknown;
 }
 
-/** A change: from `before` to `after`, one of which is missing where the object is new or has gone. */
+/** A change from `before` to `after`; `before` is missing for a new object, `after` for a deleted one. */
 export interface Change {
   readonly version: number;
   /** `group/resource`. */
@@ -68,7 +68,7 @@ export class ObjectStore {
     return found;
   }
 
-  /** @throws Refused 409 where there is one of the name, 404 and 403 where its namespace is not there or ends */
+  /** @throws Refused 409 if the name is taken, 404 or 403 if its namespace does not exist or is ending */
   create(kind: string, namespace: string, body: Readonly<Record<string, unknown>>): StoredObject {
     const { generateName, name: given, ...more } = (body["metadata"] ?? {}) as Record<string, unknown>;
     const name = typeof given === "string" ? given : `${String(generateName)}${randomUUID().slice(0, 5)}`;
@@ -90,7 +90,7 @@ export class ObjectStore {
     return this.#put(kind, undefined, { ...body, metadata });
   }
 
-  /** @throws Refused 409 where the body is of another object or an older version */
+  /** @throws Refused 409 if the body belongs to another object or an older version */
   replace(kind: string, before: StoredObject, body: Readonly<Record<string, unknown>>): StoredObject {
     const given = (body["metadata"] ?? {}) as StoredObject["metadata"];
     const { uid, resourceVersion } = before.metadata;
@@ -104,7 +104,7 @@ export class ObjectStore {
     return after;
   }
 
-  /** @throws Refused 409 where it is another object than the preconditions name */
+  /** @throws Refused 409 if the object is not the one that the preconditions name */
   delete(
     kind: string,
     object: StoredObject,
@@ -135,7 +135,11 @@ export class ObjectStore {
     }
   }
 
-  /** Changes after a version. @throws Refused 410 where they are forgotten */
+  /**
+   * Changes after a version.
+   *
+   * @throws Refused 410 if they are forgotten
+   */
   since(version: number): readonly Change[] {
     if (version < this.#oldest) throw new Refused(410, "too old resource version");
     return this.#changes.filter((change) => change.version > version);
@@ -152,7 +156,7 @@ export class ObjectStore {
     return () => this.#listeners.delete(listener);
   }
 
-  /** A pod on a node is there until the kubelet has ended it. */
+  /** A pod on a node exists until the kubelet has ended it. */
   #runs(kind: string, { spec, status }: StoredObject): boolean {
     const { nodeName } = (spec ?? {}) as { nodeName?: string };
     const { phase = "Pending" } = (status ?? {}) as { phase?: string };

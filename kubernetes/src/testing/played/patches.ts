@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The patches of an API server: RFC 7396, RFC 6902, and the strategic one as far as statuses of pods need it.
+// The patches of an API server: RFC 7396, RFC 6902, and strategic merge patches as far as pod statuses need them.
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** A test of a JSON patch failed, or a path of it is not there. */
+/** A test of a JSON patch failed, or a path of it does not exist. */
 export class PatchRefused extends Error {}
 
 /** Lists that a strategic patch merges, and the member by which it finds their items. */
@@ -14,7 +14,10 @@ const listKeys: Readonly<Record<string, string>> = {
   initContainerStatuses: "name",
 };
 
-/** @param contentType Of the request. @throws PatchRefused */
+/**
+ * @param contentType Content type of the request.
+ * @throws PatchRefused
+ */
 export function applyPatch(contentType: string, object: Json, patch: unknown): Json {
   if (contentType.startsWith("application/json-patch+json")) return applyOperations(object, patch);
   return merge(object, patch, contentType.startsWith("application/strategic-merge-patch+json")) as Json;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A played API server with an installation of Millpond: a real controller with agents that have no workers, and operators with
-// the rights of the manifests. It needs no Kubernetes.
+// A simulated API server with an installation of Millpond: a real controller with agents that have no workers, and
+// operators with the rights of the manifests. It needs no Kubernetes.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { type Cluster, connectCluster, unlessStatus } from "../../cluster/cluster.ts";
@@ -21,7 +21,10 @@ export class PlayedCluster implements AsyncDisposable {
     this.pool = pool;
   }
 
-  /** @param nodes The memory of each device, by node. @param folders Of `deploy`, what is installed. */
+  /**
+   * @param nodes The memory of each device, by node.
+   * @param folders The folders of `deploy` that are installed.
+   */
   static async start(
     nodes: Readonly<Record<string, readonly bigint[]>>,
     folders: readonly string[] = ["base"],
@@ -73,7 +76,7 @@ export class PlayedCluster implements AsyncDisposable {
     return operator;
   }
 
-  /** Makes a pod with one container that has these limits. */
+  /** Creates a pod with one container that has these limits. */
   async createPod(
     name: string,
     limits: Readonly<Record<string, string>>,
@@ -90,14 +93,14 @@ export class PlayedCluster implements AsyncDisposable {
     return await unlessStatus(this.core.readNamespacedPod({ name, namespace }), 404);
   }
 
-  /** Status of the condition of a pod that says whether it has its vGPUs, with the reason. */
+  /** Status and reason of the pod condition that reports whether it has its vGPUs. */
   async bound(name: string, namespace = "default"): Promise<string> {
     const { status } = (await this.pod(name, namespace)) ?? {};
     const found = status?.conditions?.find(({ type }) => type === "millpond.dev/Bound");
     return found === undefined ? "" : `${found.status} ${found.reason}`;
   }
 
-  /** Names of the claims that the pool has now. */
+  /** Names of the claims that the pool has at present. */
   async claims(): Promise<string[]> {
     const { claims } = await this.pool.connect().claims.listClaims({});
     return claims.map(({ name }) => name).sort();

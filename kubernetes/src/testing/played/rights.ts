@@ -30,7 +30,7 @@ export function rightOf({ kind, verb }: Pick<Request, "kind" | "verb">): string 
   return `${kind} ${verb}`;
 }
 
-/** Roles are bound in all manifests of ours to the accounts whose names they have, or begin with. */
+/** Our manifests bind each role to the account whose name equals the role's, or is a prefix of it. */
 export class Rights {
   readonly #roles: readonly Role[];
   readonly #used = new Map<string, Set<string>>();
@@ -39,7 +39,7 @@ export class Rights {
     this.#roles = manifests.filter(({ kind }) => kind === "ClusterRole" || kind === "Role");
   }
 
-  /** Whether the account may; notes it as used. */
+  /** Whether the account has the right; records its use. */
   allows(request: Request): boolean {
     const { account } = request;
     const isAllowed = this.has(request);
@@ -47,7 +47,7 @@ export class Rights {
     return isAllowed;
   }
 
-  /** Whether the account may. */
+  /** Whether the account has the right. */
   has({ account, kind, verb, namespace, name }: Request): boolean {
     const [group = "", ...resource] = kind.split("/");
     return this.#of(account, namespace).some(

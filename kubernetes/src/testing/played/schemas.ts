@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the API of Kubernetes 1.34 to 1.36 takes of the objects that Millpond publishes: the members of their types in
-// `resource.k8s.io/v1`, as its OpenAPI has them, and the limits of its validation.
+// What the APIs of Kubernetes 1.34 to 1.36 accept in the objects that Millpond publishes: the members of their types in
+// `resource.k8s.io/v1` according to the OpenAPI document, and the limits of the validation.
 
 import type { Json } from "./patches.ts";
 
@@ -14,7 +14,7 @@ type Type =
 
 interface ObjectType {
   readonly members: Readonly<Record<string, Member>>;
-  /** Exactly one of the members has to be there. */
+  /** Exactly one of the members must be present. */
   readonly isOneOf?: boolean;
 }
 
@@ -27,11 +27,11 @@ interface MapType {
 interface Member {
   readonly type: Type;
   readonly isRequired?: boolean;
-  /** Minor version that has it first; absent: 34 or before. */
+  /** The first minor version with this member; absent: 34 or earlier. */
   readonly since?: number;
 }
 
-/** Versions that the objects have to be valid for. */
+/** Versions for which the objects must be valid. */
 export const minors = [34, 35, 36] as const;
 
 /** @param most In bytes. */
@@ -175,7 +175,10 @@ const types: Readonly<Record<string, ObjectType>> = {
   },
 };
 
-/** All that an API server of `1.minor` would not take in the `spec` of an object, one line each. Kinds that are not known have nothing. */
+/**
+ * Everything in the `spec` of an object that an API server of `1.minor` would reject, one line each. Empty for unknown
+ * kinds.
+ */
 export function violations(kind: string, object: Json, minor: number): string[] {
   const type = types[kind];
   return type === undefined ? [] : check(type, object["spec"] ?? {}, "spec", minor);
