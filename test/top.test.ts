@@ -48,7 +48,7 @@ it.skipIf(missing !== "")(
     await program.finished;
     const { stdout: once, status: ended } = await pool.millpond(["top", "devices", "--once"]);
     expect(ended).toBe(0);
-    expect(once).toMatch(/^1 devices: /);
+    expect(once).toMatch(/^1 device: /);
     await pool.isClean();
   },
 );

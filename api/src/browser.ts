@@ -13,6 +13,7 @@ export { mayKnowAll, renderReason } from "./reasons/render.ts";
 export { borrowingWord, parseBorrowing, parseQuota, quotaText } from "./quota.ts";
 export { shellQuote } from "./shell.ts";
 export {
+  countOf,
   formatAge,
   formatBytes,
   formatDuration,

@@ -236,6 +236,7 @@ export {
 // Names, sizes, shares, durations
 export { isName, isNodeName, parseName, parseNodeName } from "./names.ts";
 export {
+  countOf,
   bytesPerMiB,
   formatAge,
   formatBytes,

@@ -4,6 +4,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { errorCodeOf } from "./errors.ts";
 import {
+  countOf,
   formatAge,
   formatBytes,
   formatDuration,
@@ -245,4 +246,16 @@ describe("durations", () => {
 test("a date is written in UTC to the second", () => {
   expect(formatTime(1_790_000_001)).toBe("2026-09-21T14:13:21Z");
   expect(formatTime(0n)).toBe("1970-01-01T00:00:00Z");
+});
+
+test("counts have the plural of their noun, unless they are 1", () => {
+  expect([0, 1, 1n, 2, "0.5", "1"].map((count) => countOf(count, "GPU"))).toEqual([
+    "0 GPUs",
+    "1 GPU",
+    "1 GPU",
+    "2 GPUs",
+    "0.5 GPUs",
+    "1 GPU",
+  ]);
+  expect([countOf(1, "copy", "copies"), countOf(3, "copy", "copies")]).toEqual(["1 copy", "3 copies"]);
 });

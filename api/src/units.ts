@@ -62,6 +62,11 @@ export function formatSize(bytes: bigint): string {
   return `${bytes}B`;
 }
 
+/** Writes a number of things: `1 GPU`, `0 GPUs`, `0.5 GPUs`. */
+export function countOf(count: number | bigint | string, noun: string, plural = `${noun}s`): string {
+  return `${count} ${String(count) === "1" ? noun : plural}`;
+}
+
 /**
  * Formats a size for display, with at most one decimal, rounded down, so that displayed free memory is really free: `31.2
  * GiB`, `512 MiB`, `0 MiB`.

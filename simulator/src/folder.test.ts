@@ -59,7 +59,7 @@ test.each([
   ["line 2: cpu_milli is", "p0,1e3,1,1,1000,,LS,R"],
   ["line 2: gpu_milli is", "p0,1,1,1,1001,,LS,R"],
   ["line 2: 2 GPUs with gpu_milli 500", "p0,1,1,2,500,,LS,R"],
-  ["line 2: 1 GPUs with gpu_milli 0", "p0,1,1,1,0,,LS,R"],
+  ["line 2: 1 GPU with gpu_milli 0", "p0,1,1,1,0,,LS,R"],
   ["line 3: 3 values for 8 columns", "p0,1,1,1,1000,,LS,R\np1,1,1"],
   ["line 2: a quote does not", '"p0,1,1,1,1000,,LS,R'],
   ["line 2: a quote does not", 'p"0",1,1,1,1000,,LS,R'],

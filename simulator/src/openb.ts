@@ -4,7 +4,7 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { millpondError } from "@millpond/api";
+import { countOf, millpondError } from "@millpond/api";
 import { anyModel, maxModels, type Shape, wholeMilli } from "@millpond/scheduler";
 import { invalid, parseCsv, type Row } from "./csv.ts";
 import { readable } from "./readable.ts";
@@ -84,7 +84,7 @@ function toShape(row: Row, file: string, models: readonly string[]): Shape {
     throw invalid(
       file,
       row.line,
-      `${gpus} GPUs with gpu_milli ${gpuMilli}: only one GPU can be shared, and not by 0`,
+      `${countOf(gpus, "GPU")} with gpu_milli ${gpuMilli}: only one GPU can be shared, and not by 0`,
     );
   }
   const wanted = (row.optionalText("gpu_spec") ?? "")

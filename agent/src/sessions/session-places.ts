@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { maxSessionsPerDevice, millpondError, type TicketPayload } from "@millpond/api";
+import { countOf, maxSessionsPerDevice, millpondError, type TicketPayload } from "@millpond/api";
 import type { SessionRecord } from "../run-directory/run-directory.ts";
 import type { WorkerPhase } from "../workers/worker.ts";
 
@@ -45,7 +45,7 @@ export class SessionPlaces {
       const ending = all > live ? `, and ${all - live} that are ending` : "";
       throw millpondError(
         "MILLPOND_E_TOO_MANY_SESSIONS",
-        `the claim ${claim} has ${live} sessions${ending}; with ${devices.length} vGPU${devices.length === 1 ? "" : "s"} it may have ${limit}`,
+        `the claim ${claim} has ${countOf(live, "session")}${ending}; with ${countOf(devices.length, "vGPU")} it may have ${limit}`,
       );
     }
     this.#opening.set(session, epoch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError, quote } from "@millpond/api";
+import { countOf, millpondError, quote } from "@millpond/api";
 
 /** A range of TCP ports, both ends included. */
 export interface PortRange {
@@ -42,7 +42,7 @@ export function requirePort(ports: PortRange | undefined, workers: number): void
   if (ports === undefined || workers <= ports.last - ports.first) return;
   throw millpondError(
     "MILLPOND_E_NO_WORKER",
-    `the ${workers} workers of this node have all TCP ports from ${ports.first} to ${ports.last}`,
+    `the ${countOf(workers, "worker")} of this node ${workers === 1 ? "has" : "have"} all TCP ports from ${ports.first} to ${ports.last}`,
     { remedy: "Give its agent a wider range with `--worker-ports`, or end programs." },
   );
 }

@@ -3,7 +3,7 @@
 // The English of reasons: one sentence each, with current numbers, without a full stop.
 
 import { formatLabels } from "../labels.ts";
-import { formatBytes, formatDuration, formatNeed } from "../units.ts";
+import { countOf, formatBytes, formatDuration, formatNeed } from "../units.ts";
 import type { Excess, Kind, QuotaBounds, ReasonArgs, reasonArgs, ReasonCode } from "./args.ts";
 
 /** Arguments of a sentence: claims, gangs and nested reasons are already rendered for the reader. */
@@ -88,9 +88,9 @@ export const sentences: Sentences = {
     return `no device has ${formatNeed(memoryBytes)} free${most}`;
   },
   "no-room": () => "there is no room",
-  "gang-incomplete": ({ gang, present, size }) => `${gang} has ${present} of its ${size} claims`,
+  "gang-incomplete": ({ gang, present, size }) => `${gang} has ${present} of its ${countOf(size, "claim")}`,
   "gang-in-part": ({ unit, placed, members, reason }) =>
-    `room for ${placed} of ${members} claims of ${unit}; ${reason}`,
+    `room for ${placed} of ${countOf(members, "claim")} of ${unit}; ${reason}`,
   "gang-needs-one-node": ({ unit }) => `no single node has room for all of ${unit}`,
 
   "kept-for": (kept) => `free capacity is reserved for ${keeperOf(kept)}`,
@@ -173,7 +173,7 @@ export const sentences: Sentences = {
           ? `${memoryPercent} % of the memory`
           : "whole devices";
     const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
-    return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === undefined ? "" : `, for ${owner}`}`;
+    return `${countOf(gpus, "vGPU")}, ${memory}${compute}${owner === undefined ? "" : `, for ${owner}`}`;
   },
   priority: ({ from, to }) => `priority ${to} instead of ${from}`,
   "program-calls": () => "one of its programs calls its devices",
@@ -188,10 +188,10 @@ export const sentences: Sentences = {
   "node-silent": ({ seconds }) => `its agent has not reported for ${seconds} s`,
   "node-silent-since-start": () => "its agent has not reported since the controller started",
   "agent-stopped": () => "its agent was stopped",
-  "node-joined": ({ devices, url }) => `joined with ${devices} devices at ${url}`,
+  "node-joined": ({ devices, url }) => `joined with ${countOf(devices, "device")} at ${url}`,
   "node-ready": ({ url }) => `its agent is connected at ${url}`,
   "node-waits-for-sessions": ({ sessions }) =>
-    `cannot join until its ${sessions} sessions, unknown to this pool, have ended`,
+    `cannot join until its ${countOf(sessions, "session")}, unknown to this pool, ${sessions === 1 ? "has" : "have"} ended`,
   "removed-from-pool": () => "removed from the pool",
   labelled: ({ labels }) => formatLabels(labels) || "no labels",
   cordoned: ({ note }) => `takes no new claims${colon(note)}`,
@@ -202,7 +202,7 @@ export const sentences: Sentences = {
     `${parent === undefined ? "" : `part of ${parent}, `}weight ${weight}, borrowing ${borrowing}, guaranteed ${formatQuota(guaranteed)}, limit ${formatQuota(limit)}`,
   "tenant-settings": ({ limit, userLimit, ownLimits = 0 }) => {
     const ofUsers = userLimit === undefined ? "" : `, of each user ${formatQuota(userLimit)}`;
-    const own = ownLimits === 0 ? "" : `, and an own one for ${ownLimits} user${ownLimits === 1 ? "" : "s"}`;
+    const own = ownLimits === 0 ? "" : `, and an own one for ${countOf(ownLimits, "user")}`;
     return `limit ${formatQuota(limit)}${ofUsers}${own}`;
   },
   deleted: () => "deleted",
@@ -211,7 +211,7 @@ export const sentences: Sentences = {
 
   "in-use": ({ gpuMilli, guaranteedGpuMilli, limitGpuMilli }) =>
     [
-      `${formatGpus(gpuMilli)} GPUs in use`,
+      `${countOf(formatGpus(gpuMilli), "GPU")} in use`,
       ...(guaranteedGpuMilli === undefined ? [] : [`${formatGpus(guaranteedGpuMilli)} guaranteed`]),
       ...(limitGpuMilli === undefined ? [] : [`${formatGpus(limitGpuMilli)} at most`]),
     ].join(", "),
@@ -223,10 +223,6 @@ export const sentences: Sentences = {
   "node-silent-claim-fails": ({ seconds, afterSeconds }) =>
     `its agent has not reported for ${seconds} s; after ${afterSeconds} s the claim ends`,
 };
-
-function countOf(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
 
 function usable(isRestricted: boolean): string {
   return isRestricted ? " that it may use" : "";
@@ -300,7 +296,7 @@ export function formatGpus(gpuMilli: number): string {
 export function formatExcess({ resource, amount, limit }: Excess): string {
   switch (resource) {
     case "gpuMilli":
-      return `${formatGpus(amount)} of ${formatGpus(limit)} GPUs`;
+      return `${formatGpus(amount)} of ${countOf(formatGpus(limit), "GPU")}`;
     case "computePercent":
       return `${amount}% of ${limit}% compute`;
     case "memoryBytes":
@@ -311,7 +307,7 @@ export function formatExcess({ resource, amount, limit }: Excess): string {
 /** The bounds that are set, or `none`. */
 export function formatQuota({ gpuMilli, computePercent, memoryBytes }: QuotaBounds): string {
   const parts = [
-    ...(gpuMilli === undefined ? [] : [`${formatGpus(gpuMilli)} GPUs`]),
+    ...(gpuMilli === undefined ? [] : [countOf(formatGpus(gpuMilli), "GPU")]),
     ...(computePercent === undefined ? [] : [`${computePercent}% compute`]),
     ...(memoryBytes === undefined ? [] : [`${formatBytes(memoryBytes)} of memory`]),
   ];

@@ -7,6 +7,7 @@ import {
   type Claim,
   ClaimState,
   type ClaimValues,
+  countOf,
   errorCodeOf,
   formatDuration,
   millpondError,
@@ -259,7 +260,7 @@ export class ClaimHolder {
   get #wanted(): string {
     if (this.#request !== undefined) return describeRequest(this.#request);
     const { gpus } = this.#claim;
-    return `its ${gpus} vGPU${gpus === 1 ? "" : "s"}`;
+    return `its ${countOf(gpus, "vGPU")}`;
   }
 
   /** Latest time at which room is expected, Unix seconds; 0: not known. Refreshed from time to time. */

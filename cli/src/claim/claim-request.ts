@@ -4,6 +4,7 @@ import {
   claimFieldNames,
   claimFieldSpecs,
   type ClaimValues,
+  countOf,
   errorCodeOf,
   formatBytes,
   formatDuration,
@@ -100,7 +101,7 @@ export function describeRequest(values: ClaimValues): string {
         ? ` of ${formatBytes(memory.bytes)}`
         : ` of ${memory.percent}% of a device's memory`;
   return [
-    `${gpus} vGPU${gpus === 1 ? "" : "s"}${size}`,
+    `${countOf(gpus, "vGPU")}${size}`,
     compute === undefined ? "" : ` and ${compute}% compute`,
     model === undefined ? "" : ` of ${model.join(" or ")}`,
     nodeLabels === undefined ? "" : ` on a node with ${formatLabels(nodeLabels)}`,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { formatBytes, formatGpuMilli } from "@millpond/api";
+import { countOf, formatBytes, formatGpuMilli } from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
 
 interface Sum {
@@ -35,7 +35,7 @@ export async function warnOfGuarantees(
   );
   const excesses = [
     ...(guaranteed.gpuMilli > there.gpuMilli
-      ? [`${formatGpuMilli(guaranteed.gpuMilli)} of ${formatGpuMilli(there.gpuMilli)} GPUs`]
+      ? [`${formatGpuMilli(guaranteed.gpuMilli)} of ${countOf(formatGpuMilli(there.gpuMilli), "GPU")}`]
       : []),
     ...(guaranteed.computePercent > there.computePercent
       ? [`${guaranteed.computePercent}% of ${there.computePercent}% compute`]

@@ -4,6 +4,7 @@ import { statSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import {
+  countOf,
   DeviceHealth,
   errorCodeOf,
   type Node,
@@ -150,7 +151,7 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
       ),
     );
   }
-  const summary = `ready, ${node.devices.length} devices, ${node.warmWorkers} warm workers`;
+  const summary = `ready, ${countOf(node.devices.length, "device")}, ${countOf(node.warmWorkers, "warm worker")}`;
   return findings.length > 0 ? findings : [ok(name, node.cordoned ? `${summary}, cordoned` : summary)];
 }
 

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { createServer } from "node:net";
-import { errorCodeOf, millpondError } from "@millpond/api";
+import { countOf, errorCodeOf, millpondError } from "@millpond/api";
 import { probeDriver } from "@millpond/agent";
 import { explainTlsFailure, splitAddresses } from "@millpond/platform";
 import { connect } from "../connection/connection.ts";
@@ -32,7 +32,7 @@ export async function checkDrivers(drivers: string, environment: NodeJS.ProcessE
       throw millpondError("MILLPOND_E_DRIVER", `the driver ${driver} cannot be used: ${why}`, { cause });
     }
   }
-  return `${found.length} GPU${found.length === 1 ? "" : "s"} to offer: ${found.join(", ")}`;
+  return `${countOf(found.length, "GPU")} to offer: ${found.join(", ")}`;
 }
 
 /**

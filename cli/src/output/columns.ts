@@ -5,6 +5,7 @@ import {
   borrowingWord,
   type Claim,
   ClaimState,
+  countOf,
   type Device,
   DeviceHealth,
   type Event,
@@ -121,7 +122,7 @@ export function memoryErrors({ card }: Device): string {
   const parts = [
     ...(card?.eccCorrectedErrors === undefined ? [] : [`${card.eccCorrectedErrors} corrected`]),
     ...(card?.eccUncorrectedErrors === undefined ? [] : [`${card.eccUncorrectedErrors} uncorrected`]),
-    ...(rows === 0 ? [] : [`${rows} ${rows === 1 ? "row" : "rows"} replaced`]),
+    ...(rows === 0 ? [] : [`${countOf(rows, "row")} replaced`]),
     ...((card?.pendingRowRemaps ?? 0) === 0 ? [] : ["more to be replaced at the next reset"]),
   ];
   return parts.join(", ") || none;

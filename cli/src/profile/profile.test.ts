@@ -60,7 +60,7 @@ test("calls and work of the device are on one time line, launches lead to their 
     // The driver may finish later work first.
     [header, copy(90), name, kernel(115, 4), kernel(105, 3), fill(130), "lost\t7"],
   );
-  expect(said).toMatch(/profile\.json: 3 calls, 2 kernels, 1 copies, 1 fills; 7 more were lost/);
+  expect(said).toMatch(/profile\.json: 3 calls, 2 kernels, 1 copy, 1 fill; 7 more were lost/);
   const work = (category: string) => events.filter(({ cat, ph }) => cat === category && ph === "X");
   expect(work("cuda_driver").map((each) => [each.name, each.pid, each.tid, each.ts, each.dur])).toEqual([
     ["cuLaunchKernel", 10, 11, 100, 0.4],

@@ -3,7 +3,7 @@
 import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { millpondError, quote } from "@millpond/api";
+import { countOf, millpondError, quote } from "@millpond/api";
 import { readTraceFile } from "../trace/read.ts";
 import { ChromeTrace } from "./chrome-trace.ts";
 import { type ProfileHeader, readProfile } from "./records.ts";
@@ -55,7 +55,13 @@ export class Profile implements Disposable {
     const { calls, kernels, copies, fills } = trace.counts;
     const dropped =
       lost > 0 ? `; ${lost} more were lost, for they came faster than they could be written` : "";
-    return `profile ${this.#file}: ${calls} calls, ${kernels} kernels, ${copies} copies, ${fills} fills${dropped}`;
+    const all = [
+      countOf(calls, "call"),
+      countOf(kernels, "kernel"),
+      countOf(copies, "copy", "copies"),
+      countOf(fills, "fill"),
+    ];
+    return `profile ${this.#file}: ${all.join(", ")}${dropped}`;
   }
 
   async #addDevice(path: string, trace: ChromeTrace): Promise<number> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { countOf } from "@millpond/api";
 import type { Access, Allocation, Finding, HostCall, Outcome } from "./finding.ts";
 
 /** Characters of a call that are shown. */
@@ -10,7 +11,7 @@ export function renderReport({ findings, launches, kernels }: Outcome): string {
   const checked =
     launches === 0
       ? "nothing was checked: no kernel of the program was launched"
-      : `in ${counted(launches, "launch", "launches")} of ${counted(kernels, "kernel")}`;
+      : `in ${countOf(launches, "launch", "launches")} of ${countOf(kernels, "kernel")}`;
   if (findings.length === 0) {
     return `millpond sanitize: ${launches === 0 ? checked : `no finding ${checked}`}\n`;
   }
@@ -18,11 +19,7 @@ export function renderReport({ findings, launches, kernels }: Outcome): string {
     [`${index + 1}. ${headline(finding)}`, ...details(finding)].join("\n     "),
   );
   const separator = launches === 0 ? "; " : " ";
-  return `millpond sanitize: ${counted(findings.length, "finding")}${separator}${checked}\n\n${parts.join("\n\n")}\n`;
-}
-
-function counted(count: number | bigint, noun: string, plural = `${noun}s`): string {
-  return `${count} ${BigInt(count) === 1n ? noun : plural}`;
+  return `millpond sanitize: ${countOf(findings.length, "finding")}${separator}${checked}\n\n${parts.join("\n\n")}\n`;
 }
 
 function headline(finding: Finding): string {
@@ -35,17 +32,17 @@ function headline(finding: Finding): string {
     case "fault":
       return `${what}${finding.detail === undefined || finding.detail === "" ? "" : `: ${finding.detail}`}${times}`;
     case "uninitialised":
-      return `uninitialised memory: read of ${counted(finding.bytes ?? 0, "byte")} at ${finding.address}, which nothing has written${times}`;
+      return `uninitialised memory: read of ${countOf(finding.bytes ?? 0, "byte")} at ${finding.address}, which nothing has written${times}`;
     case "barrier":
-      return `${what}${finding.threads === undefined ? "" : `: ${counted(finding.threads, "thread")} of it`}${times}`;
+      return `${what}${finding.threads === undefined ? "" : `: ${countOf(finding.threads, "thread")} of it`}${times}`;
     case "transfer":
-      return `${what}: a copy or fill would ${finding.access} ${counted(finding.bytes ?? 0, "byte")} at ${finding.address}${times}`;
+      return `${what}: a copy or fill would ${finding.access} ${countOf(finding.bytes ?? 0, "byte")} at ${finding.address}${times}`;
     case "call":
       return `${what} returned ${finding.result}${times}`;
     case "race":
-      return `race in shared memory, ${what}: ${counted(finding.bytes ?? 0, "byte")} at ${placeInShared(finding)}${times}`;
+      return `race in shared memory, ${what}: ${countOf(finding.bytes ?? 0, "byte")} at ${placeInShared(finding)}${times}`;
     case "access":
-      return `${what}: ${finding.by?.access} of ${counted(finding.bytes ?? 0, "byte")} at ${finding.address} of ${space} memory${times}`;
+      return `${what}: ${finding.by?.access} of ${countOf(finding.bytes ?? 0, "byte")} at ${finding.address} of ${space} memory${times}`;
   }
 }
 
@@ -96,7 +93,7 @@ function describeAllocation(allocation: Allocation | undefined): string {
   const calls = [by, freedBy === undefined ? undefined : `freed by ${freedBy}`].filter(
     (part) => part !== undefined,
   );
-  return `${which}${counted(bytes, "byte")} at ${address} (${calls.join(", ")})`;
+  return `${which}${countOf(bytes, "byte")} at ${address} (${calls.join(", ")})`;
 }
 
 /** Describes an address relative to the nearest memory. */
@@ -106,9 +103,9 @@ function distanceOf({ address, nearest, space }: Finding): string {
   const end = BigInt(nearest.bytes);
   const place =
     at < 0n
-      ? `${counted(-at, "byte")} before`
+      ? `${countOf(-at, "byte")} before`
       : at < end
-        ? `${counted(at, "byte")} into`
-        : `${counted(at - end, "byte")} behind`;
+        ? `${countOf(at, "byte")} into`
+        : `${countOf(at - end, "byte")} behind`;
   return `${place} ${describeAllocation(nearest)}`;
 }

@@ -5,6 +5,7 @@
 import {
   type Claim,
   ClaimState,
+  countOf,
   type Device,
   DeviceHealth,
   formatBytes,
@@ -237,7 +238,7 @@ export function deviceRows(nodes: readonly Node[]): Rows {
     {
       nameOf: ({ device }) => `${device.node}/${device.index}`,
       toneOf: (item) => deviceTones[deviceState(item)] ?? "dim",
-      summary: `${items.length} devices: compute ${used.toFixed(1)} used, ${granted.toFixed(1)} granted; memory ${memory.join(" / ")}`,
+      summary: `${countOf(items.length, "device")}: compute ${used.toFixed(1)} used, ${granted.toFixed(1)} granted; memory ${memory.join(" / ")}`,
     },
   );
 }
@@ -310,7 +311,7 @@ export function claimRows(claims: readonly Claim[], nowSeconds: number): Rows {
     {
       nameOf: (claim) => claim.name,
       toneOf: (claim) => claimTones.get(claim.state) ?? "dim",
-      summary: `${claims.length} claims: ${count(ClaimState.BOUND)} bound, ${count(ClaimState.PENDING)} waiting, ${count(ClaimState.DORMANT)} dormant`,
+      summary: `${countOf(claims.length, "claim")}: ${count(ClaimState.BOUND)} bound, ${count(ClaimState.PENDING)} waiting, ${count(ClaimState.DORMANT)} dormant`,
     },
   );
 }
@@ -390,7 +391,7 @@ export function sessionRows(sessions: readonly Session[], nowSeconds: number): R
     {
       nameOf: ({ id }) => id,
       toneOf: ({ state }) => (sessionStateWord(state) === "connected" ? "plain" : "dim"),
-      summary: `${sessions.length} sessions of ${new Set(sessions.map(({ claim }) => claim)).size} claims`,
+      summary: `${countOf(sessions.length, "session")} of ${countOf(new Set(sessions.map(({ claim }) => claim)).size, "claim")}`,
     },
   );
 }
@@ -441,7 +442,7 @@ export function queueRows(queues: readonly Queue[]): Rows {
     {
       nameOf: ({ name }) => name,
       toneOf: ({ waitingClaims }) => (waitingClaims > 0 ? "plain" : "dim"),
-      summary: `${queues.length} queues: ${waiting} claims wait`,
+      summary: `${countOf(queues.length, "queue")}: ${waiting === 1 ? "1 claim waits" : `${waiting} claims wait`}`,
     },
   );
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { formatBytes } from "@millpond/api";
+import { countOf, formatBytes } from "@millpond/api";
 import { type Column, layOut } from "../output/table.ts";
 import type { CallSummary, CopySummary, Gap, LaunchSummary, Summary, ThreadSummary } from "./summary.ts";
 
@@ -76,7 +76,7 @@ export function renderPicture(summary: Summary): string {
   const calls = summary.files.reduce((sum, file) => sum + file.calls, 0);
   const about = summary.processes.map(
     ({ process, program, started, calls: own }) =>
-      `process ${process}, ${program}: ${own} calls from ${started}`,
+      `process ${process}, ${program}: ${countOf(own, "call")} from ${started}`,
   );
   const parts = [
     about.length > 0 ? about.join("\n") : "no process",

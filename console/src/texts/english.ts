@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { countOf } from "@millpond/api";
+
 export const english = {
   language: "English",
   views: {
@@ -174,9 +176,9 @@ export const english = {
     by: "Grouped by",
     ungrouped: "nothing",
     unlabelled: (key: string) => `without ${key}`,
-    more: (count: number) => `${count} further nodes are not drawn.`,
+    more: (count: number) => `${countOf(count, "further node")} ${count === 1 ? "is" : "are"} not drawn.`,
     node: (count: number, granted: number, isReady: boolean) =>
-      `${count === 1 ? "1 GPU" : `${count} GPUs`}, ${granted} % granted${isReady ? "" : ", not ready"}`,
+      `${countOf(count, "GPU")}, ${granted} % granted${isReady ? "" : ", not ready"}`,
     gpu: (name: string, model: string, granted: number, memory: string) =>
       `${name}, ${model}: ${granted} % granted, memory ${memory}`,
   },
@@ -223,7 +225,7 @@ export const english = {
   uncordonMeans: "It takes new claims again.",
   drainMeans: "It takes no new claims, and these get notice. Then they wait for room elsewhere:",
   noVictims: "No claim holds anything there.",
-  sessionCount: (count: number) => (count === 1 ? "1 session" : `${count} sessions`),
+  sessionCount: (count: number) => countOf(count, "session"),
   notice: (seconds: number) => `${seconds} s of notice`,
   releaseMeans: "What it holds is given back at once.",
   releaseEnds: (count: number) => `It ends ${count === 1 ? "a session" : `${count} sessions`}.`,

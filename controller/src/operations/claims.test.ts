@@ -385,7 +385,7 @@ test("tickets: no more than twice the sessions that a claim may have can be open
   const opened = await agent.openSession(await ticketOf("a"));
   for (let n = 0; n < 31; n += 1) await ticketOf("a");
   await expect(ticketOf("a")).rejects.toThrow(
-    /the claim a has 1 sessions and 31 tickets .*it may have 16 sessions\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
+    /the claim a has 1 session and 31 tickets .*it may have 16 sessions\. .*\[MILLPOND_E_TOO_MANY_SESSIONS\]$/,
   );
   await ticketOf("b");
   // A session that has ended frees a place, and so does an expired ticket.

@@ -3,7 +3,7 @@
 // Users' operations on claims.
 
 import { randomBytes } from "node:crypto";
-import { millpondError, quote, reason, refusal } from "@millpond/api";
+import { countOf, millpondError, quote, reason, refusal } from "@millpond/api";
 import { currentCall } from "../state/audit.ts";
 import { concludeNotice, endClaim } from "../reconcile/claim-lifecycle.ts";
 import { seesAll, type Sight } from "../auth/visibility.ts";
@@ -374,7 +374,7 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   if (others.length >= spec.gangSize) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `the gang ${spec.gang} has its ${spec.gangSize} claims already`,
+      `the gang ${spec.gang} has its ${countOf(spec.gangSize, "claim")} already`,
     );
   }
   for (const member of [

@@ -4,6 +4,7 @@
 
 import {
   checkLabels,
+  countOf,
   formatLabels,
   millpondError,
   quote,
@@ -137,7 +138,7 @@ function refuseUsed(pool: Pool, name: string, held: readonly AllocationRecord[])
   const bound = held.filter(({ releasedRevision }) => releasedRevision === null).length;
   const left = held.length - bound;
   const what = [
-    ...(bound === 0 ? [] : [`${bound} ${bound === 1 ? "claim" : "claims"}`]),
+    ...(bound === 0 ? [] : [countOf(bound, "claim")]),
     ...(left === 0 ? [] : [`what was taken back from ${left} and may still be in use`]),
   ];
   const holds = what.length === 0 ? "holds nothing, but" : `holds ${what.join(" and ")}, and`;

@@ -208,7 +208,7 @@ describe("queues", () => {
       obstacle: "quota",
       expectedAt: 0n,
       waitsFor: ["one"],
-      facts: ["queue research: 1 GPUs in use, 1.5 at most", "tenant default: 1 GPUs in use"],
+      facts: ["queue research: 1 GPU in use, 1.5 at most", "tenant default: 1 GPU in use"],
     });
     await make(pool, { name: "wide", queue: "research", gpus: 2 });
     expect(await pool.claims.explainClaim({ name: "wide" })).toMatchObject({
@@ -336,7 +336,7 @@ describe("explanations and usage", () => {
       expectedAt: 0n,
       nextReleaseClaim: "runs",
       nextReleaseAt: now + 600n,
-      facts: ["queue default: 1 GPUs in use", "tenant default: 1 GPUs in use"],
+      facts: ["queue default: 1 GPU in use", "tenant default: 1 GPU in use"],
     });
     expect(await pool.claims.explainClaim({ name: "runs" })).toMatchObject({ obstacle: "", expectedAt: 0n });
     await expect(pool.claims.explainClaim({ name: "nobody" })).rejects.toThrow(/NOT_FOUND/);

@@ -94,7 +94,7 @@ function refuseEarlierAgents(pool: Pool): void {
   if (names.length > 0) {
     throw millpondError(
       "MILLPOND_E_VERSION",
-      `${names.length} agents are of a release that knows one signing key only, ${names[0]} among them`,
+      `${names.length === 1 ? "an agent is" : `${names.length} agents are`} of a release that knows one signing key only${names.length === 1 ? `: ${names[0]}` : `, ${names[0]} among them`}`,
       {
         remedy: "Upgrade them first, or pass --revoke; then programs that are starting at that moment fail.",
       },

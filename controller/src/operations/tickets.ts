@@ -4,6 +4,7 @@
 
 import { randomUUID } from "node:crypto";
 import {
+  countOf,
   maxSessionsPerDevice,
   millpondError,
   reason,
@@ -201,7 +202,7 @@ function refuseTooManySessions(pool: Pool, allocation: AllocationRecord): void {
   if (open + unused >= 2 * limit) {
     throw millpondError(
       "MILLPOND_E_TOO_MANY_SESSIONS",
-      `the claim ${claim} has ${open} sessions and ${unused} tickets that may still open one; with ${devices.length} vGPU${devices.length === 1 ? "" : "s"} it may have ${limit} sessions`,
+      `the claim ${claim} has ${countOf(open, "session")} and ${countOf(unused, "ticket")} that may still open one; with ${countOf(devices.length, "vGPU")} it may have ${limit} sessions`,
     );
   }
 }

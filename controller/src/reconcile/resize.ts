@@ -4,7 +4,7 @@
 // agent has confirmed that none of them may use more; growth is accounted for before they are notified. So the workers
 // never allow more than is accounted for, whichever process fails in between.
 
-import { millpondError, type Reason, reason, refusal } from "@millpond/api";
+import { countOf, millpondError, type Reason, reason, refusal } from "@millpond/api";
 import {
   type ClaimRequest,
   explainImpossible,
@@ -169,7 +169,7 @@ function refuseUnfit(
   if (claim.gang !== "" && gpus > 0 && gpus !== claim.gpus) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `the claim ${claim.name} is placed with its gang ${claim.gang}, and keeps its ${claim.gpus} vGPUs`,
+      `the claim ${claim.name} is placed with its gang ${claim.gang}, and keeps its ${countOf(claim.gpus, "vGPU")}`,
     );
   }
 }
@@ -237,7 +237,7 @@ function keepsItsNumber({ name, gpus }: ClaimRecord, open: number | undefined) {
       ? "a time limit"
       : open === 0
         ? "a session that is being opened"
-        : `${open} open session${open === 1 ? "" : "s"}`;
+        : countOf(open, "open session");
   const until = open === undefined ? "it ends" : "none is open";
   return millpondError(
     "MILLPOND_E_IN_USE",

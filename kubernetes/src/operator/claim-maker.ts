@@ -3,7 +3,7 @@
 // Creates the claims of pods in the pool.
 
 import type { V1Pod } from "@kubernetes/client-node";
-import { type Claim, errorCodeOf } from "@millpond/api";
+import { type Claim, countOf, errorCodeOf } from "@millpond/api";
 import {
   claimName,
   gangName,
@@ -72,7 +72,7 @@ export class ClaimMaker {
         if (known === undefined) {
           const ending = this.#countEnding(pod, wanted.gang ?? "");
           if (ending > 0) {
-            const why = `waits until its gang of before has ended: ${ending} of its claims are left`;
+            const why = `waits until its gang of before has ended: ${countOf(ending, "claim")} of it ${ending === 1 ? "is" : "are"} left`;
             return { kind: "later", why, againMs: gangAgainMs };
           }
           await this.#haveTenant(wanted.tenant ?? "");

@@ -3,7 +3,7 @@
 // Reconciles one pod: its claims, its objects and its conditions. It reads all of them each time and keeps no state that
 // matters, so a new leader continues where the last one stopped.
 
-import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/api";
+import { type Claim, ClaimState, countOf, errorCodeOf, formatDuration } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Node, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
@@ -222,12 +222,7 @@ export class PodReconciler {
         return 200;
       }
       const count = slices.reduce((sum, { slice }) => sum + slice.gpus, 0);
-      await writer.tell(
-        pod,
-        "Normal",
-        "MillpondBound",
-        `has ${count} vGPU${count === 1 ? "" : "s"} on ${places}`,
-      );
+      await writer.tell(pod, "Normal", "MillpondBound", `has ${countOf(count, "vGPU")} on ${places}`);
     }
     await writer.setCondition(pod, {
       type: keys.bound,

@@ -3,7 +3,7 @@
 // Checks a request before it becomes a claim: whether a device could hold it, and whether its queue exists and is
 // open to its namespace.
 
-import { formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
+import { countOf, formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
 import type { PodRequest } from "../request/pod-request.ts";
 import { checkQueue, type Tenancy } from "../request/tenancy.ts";
 
@@ -44,7 +44,7 @@ export function checkAgainstPool(
     if (gpus > limits.mostDevices) {
       throw millpondError(
         "MILLPOND_E_IMPOSSIBLE",
-        `the container ${quote(containers[0] ?? "")} asks for ${gpus} vGPUs on one node, and no node of the pool has more than ${limits.mostDevices}`,
+        `the container ${quote(containers[0] ?? "")} asks for ${countOf(gpus, "vGPU")} on one node, and no node of the pool has more than ${limits.mostDevices}`,
         { remedy: "Request fewer, or use more pods as a gang." },
       );
     }

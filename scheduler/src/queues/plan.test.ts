@@ -65,7 +65,7 @@ describe("fair share", () => {
     expect(running(history)).toEqual(["a", "c"]);
     expect(blocked.get("b")).toMatchObject({
       obstacle: "quota",
-      reason: "queue q is at its limit: this would bring it to 2 of 1 GPUs",
+      reason: "queue q is at its limit: this would bring it to 2 of 1 GPU",
     });
     expect(blocked.get("d")?.reason).toBe(
       "tenant u is at its limit: this would bring it to 16 GiB of 8 GiB of memory",
@@ -137,7 +137,7 @@ describe("fair share", () => {
     const { blocked } = history.arrive(job("a"), job("b"), job("c", { isPreemptible: true }));
     expect(running(history)).toEqual(["a", "c"]);
     expect(blocked.get("b")?.reason).toBe(
-      "queue q borrows for preemptible claims only: this would bring the others to 2 of 1 GPUs",
+      "queue q borrows for preemptible claims only: this would bring the others to 2 of 1 GPU",
     );
     // Claims that have borrowed block no other queue.
     const other = new QueueHistory({ pool: pool(4), queues });

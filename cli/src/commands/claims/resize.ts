@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type Claim, ClaimState, formatBytes, millpondError } from "@millpond/api";
+import { type Claim, ClaimState, countOf, formatBytes, millpondError } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
@@ -36,5 +36,5 @@ function describe({ allocation, state, reason }: Claim): string {
     first === undefined
       ? ""
       : `, ${formatBytes(first.memoryBytes)} and ${first.computePercent}% compute each`;
-  return `has ${length} vGPU${length === 1 ? "" : "s"}${size}`;
+  return `has ${countOf(length, "vGPU")}${size}`;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { countOf, millpondError } from "@millpond/api";
 import { type ConsolidationStep, planConsolidation } from "@millpond/scheduler";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -81,9 +81,5 @@ export function planText(steps: readonly ConsolidationStep[]): string {
 function totalOf(steps: readonly ConsolidationStep[]): string {
   const moves = steps.reduce((sum, step) => sum + step.moves.length, 0);
   const devices = steps.reduce((sum, step) => sum + step.devices.length, 0);
-  return `${count(moves, "move")} ${moves === 1 ? "frees" : "free"} ${count(devices, "device")}; nothing has been moved`;
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? "" : "s"}`;
+  return `${countOf(moves, "move")} ${moves === 1 ? "frees" : "free"} ${countOf(devices, "device")}; nothing has been moved`;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { setImmediate as breathe } from "node:timers/promises";
-import { millpondError, quote } from "@millpond/api";
+import { countOf, millpondError, quote } from "@millpond/api";
 import {
   type Curve,
   curveOf,
@@ -113,7 +113,7 @@ async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">
   for (let position = 0; position < seeds; position++) {
     // In a log, one line for all seeds.
     if (process.stderr.isTTY || position === 0) {
-      const which = process.stderr.isTTY ? `seed ${position + 1} of ${seeds}` : `${seeds} seeds`;
+      const which = process.stderr.isTTY ? `seed ${position + 1} of ${seeds}` : countOf(seeds, "seed");
       showProgress(`${trace.name} ${policy}: ${which}`);
     }
     results.push(runTrace(trace, { policy, seed: firstSeed + position, isPooled: values.pooled }));

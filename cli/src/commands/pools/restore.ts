@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { countOf, millpondError } from "@millpond/api";
 import { controllerStateDirectory } from "@millpond/platform";
 import { restoreBackup, resumeDatabase } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
@@ -43,6 +43,6 @@ interface Figures {
 
 function say({ claims, nodes }: Figures): void {
   process.stdout.write(
-    `restored ${claims} claims and ${nodes} nodes; start the controller, which grants nothing new for 15 s\n`,
+    `restored ${countOf(claims, "claim")} and ${countOf(nodes, "node")}; start the controller, which grants nothing new for 15 s\n`,
   );
 }

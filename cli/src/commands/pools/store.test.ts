@@ -34,7 +34,7 @@ test.skipIf(missingPostgres !== undefined)(
     expect((await copy()).stderr).toMatch(/--to is missing.*\n.*MILLPOND_STORE/);
     expect(await copy("--to", url)).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^copied 0 claims, 1 nodes, 1 queues, 0 tenants, /) as string,
+      stdout: expect.stringMatching(/^copied 0 claims, 1 node, 1 queue, 0 tenants, /) as string,
     });
     const stopAgain = await up("--store", url);
     expect((await home.millpond(["get", "queues", "-o", "name"])).stdout).toContain("queue/research\n");

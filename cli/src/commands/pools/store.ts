@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { countOf, millpondError } from "@millpond/api";
 import { controllerStateDirectory } from "@millpond/platform";
 import { copyStore } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
@@ -15,10 +15,9 @@ export async function run({ from, to }: Values<"store">): Promise<number> {
   }
   const directory = from ?? controllerStateDirectory(process.env);
   const copied = await copyStore({ from: directory, to });
-  const count = (table: string): number => copied.get(table) ?? 0;
-  process.stdout.write(
-    `copied ${count("claims")} claims, ${count("nodes")} nodes, ${count("queues")} queues, ${count("tenants")} tenants, ` +
-      `${count("tokens")} tokens, ${count("events")} events and ${count("audit")} records of the audit\n`,
-  );
+  const tables = ["claim", "node", "queue", "tenant", "token", "event"] as const;
+  const counts = tables.map((noun) => countOf(copied.get(`${noun}s`) ?? 0, noun));
+  const records = countOf(copied.get("audit") ?? 0, "record");
+  process.stdout.write(`copied ${counts.join(", ")} and ${records} of the audit\n`);
   return exitStatus.ok;
 }

@@ -4,6 +4,7 @@ import {
   borrowingWord,
   type Claim,
   ClaimState,
+  countOf,
   type Device,
   type Event,
   type ExplainClaimResponse,
@@ -394,7 +395,10 @@ function describeSession(session: Session, now: number): Description {
       ["Devices", devices.length === 0 ? sessionDevices(session) : `\n${devices.join("\n")}`],
       ["Started", `${ageOf(session.startedAt, now)} ago`],
       ...(session.notParked === "" ? [] : [["Not parked", session.notParked] as const]),
-      ["Calls", `${session.commands}, of them ${session.launches} launches and ${session.waits} waits`],
+      [
+        "Calls",
+        `${session.commands}, of them ${countOf(session.launches, "launch", "launches")} and ${countOf(session.waits, "wait")}`,
+      ],
     ],
   };
 }

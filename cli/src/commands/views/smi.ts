@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import {
+  countOf,
   type Device,
   DeviceHealth,
   formatBytes,
@@ -92,9 +93,9 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
   // Drivers of software GPUs report none.
   const hasCards = devices.some(({ device }) => device.card !== undefined);
   const counts = [
-    count(nodes.length, "node"),
-    count(devices.length, "device"),
-    count(sessions.length, "session"),
+    countOf(nodes.length, "node"),
+    countOf(devices.length, "device"),
+    countOf(sessions.length, "session"),
   ].join(", ");
   return drawBox(
     [`Millpond ${version}   ${controller}`, counts],
@@ -163,8 +164,4 @@ function stateOf(node: Node, device: Device): string {
   if (node.state !== NodeState.READY) return "Node not ready";
   if (device.health !== DeviceHealth.HEALTHY) return "Unhealthy";
   return node.cordoned || device.cordoned ? "Cordoned" : "OK";
-}
-
-function count(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -12,7 +12,7 @@ test("why and usage say what a platform team is asked", async () => {
   const why = await pool.home.millpond(["why", "waits"]);
   expect(why.stdout).toMatch(/^claim waits has waited [\dms]+: no device has all of its memory free/);
   expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
-  expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
+  expect(why.stdout).toMatch(/queue default: +1 GPU in use/);
   expect(why.stdout).toMatch(/waits for: +the end of runs/);
   // `describe` shows the same.
   const described = await pool.home.millpond(["describe", "claim", "waits"]);
