@@ -72,14 +72,20 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         },
         240_000,
       );
+      const settledMs = performance.now() - start;
+      const cpuEach = (operator.cpuMs - cpuBefore) / podCount;
       const seconds = (ms: number) => (ms / 1000).toFixed(1);
       console.log(
-        `${podCount} pods: created in ${seconds(created - start)} s, all bound (${bound}) or waiting (${waiting}) after ${seconds(performance.now() - start)} s; ` +
-          `operator ${((operator.cpuMs - cpuBefore) / podCount).toFixed(1)} ms of CPU per pod`,
+        `${podCount} pods: created in ${seconds(created - start)} s, all bound (${bound}) or waiting (${waiting}) after ${seconds(settledMs)} s; ` +
+          `operator ${cpuEach.toFixed(1)} ms of CPU per pod`,
       );
       const { claims } = await cluster.pool.connect().claims.listClaims({});
       expect(claims.filter(({ state }) => state === ClaimState.BOUND)).toHaveLength(bound);
       expect(waiting).toBeGreaterThan(0);
+      // With fewer pods the time in which the operator only waits, and that of its start, are too large a part.
+      if (podCount < 500) return;
+      expect(settledMs).toBeLessThan(60_000);
+      expect(cpuEach).toBeLessThan(20);
     },
     timeoutMs,
   );
@@ -102,12 +108,15 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         random = (Math.imul(random, 1_103_515_245) + 12_345) >>> 0;
         return Math.floor((random / 2 ** 32) * below);
       };
+      let tried = 0;
       let made = 0;
       const alive: string[] = [];
       const churn = new AbortController();
       const churning = (async () => {
         while (!churn.signal.aborted) {
-          const name = `c-${made}`;
+          // A pod may be there although its answer was lost with the API server: no name is tried twice.
+          const name = `c-${tried}`;
+          tried += 1;
           try {
             await cluster.createPod(name, { "millpond.dev/compute": "20", "millpond.dev/memory": "1Gi" });
             made += 1;
@@ -165,6 +174,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         },
         60_000,
       );
+      console.log(`${killCount} kills, ${made} pods made, ${tried - made} refused meanwhile`);
       expect(made).toBeGreaterThan(killCount);
       // Nothing was granted twice: the parts of each device that pods hold do not exceed it, in both records.
       const { nodes } = await cluster.pool.connect().pool.listNodes({});

@@ -95,11 +95,14 @@ test(`${killCount} kills of operators, API server and controller leave no pod wi
     random = (Math.imul(random, 1_103_515_245) + 12_345) >>> 0;
     return Math.floor((random / 2 ** 32) * below);
   };
+  let tried = 0;
   let made = 0;
   const alive: string[] = [];
   /** Creates a pod, and deletes another one now and then; an API server or a webhook that is restarting may refuse either. */
   const churn = async (): Promise<void> => {
-    const name = `c-${made}`;
+    // A pod may be there although its answer was lost with the API server: no name is tried twice.
+    const name = `c-${tried}`;
+    tried += 1;
     await cluster.createPod(name, { "millpond.dev/compute": "20", "millpond.dev/memory": "1Gi" });
     made += 1;
     alive.push(name);
