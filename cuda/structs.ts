@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Structs of the API that a client sends to its worker: the meaning of each 64-bit member that C declares as
- * neither a size nor a number of bytes. The worker's driver gets none of them unchanged: an `address` passes
- * worker::AddressGate, a `handle` the tables of the session, `unset` ones are null.
+ * Structs of the API that a client sends to its worker: the meaning of each 64-bit member that C declares as neither a size
+ * nor a number of bytes. The worker's driver gets no such member unchanged: an `address` passes worker::AddressGate, a
+ * `handle` the tables of the session, `unset` ones are null.
  */
 
-/** The meaning of a member; `opaque` is created by the driver and passed only to the device. */
+/** The meaning of a member. An `opaque` one is created by the driver and passed only to the device. */
 export type MemberMeaning = "address" | "echo" | "handle" | "number" | "unset" | "opaque";
 
-/**
- * Struct → path of the member as `offsetof` takes it → what it means. Members of a union each have their own
- * meaning.
- */
+/** Struct → path of the member as in `offsetof` → its meaning. Members of a union each have their own meaning. */
 export const structs: Readonly<Record<string, Readonly<Record<string, MemberMeaning>>>> = {
   CUDA_MEMCPY3D: {
     srcHost: "address",

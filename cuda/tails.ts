@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * The contents of the tails of the commands of `commands/`: whether the worker or a kernel may find addresses
- * of memory there, which the client then makes accessible to the worker before it sends the command. Every
- * tail has a line.
+ * The contents of the tails of the commands of `commands/`: whether they may contain addresses of memory that the worker or a
+ * kernel uses. The client makes such memory accessible to the worker before it sends the command. Every tail has an entry.
  */
 
 /**
- * - `plain`: no addresses, or none that anything follows before the program gives them to a device.
+ * - `plain`: no addresses, or none that are dereferenced before the program passes them to a device.
  * - `words`: an address may be at any offset.
- * - `node`: a graph::NodeRecord and what follows it, which says itself what is an address.
+ * - `node`: a graph::NodeRecord and the data after it, which identifies its own addresses.
  */
 export type TailMeaning = "plain" | "words" | "node";
 
-/** Command → tail → what is in it. */
+/** Command → tail → its content. */
 export const tails: Readonly<Record<string, Readonly<Record<string, TailMeaning>>>> = {
   ArrayMap: { entries: "plain" },
   AtomicCapabilities: { operations: "plain" },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Driver symbols that the worker's hand-written code calls; those of generated calls are added by the generator. */
+/** Driver symbols that the worker's hand-written code calls; the generator adds those of generated calls. */
 export const workerSymbols: readonly string[] = [
   "cuArrayGetPlane",
   "cuMemMapArrayAsync",

@@ -34,7 +34,7 @@ function toAttack(word: string): Attack {
 }
 
 function toPreset(name: string): Preset {
-  // The thread sanitizer maps addresses of its own, which belong to neither the worker nor the session.
+  // The thread sanitizer maps address ranges of its own, which belong to neither the worker nor the session.
   if (name === "release" || name === "asan") return name;
   throw new ScriptError(`--preset ${name}: attacks are built with release or asan`);
 }
@@ -47,7 +47,7 @@ async function tryNative({ native }: Attack, preset: Preset): Promise<Try[]> {
       const { status, output } = await run(path, words === undefined ? [file] : [file, words]);
       const cases = [...output.matchAll(/^· (.*)$/gm)].map(([, name = ""]) => name);
       for (const [i, what] of cases.entries()) {
-        // A case that fails ends the program, so it is the last.
+        // A case that fails ends the program, so it is the last one in the output.
         const isLost = status !== 0 && i === cases.length - 1;
         tries.push({ what, outcome: isLost ? "succeeded" : "refused" });
       }
@@ -58,7 +58,7 @@ async function tryNative({ native }: Attack, preset: Preset): Promise<Try[]> {
   return tries;
 }
 
-/** The part of vitest's report in JSON that is read here. */
+/** The part of vitest's JSON report that is read here. */
 interface Report {
   readonly testResults: readonly {
     readonly message: string;
@@ -134,7 +134,7 @@ export async function main(args: string[]): Promise<void> {
     });
     const preset = toPreset(values.preset);
     const wanted = positionals.length === 0 ? attacks : positionals.map(toAttack);
-    // Those in TypeScript run on the release build: a sanitizer has nothing to add.
+    // Tests in TypeScript run on the release build: a sanitizer has nothing to add.
     const chosen = preset === "release" ? wanted : wanted.filter(({ native }) => native.length > 0);
     const needsPool = preset === "release" && chosen.some(({ scripts }) => scripts.length > 0);
     const programs = new Set(chosen.flatMap(({ native }) => native.map(({ program }) => program)));
@@ -142,7 +142,7 @@ export async function main(args: string[]): Promise<void> {
     await step(`native parts, ${preset}`, (progress) =>
       buildNative(preset, progress, needsPool ? ["all"] : [...programs]),
     );
-    // One of them has sessions that share memory under the user of their claim.
+    // In one of them, sessions share memory under the user of their claim.
     if (needsPool) await step("conformance programs in C", buildDriverForm);
     const outcomes: Outcome[] = [];
     for (const attack of chosen) {

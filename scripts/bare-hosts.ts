@@ -15,7 +15,7 @@ import { step } from "./lib/steps.ts";
 
 const packageFile = inRoot("build", "package", `millpond_${manifest.version}_amd64.deb`);
 const base = inRoot("build", "bare-hosts", "debian-12-systemd");
-/** Written when the Debian is complete. */
+/** Written when the base system is complete. */
 const complete = `${base}.complete`;
 
 const addresses = {
@@ -57,7 +57,7 @@ async function findMirror(): Promise<string> {
   return site ?? "http://deb.debian.org/debian";
 }
 
-/** The commands of docs/install.md, without what is behind them. */
+/** The commands of docs/install.md, without their comments. */
 async function documentedCommands(): Promise<readonly string[]> {
   const page = await readFile(inRoot("docs", "install.md"), "utf8");
   const [, block = ""] = /## A pool in five commands\n\n```\n([^`]*)```/.exec(page) ?? [];
@@ -70,7 +70,7 @@ async function documentedCommands(): Promise<readonly string[]> {
   return commands;
 }
 
-/** @param hosts whose services' logs say why it is not so */
+/** @param hosts whose services' logs are printed if the condition does not hold */
 async function until(what: string, hosts: readonly BareHost[], isSo: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + readyMs;
   while (!(await isSo())) {
@@ -152,7 +152,7 @@ async function runOn(client: BareHost, node: string): Promise<void> {
     throw new ScriptError(`vectoradd on ${node} says:\n${said}`);
 }
 
-/** What systemd does with the services beyond starting them: heartbeats, ends, new configuration. */
+/** What systemd does with the services besides starting them: watchdog, shutdown, new configuration. */
 async function testServices(hosts: Hosts): Promise<void> {
   const units = { controller: "millpond-controller", "node-7": "millpond-agent" } as const;
   for (const [name, unit] of Object.entries(units) as [keyof typeof units, string][]) {
@@ -160,7 +160,7 @@ async function testServices(hosts: Hosts): Promise<void> {
     const restarts = async (): Promise<number> =>
       Number(await host.shell(`systemctl show -P NRestarts ${unit}`));
     await step(`systemctl reload ${unit}`, () => host.shell(`systemctl reload ${unit}`));
-    // As a service that hangs, in a shorter time than that of the unit.
+    // Simulates a service that hangs, with a shorter watchdog time than the unit's.
     await host.writeFile(
       `/run/systemd/system/${unit}.service.d/watchdog.conf`,
       "[Service]\nWatchdogSec=5s\n",
@@ -181,7 +181,7 @@ async function testServices(hosts: Hosts): Promise<void> {
   if (failed !== "") throw new ScriptError(`failed units of the controller's host:\n${failed}`);
 }
 
-/** A program continues while the package of its node's agent and that of the controller are installed again. */
+/** A program continues while the packages of its node's agent and of the controller are reinstalled. */
 async function testUpgrade(hosts: Hosts, install: string): Promise<void> {
   const { client } = hosts;
   const program = "/usr/lib/millpond/examples/bin/vectoradd 1000 --repeat 100000000";
@@ -210,7 +210,7 @@ async function testRemoval(hosts: Hosts, before: string): Promise<void> {
   await until("a worker", [node], async () => (await processes(node)).includes("millpond-worker"));
   for (const host of [node, client, controller]) {
     if (host === client) {
-      // Jobs of users are their own.
+      // Jobs of users are left to the users.
       await client.shell("millpond release last");
       await until(
         "the end of the job",

@@ -15,12 +15,12 @@ const target = inRoot("build", "conformance");
 const bin = join(target, "bin");
 const images = join(source, "driver", "images");
 
-/** PTX for one old virtual architecture, which every later device compiles for itself. */
+/** PTX for one old virtual architecture, which every later device compiles itself. */
 const ptx = ["-gencode", "arch=compute_75,code=compute_75"];
-/** PTX for features that only newer devices have, for files whose names end this way. */
+/** PTX for features that only newer devices have, for files with such a name. */
 const newerPtx = ["-gencode", "arch=compute_90,code=compute_90"];
 const nvccOptions = ["-O2", "-std=c++17", "-I", source, "-Xcompiler", "-Wall,-Wextra,-pthread"];
-/** Small hosts have no libstdc++. */
+/** Minimal hosts have no libstdc++. */
 const linkOptions = ["-Xcompiler", "-static-libstdc++,-static-libgcc,-pthread", "-ldl"];
 
 interface CudaForm {
@@ -33,7 +33,7 @@ interface CudaForm {
   link: string[];
 }
 
-/** Programs of the static form that are linked with the shared runtime as well. */
+/** Programs of the static variant that are also linked with the shared runtime. */
 const sharedToo = [
   "vectors",
   "streams-legacy",
@@ -46,7 +46,7 @@ const sharedToo = [
 
 const cudaForms: CudaForm[] = [
   { name: "runtime", folders: ["runtime"], compile: [], link: ["-cudart", "static"] },
-  // Apart from the others, so that a binary can be loaded as a whole on devices without these features.
+  // Kept apart from the others, so that a binary can be loaded as a whole on devices without these features.
   { name: "newer", folders: ["newer"], compile: [], link: ["-cudart", "static"] },
   {
     name: "shared",
@@ -72,7 +72,7 @@ async function sourcesOf(form: CudaForm): Promise<string[]> {
   return [...(await Promise.all(files)).flat(), ...(form.also ?? []).filter((file) => existsSync(file))];
 }
 
-/** Objects are placed by the folder of their source: a file of two forms is compiled once. */
+/** Object files are placed by the folder of their source, so a file of two variants is compiled once. */
 function objectOf(file: string): string {
   return join(target, "objects", basename(dirname(file)), `${basename(file, ".cu")}.o`);
 }
@@ -119,10 +119,10 @@ async function buildCuda(nvcc: string, progress: Progress): Promise<void> {
   await copySharedRuntime(nvcc);
 }
 
-/** The shared runtime is copied beside the programs, which look for it there. */
+/** The shared runtime is copied to the folder of the programs, which search for it there. */
 async function copySharedRuntime(nvcc: string): Promise<void> {
   const name = "libcudart.so.13";
-  // nvcc may be a link or a script: it reports the place of its toolkit itself.
+  // nvcc may be a link or a script, but it reports the location of its toolkit itself.
   const said = await must(nvcc, ["--dryrun", "-x", "cu", "-c", "/dev/null"], { cwd: target });
   const toolkit = /^#\$ TOP=(.+)$/m.exec(said)?.[1];
   if (toolkit === undefined) throw new ScriptError(`${nvcc} --dryrun does not say where its toolkit is`);
@@ -136,7 +136,7 @@ async function copySharedRuntime(nvcc: string): Promise<void> {
   }
 }
 
-/** The C programs, linked straight to the client library, whose name is the driver's. */
+/** The C programs are linked directly with the client library, which has the driver's name. */
 export async function buildDriverForm(): Promise<void> {
   await mkdir(bin, { recursive: true });
   const directory = join(source, "driver");
@@ -158,7 +158,7 @@ export async function buildDriverForm(): Promise<void> {
     "-I",
     inRoot("native", "cuda", "gen"),
   ];
-  // -I for the assembler too: images are included as binary data.
+  // -I also for the assembler, because images are included as binary data.
   options.push("-I", source, `-Wa,-I${images}`);
   await make(program, async (to) => {
     await must("cc", [...options, ...sources, "-L", client, "-l:libcuda.so.1", "-ldl", "-lm", "-o", to]);
@@ -177,7 +177,7 @@ export async function buildConformance(progress: Progress): Promise<void> {
   await buildCuda(nvcc, progress);
 }
 
-/** PTX, cubins and fatbins of the kernels that the C programs load, which are checked in. */
+/** PTX, cubins and fatbins of the kernels that the C programs load, all of which are checked in. */
 async function makeImages(): Promise<void> {
   const nvcc = await findNvcc();
   if (nvcc === undefined) throw new ScriptError("needs nvcc: set NVCC or add it to PATH (CUDA toolkit 13.0)");

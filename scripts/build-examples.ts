@@ -18,7 +18,7 @@ const prebuilt = inRoot("examples", "prebuilt", "millpond-examples");
 const prebuiltLimit = 1_500_000;
 const all = "millpond-examples";
 
-/** Options of every nvcc call: PTX for one old virtual architecture, which every later device compiles for itself. */
+/** Options of every nvcc call: PTX for one old virtual architecture, which every later device compiles itself. */
 const nvccOptions = ["-O2", "-std=c++17", "-gencode", "arch=compute_75,code=compute_75", "-cudart", "static"];
 
 async function buildFromSource(nvcc: string, files: string[], progress: Progress): Promise<void> {

@@ -16,7 +16,7 @@ function toPreset(name: string): Preset {
   return preset;
 }
 
-/** Builds one preset, and console and examples with the release preset, saying so step by step. */
+/** Builds one preset, and with the release preset console and examples, and reports each step. */
 export async function build(preset: Preset): Promise<void> {
   await requireNativeTools();
   await step(`native parts, ${preset}`, (progress) => buildNative(preset, progress));

@@ -30,11 +30,11 @@ interface Check {
 
 let build: Promise<void> | undefined;
 
-/** Builds what is shipped, once for all checks of it: two builds in one folder would disturb each other. */
+/** Builds what is shipped, once for all checks that need it: two builds in one folder would disturb each other. */
 function buildParts(): Promise<void> {
   build ??= (async () => {
     await requireNativeTools();
-    // Clients together with the worker: those built from different descriptions refuse each other in the next run.
+    // Client and worker together: with different descriptions they would refuse each other in the next run.
     await buildNative("release", { note() {}, fraction() {} }, [
       "millpond_client",
       "millpond_nvml",

@@ -8,7 +8,7 @@ import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, toolEnvironment } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 
-/** Runtimes of the sanitizers, which programs of other builds have to preload. */
+/** Runtimes of the sanitizers, which programs from other builds must preload. */
 const runtimes = { asan: "libasan.so", tsan: "libtsan.so" } as const;
 type Sanitizer = keyof typeof runtimes;
 

@@ -18,7 +18,7 @@ const programArgs = ["1024", "683", "--repeat", "8", "--out", relative(root, pic
 /** How long to wait for the session's memory to appear, in milliseconds. */
 const patienceMs = 1500;
 
-/** The used part of `millpond get sessions -o json`. */
+/** The members of `millpond get sessions -o json` that are used. */
 interface Sessions {
   items: { state: string; node: string; transport: string; devices: { memoryUsedBytes: number }[] }[];
 }
@@ -44,8 +44,8 @@ async function showResult(pool: TrialPool, args: string[]): Promise<void> {
 }
 
 /**
- * Waits until the program's session is connected, and a moment longer for it to use memory, which workers report every
- * second. Throws when the program ends and no session was seen.
+ * Waits until the program's session is connected, and then until it uses memory, which workers report every second. Throws
+ * when the program has ended and no session was seen.
  */
 async function waitForSession(pool: TrialPool, running: Background): Promise<Sessions["items"][number]> {
   let end: number | undefined;

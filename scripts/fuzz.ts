@@ -47,7 +47,7 @@ const targets: readonly Target[] = [
 ];
 
 const defaultSeconds = 60;
-/** A slower input is reported as a finding. */
+/** A slower input counts as a finding. */
 const inputSeconds = 25;
 const memoryMiB = 4096;
 
@@ -84,8 +84,7 @@ const programOf = (target: Target): string => join(nativeDir("fuzz"), target.pro
 const placeOf = (target: Target): string => inRoot("build", "fuzz", target.name);
 
 function environment(): NodeJS.ProcessEnv {
-  // Sessions end with their process, so memory that they leave is not a leak; excessive allocations are
-  // refused.
+  // Sessions end with their process, so memory that they leave is not a leak; excessive allocations are refused.
   const options = "detect_leaks=0:allocator_may_return_null=1";
   return { ...toolEnvironment(), ASAN_OPTIONS: options, UBSAN_OPTIONS: "print_stacktrace=1" };
 }
@@ -105,7 +104,7 @@ async function fuzz(target: Target, seconds: number, seed: number | undefined): 
   args.push(`-timeout=${inputSeconds}`, `-rss_limit_mb=${memoryMiB}`, `-artifact_prefix=${findings}/`);
   args.push("-print_final_stats=1", "-verbosity=1");
   if (seed !== undefined) args.push(`-seed=${seed}`);
-  // Much longer than libFuzzer needs to notice the end of its time after a slow input.
+  // Much longer than libFuzzer needs to notice that its time is over after a slow input.
   const timeoutMs = (seconds + 10 * inputSeconds) * 1000;
   const { status, output } = await run(programOf(target), args, { env: environment(), timeoutMs });
   const covered = [...output.matchAll(/ cov: (\d+)/g)].at(-1)?.[1] ?? "0";

@@ -27,7 +27,7 @@ import { step } from "./lib/steps.ts";
 
 /** Longest search for a smaller program, in milliseconds. */
 const shrinkMs = 120_000;
-/** Runs of a candidate, because a failure that depends on timing may not recur the first time. */
+/** The number of runs of a candidate, because a failure that depends on timing may not recur immediately. */
 const triesOfCandidate = 3;
 /** Exit status of the program for a selection of ops that is not a valid program. */
 const statusNoProgram = 77;

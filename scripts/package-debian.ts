@@ -18,10 +18,10 @@ const folder = inRoot("build", "package");
 const archive = join(folder, `millpond-${manifest.version}-linux-x64`);
 const output = join(folder, `millpond_${manifest.version}_amd64.deb`);
 
-/** How long a service may take to serve. */
+/** How long a service may take to become ready. */
 const readyMs = 60_000;
 
-/** What the archive says that it needs. */
+/** The part of the archive's description that is used. */
 async function neededGlibc(): Promise<string> {
   const found = /glibc (\d+\.\d+)/.exec(await readFile(join(archive, "README.md"), "utf8"))?.[1];
   if (found === undefined)
@@ -62,7 +62,7 @@ async function end(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-/** Unpacks the package, starts its services by their units' lines on a software GPU, and runs a program there. */
+/** Unpacks the package, starts its services with their units' command lines on a software GPU, and runs a program there. */
 async function testPackage(): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "millpond-debian-"));
   try {

@@ -19,11 +19,11 @@ const sizeLimit = 150_000_000;
 
 const bill = "millpond.cdx.json";
 
-/** Staged files that belong into the image. */
+/** The staged files that belong in the image. */
 const parts = ["LICENSE", "THIRD-PARTY-LICENSES.txt", "cli", "kubernetes", "node", "build/native/release"];
 const isLeftOut = (path: string): boolean => path.startsWith("build/native/release/bench");
 
-/** The C library of the build host: the image has nothing else of a distribution, not even a shell. */
+/** The C library of the build host: the image contains nothing else from a distribution, not even a shell. */
 const systemLibraries = [
   "ld-linux-x86-64.so.2",
   "libc.so.6",
@@ -81,7 +81,7 @@ async function systemFiles(): Promise<ImageEntry[]> {
       mode: 0o755,
     });
   }
-  // Node finds its C++ library by the default path of the linker.
+  // Node finds its C++ library by the default path of the dynamic linker.
   for (const name of await readdir(join(stage, "node", "lib"))) {
     entries.push({ path: `lib/x86_64-linux-gnu/${name}`, link: `/opt/millpond/node/lib/${name}` });
   }

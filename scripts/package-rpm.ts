@@ -35,7 +35,7 @@ export async function main(): Promise<void> {
       await buildRpmPackage(options);
     });
     await rm(stage, { recursive: true });
-    // Complains about files that are missing, and prints what is in it.
+    // Reports missing files, and prints the contents of the package.
     const files = (await must("rpm", ["-qpl", output])).trim().split("\n");
     const { size } = await stat(output);
     console.log(`${relative(root, output)}: ${files.length} files, ${(size / 1e6).toFixed(1)} MB`);

@@ -40,10 +40,10 @@ const output = inRoot("build", "package");
 const stage = join(output, name);
 const archive = join(output, `${name}.tar.gz`);
 
-/** Size limit of the archive, in bytes: it is copied to hosts manually. */
+/** Size limit of the archive, in bytes: administrators copy it to hosts manually. */
 const archiveLimit = 60_000_000;
 
-/** Programs with an entry point of their own, and their place in the archive at the same depth. */
+/** Programs with an entry point of their own, and their location in the archive, at the same depth. */
 const entries = [
   { source: "cli/bin/millpond.mjs", target: "cli/bin/millpond.mjs" },
   { source: "kubernetes/src/main.ts", target: "kubernetes/src/main.mjs" },
@@ -53,10 +53,10 @@ const entries = [
   { source: "conformance/src/main.ts", target: "conformance/src/main.mjs" },
 ];
 
-/** Folders of data that a source file reads beside itself, and their place beside the bundle. */
+/** Folders of data that a source file reads from its own folder, and their location next to the bundle. */
 const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/lib/migrations" }];
 
-/** Shared libraries that Node needs and small images lack. */
+/** Shared libraries that Node needs and that small images lack. */
 const nodeLibraries = ["libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1"];
 
 async function copyStripped(from: string, to: string): Promise<void> {
@@ -98,7 +98,7 @@ async function stageNode(): Promise<void> {
   }
 }
 
-/** @returns The files that went into its script, relative to the root. */
+/** @returns The files that were bundled into its script, relative to the root. */
 async function stageConsole(): Promise<string[]> {
   const sources = await buildConsole();
   await cp(consoleDirectory, join(stage, "build", "console"), { recursive: true });
@@ -118,7 +118,8 @@ async function stageTypeScript(): Promise<string[]> {
     })),
     outdir: stage,
     outExtension: { ".js": ".mjs" },
-    // Modules that only some commands need are loaded on demand, from files as deep in the tree as the entry points.
+    // Modules that only some commands need are loaded on demand, from files at the same depth of the tree as the entry
+    // points.
     splitting: true,
     chunkNames: "cli/lib/[name]-[hash]",
     absWorkingDir: root,
@@ -128,7 +129,7 @@ async function stageTypeScript(): Promise<string[]> {
     format: "esm",
     metafile: true,
     legalComments: "none",
-    // Names stay, so that a stack can be read. It keeps the image below its limit.
+    // Names are kept, so that stack traces are readable. The image still stays below its limit.
     minifyWhitespace: true,
     // CommonJS packages inside an ES module still call require for Node's own modules.
     banner: {
@@ -191,7 +192,7 @@ async function isElf(path: string): Promise<boolean> {
   return (await readFile(path)).subarray(1, 4).toString() === "ELF";
 }
 
-/** Checks how all that was compiled is linked, but for Node and its libraries, which others have built. */
+/** Checks how everything that was compiled is linked, except Node and its libraries, which are prebuilt. */
 async function checkStaged(): Promise<void> {
   const files: { path: string; role: ElfRole }[] = [];
   for (const file of await readdir(stage, { recursive: true })) {
@@ -202,7 +203,7 @@ async function checkStaged(): Promise<void> {
   await checkHardening(files);
 }
 
-/** The notice of a library that a native part links statically, as its Debian package has it. */
+/** The notice of a library that a native part links statically, from its Debian package. */
 async function debianNotice(packageName: string, title: string): Promise<string> {
   const path = `/usr/share/doc/${packageName}/copyright`;
   if (!existsSync(path))
@@ -230,7 +231,7 @@ async function stageExamples(): Promise<void> {
     if (!(await isElfProgram(path))) continue;
     await copyStripped(path, join(bin, file));
   }
-  // Without nvcc every example is a link to the one binary; copies of it would waste space.
+  // Without nvcc every example is a link to a single binary; copies of it would waste space.
   const prebuilt = await readFile(join(stage, "examples", "prebuilt", "millpond-examples"));
   for (const file of await readdir(bin)) {
     const path = join(bin, file);
@@ -266,7 +267,9 @@ async function newestGlibc(): Promise<string> {
   return newest;
 }
 
-/** What help texts and pages refer to, in its place: documentation, dashboards, units, and the files of the API. */
+/**
+ * The files to which help texts and pages refer, in their places: documentation, dashboards, units, and the files of the API.
+ */
 const documentFolders = [
   "docs",
   "packaging/grafana",
@@ -306,7 +309,7 @@ ${largest.slice(0, 12).join("\n")}`,
   );
 }
 
-/** Programs that a small image has, and that the launcher and the examples may use, but no Node. */
+/** Programs that a small image contains, and that the launcher and the examples may use; Node is not among them. */
 const plainTools = ["sh", "dirname", "readlink", "env", "cat"];
 
 /** Unpacks the archive into an empty folder, and uses it with a PATH without Node. */
@@ -343,7 +346,7 @@ async function testArchive(): Promise<void> {
   }
 }
 
-/** Gets the console from the unpacked archive's controller: the page, and the files that it loads. */
+/** Fetches the console from the unpacked archive's controller: the page, and the files that it loads. */
 async function testConsole(millpond: Millpond): Promise<void> {
   await using pool = await TrialPool.start(millpond, ["--soft", "--devices", "1"]);
   const { link } = JSON.parse(await pool.must(["console", "-o", "json"])) as { readonly link: string };

@@ -29,7 +29,7 @@ const reports = inRoot("build", "test");
 const typescriptTimeoutMs = 60 * 60_000;
 const nativeTimeoutMs = 20 * 60_000;
 
-/** Reads the report of a test runner; undefined when there is none. */
+/** Reads the report of a test runner; undefined if there is none. */
 async function readReport(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, "utf8");
@@ -39,7 +39,7 @@ async function readReport(path: string): Promise<string | undefined> {
   }
 }
 
-/** Runs a test runner and counts by its report. Without a failure in the report, a bad exit status counts as one. */
+/** Runs a test runner and counts by its report. If the report has no failure, a bad exit status counts as one. */
 async function runAndCount(
   command: string,
   args: string[],
@@ -65,9 +65,9 @@ function typescriptTests(): Promise<Counts> {
 async function nativeTests(preset: Preset): Promise<Counts> {
   const report = join(reports, `ctest-${preset}.xml`);
   const args = ["--test-dir", nativeDir(preset), "--output-on-failure", "--no-tests=error"];
-  // Some wait for processes more than they compute.
+  // Some tests spend more time waiting for processes than computing.
   args.push("-j", String(availableParallelism() + 1), "--output-junit", report);
-  // The thread sanitizer needs a fixed memory layout; where setarch is not allowed, the kernel's default has to do.
+  // The thread sanitizer needs a fixed memory layout; if setarch is not allowed, the kernel's default must do.
   const fixed = preset === "tsan" && (await run("setarch", ["-R", "true"])).status === 0;
   const command = fixed ? ["setarch", "-R", "ctest"] : ["ctest"];
   return runAndCount(

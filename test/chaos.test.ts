@@ -14,7 +14,7 @@ const seed = Number(process.env["MILLPOND_CHAOS_SEED"] ?? 20260801);
 const kills = Number(process.env["MILLPOND_CHAOS_KILLS"] ?? 25);
 const lanes = 6;
 const devices = 4;
-/** Between two kills, in milliseconds. */
+/** Time between two kills, in milliseconds. */
 const pauseMs = [100, 1500] as const;
 
 const programs = [
@@ -63,7 +63,7 @@ class Load {
     this.#lanes = Array.from({ length: lanes }, (_, lane) => this.#drive(random.fork(lane)));
   }
 
-  /** Those that run now. */
+  /** The programs that run now. */
   get running(): readonly Running[] {
     return [...this.#running];
   }
@@ -109,7 +109,7 @@ class Load {
 
 /** Resizes the claims of running programs until it is stopped. */
 class Resizer {
-  /** How often each answer came. */
+  /** How often each answer occurred. */
   readonly answers = new Map<string, number>();
   readonly #work: Promise<void>;
   #isOver = false;
@@ -140,7 +140,7 @@ class Resizer {
   }
 }
 
-/** The error code of a refused resize while claims come and go, or "unreachable" when the controller was killed. */
+/** The error code of a refused resize while claims are created and ended, or "unreachable" when the controller was killed. */
 function nameOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return /\[(MILLPOND_E_[A-Z_]+)\]/.exec(text)?.[1] ?? (error instanceof TypeError ? "unreachable" : text);
@@ -150,7 +150,7 @@ const resizeAnswers: ReadonlySet<string> = new Set([
   "resized",
   "nobody there",
   "unreachable",
-  // It has more in use, there is no more, it ended meanwhile, or its agent was killed.
+  // The program has more in use, the device has no more, the claim has ended, or its agent was killed.
   "MILLPOND_E_IN_USE",
   "MILLPOND_E_NO_CAPACITY",
   "MILLPOND_E_CLAIM_ENDED",
@@ -169,7 +169,7 @@ function signal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
-/** The program itself: the child, where `millpond run` started it. Undefined when it is not there. */
+/** The program itself: the child, if `millpond run` started it. Undefined if it does not exist. */
 function programPid({ program, isRun }: Running): number | undefined {
   if (!isRun) return program.pid;
   try {
@@ -194,7 +194,7 @@ interface WorkerNote {
   readonly session: { readonly claim: string } | null;
 }
 
-/** What its agent wrote down about a worker; undefined when it is not there, or not yet. */
+/** The agent's record of a worker; undefined if it does not exist, or not yet. */
 function readNote(directory: string): WorkerNote | undefined {
   try {
     const record = join(directory, "..", "..", "records", `${basename(directory)}.json`);
@@ -204,13 +204,13 @@ function readNote(directory: string): WorkerNote | undefined {
   }
 }
 
-/** Kills parts of the pool, and keeps account of whom that hurts. */
+/** Kills parts of the pool, and records which programs a kill affects. */
 class Killer {
   readonly #random: Random;
   readonly #load: Load;
   /** Claims whose worker was killed. */
   readonly hurtClaims = new Set<string>();
-  /** The kills with their times, for people. */
+  /** The kills with their times, for display. */
   readonly log: string[] = [];
   readonly count = new Map<string, number>();
 
@@ -259,11 +259,11 @@ class Killer {
   #killWorker(): string | undefined {
     const all = workerDirectories();
     if (all.length === 0) return undefined;
-    // Those that serve are the interesting ones.
+    // Workers with a session are the interesting ones.
     const serving = all.filter((directory) => readNote(directory)?.session);
     const directory = this.#random.pick(serving.length > 0 && this.#random.chance(0.8) ? serving : all);
     const before = readNote(directory);
-    // The note is read while the worker stands still: what is assigned to it later than this does not reach it.
+    // The record is read while the worker is suspended: an assignment that comes later does not reach it.
     if (before === undefined || !signal(before.process.pid, "SIGSTOP")) return undefined;
     const claim = readNote(directory)?.session?.claim;
     signal(before.process.pid, "SIGKILL");
@@ -279,7 +279,7 @@ class Killer {
   }
 }
 
-/** Names of memfds and of shared memory that processes of the pool hold, but for a worker's own standard output. */
+/** Names of memfds and of shared memory that processes of the pool hold, except a worker's own standard output. */
 function sharedMemoryOf(pids: readonly number[]): string[] {
   return pids.flatMap((pid) =>
     readdirSync(`/proc/${pid}/fd`)
@@ -304,7 +304,7 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
   await resizer.stop();
   const loadEnd = performance.now();
 
-  // Everybody is back, and nothing is held.
+  // All parts are back, and nothing is held.
   await until(
     "a controller that answers",
     () => pool.usage().catch((error: unknown) => String(error)),
@@ -316,8 +316,8 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
     (nodes) =>
       nodes.length === 2 && nodes.every(({ state, warmWorkers }) => state === "ready" && warmWorkers === 2),
   );
-  // Claims of programs that were killed before they had a session, and those that could not be given back while there
-  // was no controller, end with their leases of 15 s and 30 s.
+  // Claims of programs that were killed before they had a session, and claims that could not be released because there was no
+  // controller, end with their leases of 15 s and 30 s.
   await until(
     "a pool that nobody uses",
     () => pool.usage(),
@@ -335,7 +335,7 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
   expect(new Set(noted)).toEqual(new Set(workers));
   expect(sharedMemoryOf(workers)).toEqual([]);
 
-  // A worker that was killed served a claim, and a claim names the process that made it.
+  // A killed worker served a claim, and a claim names the process that created it.
   const owners = new Map((await pool.allClaims()).map(({ name, owner }) => [name, owner]));
   const hurtPids = new Set(
     [...killer.hurtClaims].map((claim) => Number(/:(\d+) /.exec(owners.get(claim) ?? "")?.[1])),
@@ -365,7 +365,7 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
   );
   expect(surprises.join("\n\n") + (surprises.length > 0 ? story : "")).toBe("");
 
-  // All of the memory is really there.
+  // All of the memory is really available.
   const whole = await Promise.all(Array.from({ length: devices }, () => pool.run(["-m", "1Gi"], ["memhog"])));
   for (const { stdout, status } of whole) {
     expect(stdout).toContain("memory: 1024 MiB, of which free 1024 MiB");

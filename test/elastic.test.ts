@@ -14,7 +14,7 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Accounted memory of each device, in MiB, ascending. */
+/** Memory of each device that is accounted for, in MiB, ascending. */
 async function booked(): Promise<number[]> {
   return (await pool.devices())
     .map(({ allocatedMemoryBytes }) => allocatedMemoryBytes / MiB)
@@ -122,7 +122,7 @@ it("a lazy claim costs nothing while its owner thinks, and its programs wait for
   await until("a claim that sleeps", state, (word) => word === "dormant");
   await until("devices that nobody holds", booked, (all) => all.every((memory) => memory === 0));
 
-  // A killed program gives back as well.
+  // A killed program releases its memory as well.
   const killed = startProgram(examples, ["vectoradd", "1000", "--repeat", "100000000"], env);
   await pool.connected(1);
   expect(await booked()).toEqual([128, 128]);

@@ -16,7 +16,7 @@ beforeEach(async () => {
   await pool.connected(1);
 });
 
-/** Ends the bystander, which must be well, and the pool, which must be clean. */
+/** Ends the bystander, which must be unaffected, and the pool, which must be clean. */
 afterEach(async () => {
   try {
     expect(bystander.stderr).toBe("");
@@ -140,7 +140,7 @@ describe("the network", () => {
     for (const port of [...ports, opened.tcpPort]) {
       for (const bytes of [1, 100, 100_000]) await throwAt(port, randomBytes(bytes));
     }
-    // The worker that was shouted at still admits the client with the ticket.
+    // The worker that received the garbage still accepts the client with the ticket.
     const { stdout } = await startProgram(examples, ["vectoradd", "1000"], {
       PATH: process.env["PATH"],
       LD_LIBRARY_PATH: env["LD_LIBRARY_PATH"],
@@ -187,7 +187,7 @@ async function post<T>(base: string, method: string, body: object, token = ""): 
   return JSON.parse(text) as T;
 }
 
-/** Does by hand what the client library does before it connects to its worker. */
+/** Performs manually the steps of the client library before it connects to its worker. */
 async function openSession(env: NodeJS.ProcessEnv): Promise<Opened> {
   const base = env["MILLPOND_CONTROLLER"] ?? "";
   const token = env["MILLPOND_TOKEN"] ?? "";
@@ -227,17 +227,17 @@ async function openSession(env: NodeJS.ProcessEnv): Promise<Opened> {
 function throwAt(port: number, bytes: Buffer): Promise<void> {
   return new Promise((resolve) => {
     const socket = createConnection({ host: "127.0.0.1", port });
-    // A reset is what garbage deserves; a listener that waits for more is left after a moment.
+    // A reset is the right answer to garbage; a listener that waits for more is left after a moment.
     socket.on("error", () => resolve()).on("close", () => resolve());
     socket.setTimeout(300, () => socket.destroy());
     socket.resume().end(bytes);
   });
 }
 
-/** A stretch of network that can be cut. */
+/** A network link that can be cut. */
 class Link implements AsyncDisposable {
   port = 0;
-  /** How many there have been. */
+  /** The number of connections so far. */
   connections = 0;
   #isSevered = false;
   readonly #sockets: Socket[] = [];
@@ -253,7 +253,7 @@ class Link implements AsyncDisposable {
       link.connections += 1;
       const far = createConnection({ host: "127.0.0.1", port: target });
       link.#sockets.push(near, far);
-      // The other side hears of an error as of an end.
+      // To the other side an error looks like an end.
       for (const [from, to] of [
         [near, far],
         [far, near],
@@ -272,7 +272,7 @@ class Link implements AsyncDisposable {
     for (const socket of this.#sockets.splice(0)) socket.resetAndDestroy();
   }
 
-  /** Cuts, and refuses further connections. */
+  /** Cuts all connections, and refuses new ones. */
   sever(): void {
     this.#isSevered = true;
     this.cut();

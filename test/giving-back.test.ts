@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { examples, Pool, until } from "./support/pool.ts";
 import { type Program, startProgram } from "./support/program.ts";
 
-/** On a slow machine; a lease lasts longer. */
+/** Sufficient on a slow machine; a lease lasts longer. */
 const withinMs = 15_000;
 
 let pool: Pool;
@@ -31,7 +31,7 @@ function startByEnvironment(transport: string, ...args: string[]): Program {
 
 describe.each(["shm", "tcp"])("over %s", (transport) => {
   it("a program that attached by its environment and ran for a moment", async () => {
-    // So short that all of a session may lie between two reports of the agent, in some of the rounds.
+    // So short that, in some of the rounds, a whole session may lie between two reports of the agent.
     for (let round = 0; round < 20; round += 1) {
       expect((await startByEnvironment(transport).finished).status).toBe(0);
       await allIsBack();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type DeviceView, Pool, type SessionView, until } from "./support/pool.ts";
 
-/** The file that takes a software GPU away for as long as it is there, in the directory with its other files. */
+/** A software GPU is missing for as long as this file exists, in the directory with the GPU's other files. */
 function lostFile(pool: Pool, uuid: string): string {
   const name = `${uuid.replace("GPU-", "").replaceAll("-", "")}.memory`;
   const found = readdirSync(pool.directory, { recursive: true, encoding: "utf8" }).find((path) =>

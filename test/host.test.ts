@@ -10,7 +10,7 @@ import { agentArguments } from "./support/agent.ts";
 import { clientDirectory, examples, Pool, until } from "./support/pool.ts";
 import { Program } from "./support/program.ts";
 
-/** Files of a pool that everybody may open: a data socket admits the holder of its session's ticket. */
+/** Files of a pool that everybody may open: a data socket accepts only the holder of its session's ticket. */
 const forEverybody = /\/data\.sock$/;
 
 interface Found {
@@ -19,7 +19,7 @@ interface Found {
   readonly kind: "file" | "folder" | "socket";
 }
 
-/** The answer; undefined where the file has gone meanwhile, as the folder of a worker that ends. */
+/** The answer; undefined if the file has disappeared meanwhile, like the folder of a worker that ends. */
 function present<T>(ask: () => T): T | undefined {
   try {
     return ask();
@@ -43,7 +43,7 @@ function* find(folder: string): Generator<Found> {
   }
 }
 
-/** Text of a file in /proc; undefined where the kernel keeps it from this user, too, or where the process has ended. */
+/** Text of a file in /proc; undefined if the kernel does not let even this user read it, or if the process has ended. */
 function ofProcess(pid: number, name: string): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/${name}`, "utf8");
@@ -71,7 +71,7 @@ test("a pool that is started with an open umask leaves nothing for other users o
     ({ path, mode, kind }) => (mode & 0o022) !== 0 && !(kind === "socket" && forEverybody.test(path)),
   );
   expect(writable.map(({ path, mode }) => `${mode.toString(8)} ${path}`)).toEqual([]);
-  // Nothing that is written down is for others: tokens, keys, databases, records, logs.
+  // Nothing that is stored is readable for others: tokens, keys, databases, records, logs.
   const readable = found.filter(({ mode, kind }) => kind === "file" && (mode & 0o077) !== 0);
   expect(readable.map(({ path, mode }) => `${mode.toString(8)} ${path}`)).toEqual([]);
 
@@ -154,7 +154,7 @@ asRoot("a user who took the port of a service that is away hears no token from a
   await sleep(200);
   expect(squatter.stdout).toMatch(/^port \d+\n$/);
 
-  // A caller that trusts this user calls it.
+  // A caller that trusts this user may call it.
   const trusting = pool.start(["get", "nodes"], { ...environment, MILLPOND_TRUSTED_USERS: "4321" });
   stack.defer(async () => {
     trusting.signal("SIGKILL");

@@ -11,7 +11,7 @@ const sessions = Number(process.env["MILLPOND_TEST_SESSIONS"] ?? 150);
 const concurrent = Number(process.env["MILLPOND_TEST_CONCURRENT_SESSIONS"] ?? 16);
 const transports = ["shm", "tcp"];
 const devices = 2;
-/** What all processes together may grow by, however many sessions they have seen: heaps find their size. */
+/** The most by which all processes together may grow, however many sessions they have served: heaps settle at a size. */
 const mayGrowBytes = 192 * 2 ** 20;
 const withinMs = 120_000;
 
@@ -25,15 +25,18 @@ afterAll(async () => {
 
 interface Held {
   readonly processes: number;
-  /** Descriptors that are open in all of them. */
+  /** The number of open descriptors in all of them. */
   readonly files: number;
   /** Shared memory of this machine, by name. */
   readonly sharedMemory: number;
-  /** Resident, of all of them. */
+  /** Resident memory of all of them. */
   readonly bytes: number;
 }
 
-/** What the pool's processes hold. Connections that are kept open for a while are not counted: they end by themselves. */
+/**
+ * The resources that the pool's processes hold. Connections that are kept open for a while are not counted: they end by
+ * themselves.
+ */
 async function held(): Promise<Held> {
   const pids = (await processesWith(pool.directory)).map(({ pid }) => pid);
   const files = pids.flatMap((pid) =>
@@ -97,7 +100,7 @@ it(`${sessions} sessions one after the other`, { timeout: 240_000 + sessions * 1
   const atOnce = await held();
   console.info(`before ${JSON.stringify(before)}, after ${JSON.stringify(atOnce)}`);
   expect({ ...atOnce, bytes: 0 }).toEqual({ ...before, bytes: 0 });
-  // Heaps of the control plane are full of garbage by then, which is collected when it suits them.
+  // By then the heaps of the control plane are full of garbage, which is collected at some later time.
   const later = await until(
     "heaps as before",
     held,
@@ -117,7 +120,7 @@ it(`${concurrent} sessions at once, of which half is killed`, {
     `${concurrent} connected sessions`,
     () => pool.sessions(),
     (all) => {
-      // Two hundred programs that compute forever would starve those that are still starting.
+      // Two hundred programs that compute all the time would starve those that are still starting.
       for (const { state, clientPid } of all) {
         if (state === "connected" && !stopped.has(clientPid)) {
           process.kill(clientPid, "SIGSTOP");

@@ -178,7 +178,7 @@ test.skipIf(missingMachines !== undefined)(
       await up.finished;
     });
     await up.says("stdout", /controller +https:\/\/10\.77\.0\.1:/, withinMs);
-    // By the context that it wrote, which has the authority in it.
+    // With the context that it wrote, which contains the authority.
     const run = ["run", "-m", "64Mi", "--transport", "tcp", "--", examples, "vectoradd", "1000"];
     expect(await millpond(there, ...run).finished).toMatchObject({ status: 0, stderr: "" });
   },
@@ -226,7 +226,7 @@ test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
     const at = { ...base, MILLPOND_CONTROLLER: url, MILLPOND_CA: ca };
     const millpond = (token: string, ...args: readonly string[]): Promise<Result> =>
       here.start([process.execPath, entry, ...args], { ...at, MILLPOND_TOKEN: token }, directory).finished;
-    // Tokens in files are each controller's own.
+    // Each controller has its own tokens in files.
     const made = await millpond(admin, "token", "create", "ann", "--role", "admin", "-o", "json");
     const { secret } = JSON.parse(made.stdout) as { readonly secret: string };
     const tokenFile = join(directory, "agent.token");

@@ -9,7 +9,7 @@ import { startProgram } from "./support/program.ts";
 
 interface Block {
   readonly commands: string;
-  /** What stands behind `sh` of the block: `background`, `fails`, or nothing. */
+  /** The word after `sh` of the block: `background`, `fails`, or nothing. */
   readonly kind: string;
 }
 

@@ -53,7 +53,7 @@ it("every error is found with its thread, its line and the memory next to it, in
   const options = ["--leak-check", "--log", log, "-o", "json"];
   const script = bugs.map((bug) => `"$0" ${bug}`).join(" && ");
   const { status, stdout } = await sanitize(...options, "--", "sh", "-c", script, programs);
-  // The programs print the same as without checks, errors of the driver included.
+  // The programs print the same as without checks, including errors of the driver.
   expect({ status, stdout }).toEqual({ status: 1, stdout: bugs.map((bug) => `${bug}: OK\n`).join("") });
   const report = JSON.parse(readFileSync(log, "utf8")) as Report;
   expect(report).toMatchObject({ kind: "SanitizeReport", exitStatus: 0, tools: ["memcheck", "racecheck"] });
@@ -96,7 +96,7 @@ it("every error is found with its thread, its line and the memory next to it, in
     count: 1,
     nearest: expect.objectContaining({ bytes, by: "cuMemAlloc" }) as unknown,
   });
-  // Leaks: memory that is left at exit, and memory that its context took with it.
+  // Leaks: memory that is left at exit, and memory that was destroyed with its context.
   expect(others.filter(({ kind }) => kind !== "race")).toEqual([leak(256), leak(512)]);
 });
 
@@ -153,7 +153,7 @@ it("unwritten memory, divided barriers, failed calls and copies out of bounds ar
     }[];
   };
   const of = (kind: string) => findings.filter((each) => each.kind === kind);
-  // The last eight words, once: the second launch reads what the first has written.
+  // The last eight words, once: the second launch reads what the first one has written.
   const unwritten = of("uninitialised");
   expect(unwritten).toMatchObject([{ kernel: "summing", count: 8, by: { fileLine: 30 } }]);
   expect(unwritten[0]?.launchedBy?.text).toMatch(/^cuLaunchKernel\(.*"summing"/);

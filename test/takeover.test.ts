@@ -50,7 +50,7 @@ test.skipIf(missingPostgres !== undefined)(
       await agent.finished;
     });
 
-    // One that runs all the time, and one claim with a program after the other.
+    // One program that runs all the time, and one claim with a program after the other.
     const endless = example(examples, "vectoradd", "1000", "--repeat", "100000000");
     const loop = `for i in 1 2 3 4 5 6; do ${examples} vectoradd 1000 && sleep 0.5 || exit 1; done`;
     const inTurns = example("sh", "-c", loop);

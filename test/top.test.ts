@@ -41,7 +41,7 @@ it.skipIf(missing !== "")(
     shown.type("q");
     const { status, stdout } = await shown.finished;
     expect(status).toBe(0);
-    // Neither colours, nor a screen that is left as it was.
+    // It uses no colours, and restores the screen.
     for (const colour of [31, 32, 33]) expect(stdout).not.toContain(`\x1b[${colour}m`);
     expect(stdout.trimEnd().endsWith("\x1b[?1049l")).toBe(true);
     program.signal("SIGINT");

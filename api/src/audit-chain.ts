@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The hash chain of the audit: the hash of each record covers the one before it, so a record that was changed, removed or
-// put in between shows. Databases compute the same in their own language.
+// The hash chain of the audit: the hash of each record covers the previous record, so that a modified, removed or inserted
+// record is detected. Databases compute the same hash in their own language.
 
 import { createHash } from "node:crypto";
 
@@ -20,7 +20,7 @@ export interface ChainedRecord {
 /**
  * SHA-256, hexadecimal, over the previous hash and each member as `<bytes>:<text>`, so that no two records have the same text.
  *
- * @param previous Hash of the record before; empty: it is the first.
+ * @param previous Hash of the previous record; empty: it is the first.
  */
 export function auditHash(previous: string, record: ChainedRecord): string {
   const { at, who, role, tenant, what, subject, why, result } = record;
@@ -31,12 +31,12 @@ export function auditHash(previous: string, record: ChainedRecord): string {
   return hash.digest("hex");
 }
 
-/** A link of the chain as it was read. */
+/** A link of the chain, as read. */
 export interface AuditLink extends ChainedRecord {
   readonly id: number | bigint;
-  /** Empty: it was written before records were chained. */
+  /** Empty: the record was written before records were chained. */
   readonly hash: string;
-  /** Hash of the record before it. */
+  /** Hash of the previous record. */
   readonly previousHash: string;
 }
 
@@ -51,17 +51,17 @@ export class AuditChain {
     return this.#last;
   }
 
-  /** How many records are in the chain. */
+  /** The number of records in the chain. */
   get records(): number {
     return this.#records;
   }
 
-  /** How many were written before records were chained. */
+  /** The number of records that were written before records were chained. */
   get unchained(): number {
     return this.#unchained;
   }
 
-  /** @returns what is wrong with the record, for people; undefined: nothing */
+  /** @returns what is wrong with the record, for display; undefined: nothing */
   add(record: AuditLink): string | undefined {
     const last = this.#last;
     this.#last = record;

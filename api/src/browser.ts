@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of the contract that needs nothing of Node, for pages.
+// The part of the contract that runs without Node, for browsers.
 
 export * from "./gen/millpond/v1/access_pb.ts";
 export * from "./gen/millpond/v1/claim_pb.ts";

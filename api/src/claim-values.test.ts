@@ -59,8 +59,8 @@ test("a field is the same as an option, as a variable, as a member of a file, an
 });
 
 test("whatever the API lets a claim ask can be written", () => {
-  // Set by the caller that creates the claim: owner, host, lease and the meeting point of a gang, and by the Kubernetes
-  // operator the devices that its scheduler has chosen.
+  // Set by the caller that creates the claim: owner, host, lease and the meeting point of a gang; and by the Kubernetes
+  // operator: the devices that Kubernetes' scheduler has chosen.
   const byCaller = ["name", "owner", "leaseSeconds", "sessionBound", "clientHost", "rendezvous"];
   const others = [...byCaller, "onlyNode", "onlyDevices"];
   const asked = ClaimSchema.fields.filter(({ number }) => number < 20 || (number >= 30 && number < 50));

@@ -115,8 +115,8 @@ export function parseClaimVariables(variables: Readonly<Record<string, string>>)
 }
 
 /**
- * Parses the members of a claim file: texts as on the command line, or numbers, booleans, lists and maps where the field is
- * one.
+ * Parses the members of a claim file: texts as on the command line, or numbers, booleans, lists and maps for fields of these
+ * types.
  *
  * @throws MILLPOND_E_INVALID naming the member, also for an unknown one
  */
@@ -212,7 +212,7 @@ function isMemory(value: unknown): value is MemoryRequest {
 }
 
 /** The word for a value of one of the enums of a claim, as on the command line; empty for an unset one. */
-/** The service classes, as they are written outside the API. */
+/** The service classes, in the spelling used outside the API. */
 export const serviceClassWords = ["guaranteed", "burstable", "best-effort"] as const;
 export type ServiceClassWord = (typeof serviceClassWords)[number];
 
@@ -248,7 +248,7 @@ function memberText(name: ClaimFieldName, value: unknown): string {
   return scalarText(value, kindsOfValue[type]);
 }
 
-/** Types that a member may have besides text. */
+/** The types that a member may have besides text. */
 const kindsOfValue: { readonly [T in ClaimFieldType]?: string } = {
   list: "neither a text nor a list such as [H200, A100]",
   labels: "neither a text nor a map such as {app: web}",
@@ -298,7 +298,7 @@ function parseChoice(text: string, { choices = [] }: ClaimField): string {
   return text;
 }
 
-/** In other tools a number of GPUs may be a fraction. */
+/** In other tools the number of GPUs may be a fraction. */
 function fractionRemedy(text: string): string | undefined {
   return /^0?\.\d+$/.test(text) ? `For a part of a GPU use --partial ${text}.` : undefined;
 }

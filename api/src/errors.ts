@@ -297,9 +297,9 @@ export const leaderHeader = "millpond-leader";
 export interface ErrorDetail {
   /** The remedy, a sentence, where it is more specific than that of the table. */
   readonly remedy?: string;
-  /** The cause as data, redacted for its reader. */
+  /** The cause in structured form, redacted for its reader. */
   readonly reason?: MessageInitShape<typeof ReasonSchema>;
-  /** Stays on this side of the wire. */
+  /** Not sent to the caller. */
   readonly cause?: unknown;
 }
 

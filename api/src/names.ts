@@ -28,8 +28,7 @@ export function parseName(text: string, what: string): string {
 const longestNodeName = 63;
 
 /**
- * Names of nodes are what hosts and Kubernetes' nodes are called: DNS labels, or several of them with dots between, of
- * at most 63 characters together.
+ * The name of a node is that of its host or Kubernetes node: DNS labels separated by dots, at most 63 characters in total.
  */
 export function isNodeName(text: string): boolean {
   return text.length <= longestNodeName && text.split(".").every(isName);

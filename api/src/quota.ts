@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Quotas as texts: of options, documents and forms.
+// Quotas in textual form: in options, documents and forms.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { millpondError, quote } from "./errors.ts";
@@ -87,7 +87,7 @@ export function quotaText(quota: Bounds | undefined): string {
   return parts.length === 0 ? "none" : parts.join(",");
 }
 
-/** `1.5`: GPUs from their thousandths. */
+/** Formats thousandths of GPUs: `1.5`. */
 export function formatGpuMilli(gpuMilli: bigint): string {
   return String(Number(gpuMilli) / 1000);
 }

@@ -12,7 +12,7 @@ import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } fr
 import { pinProcess } from "./cpu-sets.ts";
 import type { Carrier } from "./results/metrics.ts";
 
-/** Upper bound of the time from a worker's start until it is warm: real drivers take seconds to create a context. */
+/** Upper bound on the time from a worker's start until it is warm: real drivers take seconds to create a context. */
 const warmTimeoutMs = 120_000;
 const endTimeoutMs = 10_000;
 const ticket = "bench";
@@ -66,7 +66,7 @@ export class BenchWorker implements AsyncDisposable {
     readonly memoryBytes: number;
     /** Default: the whole device. */
     readonly share?: Share;
-    /** Path where it shares a device with other workers. Default: none. */
+    /** File of the gate, if the worker shares a device with other workers. Default: none. */
     readonly gatesPath?: string | undefined;
     /** Default: shared memory and plain TCP. */
     readonly carrier?: Carrier;
@@ -95,13 +95,13 @@ export class BenchWorker implements AsyncDisposable {
       claimsPath: "",
       jitCachePath: await makeJitCache(),
     });
-    child.ref(); // an agent lets its workers be; here their end is waited for
+    child.ref(); // an agent leaves its workers running; here their end is awaited
     const hasExited = once(child, "exit");
     const died = hasExited.then(async () => {
       const log = await readFile(join(directory, "worker.log"), "utf8");
       throw new Error(`the worker ended (status ${child.exitCode}):\n${log.trim()}`);
     });
-    died.catch(() => undefined); // told by whoever waits for it; one that ends later is no failure
+    died.catch(() => undefined); // the caller that awaits it sees the failure; one that comes later does not matter
     try {
       const { control, tcpPort } = await Promise.race([meet(directory, { ...options, linkSecret }), died]);
       await pinProcess(child.pid ?? 0, options.cpus ?? "");
@@ -118,7 +118,7 @@ export class BenchWorker implements AsyncDisposable {
     return this.#tcpPort;
   }
 
-  /** The environment of a client that attaches to this worker, through a relay's port where there is one. */
+  /** The environment of a client that attaches to this worker, through a relay's port if there is one. */
   environment(carrier: Carrier, port = this.#tcpPort): Record<string, string> {
     const isNear = carrier === "shm";
     return {
@@ -129,7 +129,7 @@ export class BenchWorker implements AsyncDisposable {
     };
   }
 
-  /** The arguments by which transport-bench attaches to this worker. */
+  /** The arguments with which transport-bench attaches to this worker. */
   transportArguments(carrier: Carrier, port = this.#tcpPort): string[] {
     return carrier === "shm"
       ? ["unix", join(this.#directory, "data.sock"), ticket]

@@ -23,7 +23,7 @@ test.skipIf(missingBrowser !== "")(
         encoding: "utf8",
       },
     );
-    // 1: beyond a bar, as on a busy machine.
+    // 1: a bar was missed, as may happen on a busy machine.
     expect([status === 0 || status === 1, stderr]).toEqual([true, ""]);
     expect(JSON.parse(await readFile(file, "utf8"))).toMatchObject({
       gpus: 24,

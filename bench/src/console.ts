@@ -34,7 +34,10 @@ const bars = { framesPerSecond: 50, poolMs: 1000, scriptBytes: 300_000, gzippedB
 
 const devices = 8;
 
-/** Nodes whose agents stay in contact, for the claims; the others have made one call: this measures a page, not agents. */
+/**
+ * The number of nodes whose agents stay in contact, for the claims. The others have made one call, because this measures a
+ * page, not agents.
+ */
 const livingNodes = 100;
 
 /** Number of agents that make their first call concurrently. */
@@ -109,7 +112,7 @@ async function logIn(context: BrowserContext, { url, userToken }: ControllerProc
   await page.close();
 }
 
-/** From the request of the page until the first contents, and until the numbers of the pool are painted. */
+/** From the request for the page until the first contents are painted, and until the numbers of the pool are. */
 async function openPool(context: BrowserContext, url: string) {
   const page = await context.newPage();
   await page.addInitScript(`
@@ -152,7 +155,7 @@ async function scroll(page: Page, url: string, view: string, rows: number, secon
   return {
     framesPerSecond: rounded(framesPerSecond),
     longestFrameMs: rounded(longestFrameMs),
-    /** CPU time of the page's main thread for a frame: on a busy machine it says more than frames per second do. */
+    /** CPU time of the page's main thread per frame: on a busy machine it is more informative than frames per second. */
     mainThreadMs: each("TaskDuration"),
     scriptMs: each("ScriptDuration"),
     layoutMs: each("LayoutDuration"),
@@ -160,13 +163,13 @@ async function scroll(page: Page, url: string, view: string, rows: number, secon
   };
 }
 
-/** CPU times of the page's main thread since its begin, milliseconds. */
+/** CPU time of the page's main thread since its start, in milliseconds. */
 async function readTimes(session: CDPSession): Promise<ReadonlyMap<string, number>> {
   const { metrics } = await session.send("Performance.getMetrics");
   return new Map(metrics.map(({ name, value }) => [name, value * 1000]));
 }
 
-/** Frames of a page that only moves one block: what the machine draws without the console. */
+/** Frames of a page that only moves one block: what the machine achieves without the console. */
 async function drawNothing(context: BrowserContext, seconds: number) {
   const page = await context.newPage();
   await page.setContent(
@@ -226,7 +229,7 @@ function rounded(value: number): number {
   return Number(value.toPrecision(4));
 }
 
-/** The bars that the best pass is beyond: others are held up by what else the machine does. */
+/** The bars that the best pass misses. Other passes are slowed down by whatever else the machine does. */
 function beyond({ scriptBytes, gzippedBytes, passes }: Awaited<ReturnType<typeof measure>>): string[] {
   const best = (values: readonly number[]) => Math.max(...values);
   const frames = [
@@ -244,7 +247,7 @@ function beyond({ scriptBytes, gzippedBytes, passes }: Awaited<ReturnType<typeof
   ];
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
   const { values } = parseArgs({

@@ -22,9 +22,9 @@ export function readCpuList(list: string): number[] {
 }
 
 /**
- * Gives client and worker disjoint halves of these processors, because hosts share none and neither
- * measurement should depend on the other's leftovers. With a single one, both get all. A relay between them
- * spins: it gets two of six or more, and otherwise takes time from both.
+ * Gives client and worker disjoint halves of these processors: client and worker on different hosts share none, and one
+ * measurement should not depend on cache contents of the other. With a single processor, both use it. A relay between them
+ * spins: it gets two of six or more processors, and otherwise takes time from both.
  */
 export function divideCpus(cpus: readonly number[], parts: { readonly hasRelay: boolean }): CpuSets {
   if (cpus.length < 2) return { client: "", worker: "", relay: "" };
@@ -44,12 +44,12 @@ export async function ownCpus(): Promise<number[]> {
   return readCpuList(/^Cpus_allowed_list:\s*(\S+)$/m.exec(status)?.[1] ?? "0");
 }
 
-/** Moves all threads of a process there; those that it starts later follow. */
+/** Moves all threads of a process to these processors; threads that it starts later follow. */
 export async function pinProcess(pid: number, cpus: string): Promise<void> {
   if (cpus !== "") await runFile("taskset", ["-acp", cpus, String(pid)]);
 }
 
-/** The command that starts a program there. */
+/** The command that starts a program on these processors. */
 export function pinned(cpus: string, program: string, args: readonly string[]): [string, readonly string[]] {
   return cpus === "" ? [program, args] : ["taskset", ["-c", cpus, program, ...args]];
 }

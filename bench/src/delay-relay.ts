@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { pinned } from "./cpu-sets.ts";
 
-/** Stands in for a network between a client and a worker: all bytes arrive later, both ways. */
+/** Simulates a network between a client and a worker: all bytes are delayed, in both directions. */
 export class DelayRelay implements AsyncDisposable {
   readonly port: number;
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
@@ -18,9 +18,9 @@ export class DelayRelay implements AsyncDisposable {
 
   /**
    * @param program transport-bench
-   * @param port the worker's
-   * @param microseconds the delay of each direction
-   * @param cpus where it runs, as `CpuSets` has them
+   * @param port the worker's port
+   * @param microseconds the delay in each direction
+   * @param cpus the processors on which it runs, from `CpuSets`
    */
   static async start(program: string, port: number, microseconds: number, cpus: string): Promise<DelayRelay> {
     const [command, args] = pinned(cpus, program, ["relay", String(port), String(microseconds)]);

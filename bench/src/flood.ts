@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:flood [-- options]: sessions and calls of one tenant while another is at all its limits and floods the services.
+// npm run bench:flood [-- options]: sessions and calls of one tenant while another one reaches all its limits and floods the
+// services.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -30,14 +31,14 @@ quiet times of the same run. Beyond one of them the exit status is 1.
 const root = join(import.meta.dirname, "..", "..");
 const bars = { openMs: 1000, p99Ratio: 3 };
 
-/** The part of the GPU that each tenant has. */
+/** The share of the GPU that each tenant has. */
 const part = { MILLPOND_MEMORY: "40%", MILLPOND_COMPUTE: "40%" };
-/** Kernels of a request of the tenant that is measured, and of the one that floods; on a software GPU 30 µs and 3 ms. */
+/** Kernels per request of the measured tenant, and of the flooding one; on a software GPU 30 µs and 3 ms. */
 const rounds = { measured: "10", flooding: "1000" };
 const periodUs = "10000";
-/** The generators of the flood stand for other hosts: they take only the processors' time that is left. */
+/** The generators of the flood stand for other hosts: they use only processor time that is left over. */
 const lowestPriority = 19;
-/** Until all of the flood is under way. */
+/** How long the flood takes to build up. */
 const settleMs = 2_000;
 
 const floods = ["device", "services", "both"] as const;
@@ -51,7 +52,7 @@ interface Options {
   readonly files: readonly string[];
 }
 
-/** Milliseconds of each session opened, from `cuInit` to a kernel's result, and microseconds of each call. */
+/** Milliseconds of each opened session, from `cuInit` to a kernel's result, and microseconds of each call. */
 interface Measured {
   readonly openMs: number[];
   readonly callUs: number[];
@@ -100,7 +101,7 @@ async function listClaims({ controller, quiet }: Site): Promise<void> {
   await response.arrayBuffer();
 }
 
-/** The other tenant at the limits of its claim, of its calls, or both, until this is disposed of. */
+/** The other tenant, at the limits of its claim, of its calls, or both, until this is disposed of. */
 class Flood implements AsyncDisposable {
   readonly #children: ChildProcess[] = [];
   #flooder: ChildProcess | undefined;
@@ -115,7 +116,7 @@ class Flood implements AsyncDisposable {
     const { client, shareBench } = site.programs;
     const environment = { ...process.env, ...environmentOf(site, site.loud), MILLPOND_CLAIM: loudClaim };
     const examples = join(root, "examples", "prebuilt", "millpond-examples");
-    // More than the claim has: this program has all that is left, and asks for more until it ends, again and again.
+    // More than the claim has: this program takes all that is left, and keeps asking for more until it ends.
     const hog = `while :; do '${examples}' memhog 4 > /dev/null 2>&1 || sleep 0.05; done`;
     this.#start("sh", ["-c", hog], { ...environment, LD_LIBRARY_PATH: dirname(client) });
     for (let each = 0; each < processes; each += 1)
@@ -141,7 +142,11 @@ class Flood implements AsyncDisposable {
     this.#children.push(child);
   }
 
-  /** Ends it; resolves with the numbers of its calls. @throws Error if one of its processes has ended before */
+  /**
+   * Ends the flood; resolves with the numbers of its calls.
+   *
+   * @throws Error if one of its processes has ended before
+   */
   async end(): Promise<FloodCounts> {
     const lost = this.#children.filter(
       ({ exitCode, signalCode }) => exitCode !== null || signalCode !== null,
@@ -162,14 +167,14 @@ class Flood implements AsyncDisposable {
     for (const child of this.#children.splice(0)) {
       if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) continue;
       const ended = new Promise((resolve) => child.once("exit", resolve));
-      // With the programs that a shell has started.
+      // Including the programs that a shell has started.
       process.kill(-child.pid, "SIGKILL");
       await ended;
     }
   }
 }
 
-/** Calls of a flood by what became of them, and silent connections that were closed. */
+/** Calls of a flood by their outcome, and silent connections that were closed. */
 type FloodCounts = Partial<Record<"answered" | "refused" | "broken" | "closed", number>>;
 
 const loudClaim = "loud";
@@ -237,7 +242,7 @@ async function measureAll(site: Site, options: Options) {
   };
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

@@ -50,7 +50,7 @@ interface Figures {
   tcp_ms: number | null;
   tls_ms: number | null;
   rounds: number;
-  /** Whether the results were the same on every transport and in every round; null where nothing was compared. */
+  /** Whether the results were the same on every transport and in every round; null: nothing was compared. */
   same: boolean | null;
 }
 
@@ -181,15 +181,18 @@ async function main(): Promise<void> {
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_")),
   );
-  // Deterministic matrix products need the workspace setting. One device also for PyTorch, which asks NVML for the number of
-  // devices of the host.
+  // Deterministic matrix products need the workspace setting. One device is also set for PyTorch, which asks NVML for the
+  // number of devices of the host.
   const base = { ...inherited, CUBLAS_WORKSPACE_CONFIG: ":4096:8", CUDA_VISIBLE_DEVICES: "0" };
   const gathered = new Gathered();
   const failures: Result["failures"] = [];
   const [wrapper, wrapperArgs] = pinned(cpus.worker, "env", []);
   await using pool = await BenchPool.start({ root, isSoft: false, wrapper: [wrapper, ...wrapperArgs] });
   const remoted = { ...base, LD_LIBRARY_PATH: dirname(programs.client) };
-  /** Runs `use` in the environment of a transport. A pool on one host neither encrypts nor delays: then a worker stands alone. */
+  /**
+   * Runs `use` in the environment of a transport. A pool on one host neither encrypts nor delays, so other transports use a
+   * separate worker.
+   */
   const through = async <T>(
     transport: Transport,
     use: (env: NodeJS.ProcessEnv) => Promise<T>,

@@ -42,13 +42,13 @@ interface Options {
   readonly seconds: number;
   readonly passes: number;
   readonly restart: number;
-  /** Empty: a file. */
+  /** Empty: the state is in a file. */
   readonly store: string;
   readonly nodeOptions: readonly string[];
   readonly files: readonly string[];
 }
 
-/** The requested shapes, in turns: compute and memory in percent of one device. */
+/** The requested shapes, used in turn: compute and memory in percent of one device. */
 const shapes = [
   { gpus: 1, memoryPercent: 100 },
   { gpus: 1, memoryPercent: 25, computePercent: 25 },
@@ -116,7 +116,7 @@ class Bench implements AsyncDisposable {
     await this.#makeEach(count, (client, name) => client.create({ name, ...share, leaseSeconds }));
   }
 
-  /** Creates claims that have to wait: each asks for a node of its own. */
+  /** Creates claims that must wait, because each requests a node of its own. */
   async enqueue(count: number): Promise<void> {
     const { devices } = this.#options;
     await this.#makeEach(count, (client, name) => client.enqueue({ name, gpus: devices, leaseSeconds }));
@@ -169,16 +169,16 @@ class Bench implements AsyncDisposable {
       answerMs: spread(answered),
       releaseMs: spread(released),
       syncsPerSecond: rounded((this.#syncs() - syncsBefore) / took),
-      /** CPU time of the controller during the measurement, all activity included. */
+      /** CPU time of the controller during the measurement, including all other activity. */
       controllerMsPerGrant: rounded((cpu * 1000) / grants),
       controllerCores: rounded(cpu / took),
-      /** CPU use of this process: claimants and agents. */
+      /** CPU time of this process: claimants and agents. */
       ownCores: rounded((user + system) / 1e6 / took),
       load: rounded(loadavg()[0] ?? 0),
     };
   }
 
-  /** Kills the controller and starts it again. */
+  /** Kills the controller and restarts it. */
   async restart() {
     await this.#disconnect();
     await this.#controller.end("SIGKILL");
@@ -274,7 +274,7 @@ function say(figures: unknown): void {
   console.log(JSON.stringify(figures));
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
   const { values } = parseArgs({

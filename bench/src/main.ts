@@ -64,7 +64,7 @@ interface Options extends Effort {
   readonly save: string | undefined;
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

@@ -12,13 +12,13 @@ import type { Samples } from "./results/samples.ts";
 export const groups = ["calls", "copies", "start", "pool", "memory"] as const;
 export type Group = (typeof groups)[number];
 
-/** The amount of measurement. */
+/** How much is measured. */
 export interface Effort {
   /** How often each program is started. */
   readonly passes: number;
   /** Samples of a program in a pass. */
   readonly rounds: number;
-  /** Duration of the launches in a row, in seconds. */
+  /** Duration of the consecutive launches, in seconds. */
   readonly sustainedSeconds: number;
   readonly copyBytes: number;
 }
@@ -32,9 +32,9 @@ export interface Plan extends Effort {
   readonly isSoft: boolean;
   readonly uuid: string;
   readonly memoryBytes: number;
-  /** Where clients, native runs and workers run. */
+  /** The processors on which clients, native runs and workers run. */
   readonly cpus: CpuSets;
-  /** Of TCP and TLS, each way. 0: none. */
+  /** Delay of TCP and TLS, each way. 0: none. */
   readonly delayMicroseconds: number;
   readonly transports: readonly Transport[];
   readonly groups: readonly Group[];
@@ -42,8 +42,8 @@ export interface Plan extends Effort {
 }
 
 /**
- * Measures everything, transports in turns: the load of the machine changes from minute to minute, and must not affect only
- * one of them.
+ * Measures everything, with the transports in turns: the load of the machine changes from minute to minute and must not
+ * affect only one of them.
  */
 export async function measure(plan: Plan, samples: Samples): Promise<void> {
   for (let pass = 1; pass <= plan.passes; pass += 1) {
@@ -97,7 +97,7 @@ function startWorker(plan: Plan, carrier: Carrier): Promise<BenchWorker> {
   });
 }
 
-/** The network between client and worker, where one is to be measured. */
+/** The network between client and worker, if one is to be measured. */
 async function startNetwork(
   plan: Plan,
   carrier: Carrier,
@@ -152,7 +152,7 @@ async function measurePool(plan: Plan, samples: Samples): Promise<void> {
   }
 }
 
-/** An idle worker has no transport before its client connects; its figures are listed under shared memory. */
+/** An idle worker has no transport before its client connects; its measurements are listed under shared memory. */
 async function measureIdleWorker(plan: Plan, samples: Samples): Promise<void> {
   await using worker = await startWorker(plan, "shm");
   const { share, resident } = await worker.memory();

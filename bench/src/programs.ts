@@ -11,9 +11,9 @@ export interface Programs {
   readonly worker: string;
   readonly client: string;
   readonly softgpu: string;
-  /** Plain driver API on a library given by path. */
+  /** Calls the plain driver API of a library given by path. */
   readonly driverBench: string;
-  /** The command stream without a client library. */
+  /** Uses the command stream without a client library. */
   readonly transportBench: string;
   /** One tenant of a shared GPU. */
   readonly shareBench: string;

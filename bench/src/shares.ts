@@ -29,7 +29,7 @@ const skipNs = 1e9;
 /** Kernels of a request, and the interval of requests. */
 const requestKernels = 20;
 const requestPeriodUs = 20_000;
-/** Longer than a worker needs to start and the launches to be measured. */
+/** Longer than a worker needs to start and the launches take to be measured. */
 const idleSeconds = "12";
 
 /** The load of a tenant. Kernels in microseconds. */
@@ -48,7 +48,7 @@ interface Tenant {
 interface Scenario {
   readonly name: string;
   readonly tenants: readonly Tenant[];
-  /** Whether the workers time-slice through the gate; without it they serve as a baseline. Default: yes. */
+  /** Whether the workers share the device through the gate; without it they serve as a baseline. Default: yes. */
   readonly isGated?: boolean;
 }
 
@@ -107,7 +107,7 @@ interface TenantResult {
   readonly tenant: string;
   readonly serviceClass: ServiceClassWord;
   readonly percent: number;
-  /** Percent of the GPU's time in windows of a second. */
+  /** Percent of the GPU's time in windows of one second. */
   readonly share?: { readonly mean: number; readonly least: number; readonly most: number };
   /** Microseconds. */
   readonly latency?: {
@@ -141,7 +141,7 @@ function readNumbers(printed: string, name: string): number[] {
   return values;
 }
 
-/** Duration of a kernel of `rounds` rounds in microseconds, on the driver itself. */
+/** Duration in microseconds of a kernel of `rounds` rounds, directly on the driver. */
 async function measureKernelUs(programs: Programs, driver: string, rounds: number): Promise<number> {
   const printed = await measureWith(programs.shareBench, [driver, "calibrate", String(rounds)], {});
   return summarise(readNumbers(printed, "kernel_us")).median;
@@ -212,7 +212,7 @@ interface LaunchCost {
   readonly launches_finished_per_second: number;
 }
 
-/** Cost of a launch: on the driver itself, alone with the whole GPU, and with the gate active. */
+/** Cost of a launch: directly on the driver, alone with the whole GPU, and with the gate active. */
 async function launchCosts(plan: Plan): Promise<Record<string, LaunchCost>> {
   const effort = ["calls", "20", "1"];
   const costOf = (printed: string): LaunchCost => ({
@@ -260,7 +260,7 @@ interface Options {
   readonly json: string;
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

@@ -116,7 +116,7 @@ function toMebibytes(bytes: number): number {
   return Number((bytes / 2 ** 20).toFixed(2));
 }
 
-/** Programs one after the other, each with a session of its own, and the controller and agent that serve them. */
+/** Programs one after the other, each with its own session, and the controller and agent that serve them. */
 async function runSessions(count: number, programs: Programs, isSoft: boolean): Promise<Outcome> {
   await using pool = await BenchPool.start({ root, isSoft, upOptions: isSoft ? ["--devices", "1"] : [] });
   const begun = performance.now();
@@ -137,7 +137,7 @@ async function runSessions(count: number, programs: Programs, isSoft: boolean): 
   return summarise("sessions", "shm", begun, memory);
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

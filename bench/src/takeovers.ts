@@ -74,7 +74,7 @@ async function runSeed(seed: number, options: Options): Promise<Outcome> {
   const kept = await readKept(path, options.rounds, isReal);
   if (kept !== undefined) return kept;
   const before = loadavg()[0] ?? 0;
-  // A real agent refuses tickets that have expired by its own clock.
+  // A real agent refuses tickets that have expired according to its own clock.
   const apartSeconds = isReal ? 0 : 3600;
   const clocks = Array.from(
     { length: options.controllers },
@@ -151,7 +151,7 @@ async function writeWhole(path: string, value: unknown): Promise<void> {
   await writeFile(path, `${JSON.stringify(value, undefined, 2)}\n`);
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
   const { values } = parseArgs({

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// node bench/tools/cleanup-watchdog.ts FOLDER: a cleanup watchdog. Waits for the end of its standard input, which comes when its
-// parent process ends; then kills the processes left behind whose temporary files or whose own files are in the folder, and
-// removes the folder.
+// node bench/tools/cleanup-watchdog.ts FOLDER: a cleanup watchdog. Waits for the end of its standard input, which means that
+// its parent process has ended. Then it kills the remaining processes whose temporary files or executables are in the folder,
+// and removes the folder.
 
 import { readdir, readFile, readlink, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const pollMs = 50;
-/** Errors for processes that have ended meanwhile, or that belong to other users. */
+/** Errors for processes that have ended in the meantime, or that belong to other users. */
 const notOurs: ReadonlySet<string | undefined> = new Set(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
 
 /** Resolves with an empty text when there is nothing left to read. */
@@ -53,7 +53,7 @@ function kill(pid: number): void {
 const [folder = ""] = process.argv.slice(2);
 if (!folder.startsWith("/")) throw new Error("needs the path of a folder");
 for await (const _ of process.stdin) {
-  // Input is discarded.
+  // The input is discarded.
 }
 for (;;) {
   const left = await leftIn(folder);

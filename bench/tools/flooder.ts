@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// node flooder.ts CONTROLLER TOKEN AGENT: calls the controller as fast as it answers, with a tenant's token and with none, claims as much
-// as may wait, and keeps connections open to controller and agent that say nothing. A process of its own, which ends with its
-// standard input and then prints what it did.
+// node flooder.ts CONTROLLER TOKEN AGENT: calls the controller as fast as it answers, with a tenant's token and without one,
+// creates as many claims as may wait, and keeps silent connections open to controller and agent. It runs as a separate
+// process, which ends with its standard input and then prints what it did.
 
 import { request } from "node:http";
 import { connect } from "node:net";
 
 const [controller = "", token = "", agent = ""] = process.argv.slice(2);
 
-/** Callers at the same time. */
+/** The number of concurrent callers. */
 const callers = 24;
 const strangers = 8;
-/** Connections at the same time that begin a request and never end it. */
+/** The number of concurrent connections that begin a request and never end it. */
 const silent = 64;
 
 const counts = { answered: 0, refused: 0, broken: 0, closed: 0 };
@@ -68,7 +68,7 @@ const reads = [
   ["PoolService/ListNodes", {}],
 ] as const;
 
-/** Reads, and a claim now and then that has to wait. */
+/** Reads, and now and then a claim that must wait. */
 function nextOf(caller: number): (turn: number) => [string, object] {
   return (turn) => {
     if (turn % 4 !== 0) {

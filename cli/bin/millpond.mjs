@@ -34,7 +34,7 @@ if (Number(process.versions.node.split(".")[0]) >= neededMajor) {
   }
 }
 
-/** The Node that npm installed for this platform, in this directory's node_modules or that of one above it. */
+/** The Node that npm installed for this platform, in the node_modules of this directory or of one above it. */
 function findNode(directory) {
   for (let place = directory; ; place = dirname(place)) {
     const candidate = join(place, "node_modules", `node-${process.platform}-${process.arch}`, "bin", "node");
@@ -43,12 +43,12 @@ function findNode(directory) {
   }
 }
 
-/** Runs this very command on another Node and passes on signals and its end. */
+/** Runs this same command on another Node, and forwards signals and the exit status. */
 function runOn(node, self) {
   const child = spawn(node, [self, ...process.argv.slice(2)], { stdio: "inherit" });
   for (const signal of ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"]) {
     process.on(signal, () => {
-      // A key on the terminal reaches the whole foreground group, the child included.
+      // The terminal sends a key's signal to the whole foreground process group, including the child.
       if (!((signal === "SIGINT" || signal === "SIGQUIT") && isForeground())) child.kill(signal);
     });
   }

@@ -8,7 +8,7 @@ import { writeInLocale } from "./output/marks.ts";
 /** Runs one command line, `argv` without the program's name. Resolves with the exit status; never rejects. */
 export async function main(argv: readonly string[]): Promise<number> {
   process.stdout.on("error", endQuietly);
-  // A failure to write there, as on a full disk, cannot be reported anywhere; a running program continues.
+  // A failure to write to standard error, as on a full disk, cannot be reported anywhere; a running program continues.
   process.stderr.on("error", () => undefined);
   writeInLocale(process.stderr, process.env);
   try {
@@ -25,7 +25,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     }
     return await runCommand(asked);
   } catch (error) {
-    // Loaded here, so that help and completion do not wait for it.
+    // Loaded on demand, so that help and completion do not wait for it.
     const { reportError } = await import("./command-line/errors.ts");
     if (!(error instanceof UsageError)) return reportError(error);
     const { millpondError } = await import("@millpond/api");
@@ -33,10 +33,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Ends the process as SIGPIPE would when the reader of its output, such as `head`, has ended. */
+/** Ends the process as SIGPIPE would when the reader of its output, such as `head`, has exited. */
 function endQuietly(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") process.exit(141);
-  // Not through errors.ts: this handler is synchronous and ends the process.
+  // Without errors.ts, because this handler is synchronous and ends the process.
   process.stderr.write(
     `error: standard output cannot be written: ${error.message}\n  Make room where it goes, or send it elsewhere.\n  [MILLPOND_E_INVALID]\n`,
   );
@@ -64,7 +64,7 @@ async function runCommand({ command, options, args }: Invocation): Promise<numbe
   ) {
     writeInLocale(process.stdout, process.env);
   }
-  // Table entry and module have the same name, and so the same options: the type of command-modules.ts checks that.
+  // Table entry and module have the same name and therefore the same options; the type in command-modules.ts guarantees that.
   const module: UntypedModule = await commandModules[command]();
   return module.run(values, args);
 }

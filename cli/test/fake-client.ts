@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Acts like the client library in a CUDA program: takes a ticket for the claim in its environment, opens a session and
+ * Acts like the client library in a CUDA program: gets a ticket for the claim in its environment, opens a session and
  * attaches to its worker. Prints `attached` and the device's UUID, and stays until its standard input ends.
  */
 

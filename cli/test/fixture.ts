@@ -15,11 +15,11 @@ import { writeContexts } from "../src/connection/context.ts";
 
 const entry = join(import.meta.dirname, "..", "bin", "millpond.mjs");
 
-/** A program that attaches to a vGPU as a CUDA program would, and prints that. */
+/** A program that attaches to a vGPU as a CUDA program would, and prints that it did. */
 export const fakeClient: readonly string[] = [process.execPath, join(import.meta.dirname, "fake-client.ts")];
 
 export interface Result {
-  /** `code` is null when a signal ended it. */
+  /** `code` is null if a signal ended it. */
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
@@ -49,7 +49,7 @@ export class Running {
     });
   }
 
-  /** Resolves when the output matches; rejects when the process ends before. */
+  /** Resolves when the output matches; rejects when the process ends first. */
   async says(stream: "stdout" | "stderr", pattern: RegExp): Promise<void> {
     while (!pattern.test(this[stream])) {
       if (this.child.exitCode !== null || this.child.signalCode !== null) {
@@ -68,7 +68,7 @@ export class Running {
   }
 }
 
-/** A home for the command line: temporary directories, fake native parts, nothing of the real environment. */
+/** A home directory for the command line: temporary directories, fake native parts, nothing from the real environment. */
 export class Home implements Disposable {
   readonly directory = mkdtempSync(join(tmpdir(), "millpond-cli-"));
   readonly native = join(this.directory, "native");
@@ -180,7 +180,7 @@ export class PoolFixture implements AsyncDisposable {
     await this.#controller[Symbol.asyncDispose]();
   }
 
-  /** Restarts the controller with its state, at its address. */
+  /** Restarts the controller with its state, at the same address. */
   async startController(): Promise<void> {
     this.#controller = await startController({
       stateDirectory: join(this.home.directory, "controller"),
@@ -189,7 +189,7 @@ export class PoolFixture implements AsyncDisposable {
     });
   }
 
-  /** Throws where a claim is left, pending or bound. */
+  /** Throws if a claim is left, pending or bound. */
   async expectNoClaims(): Promise<void> {
     const names = (await this.connection.claims.listClaims({})).claims.map(({ name }) => name);
     if (names.length > 0) throw new Error(`there are claims left: ${names.join(", ")}`);

@@ -4,9 +4,9 @@ import { once } from "node:events";
 import { createConnection, createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
 
-/** A proxy that drops the first answer together with its connection, and then works. */
+/** A proxy that drops the first answer together with its connection, and then works normally. */
 export class LossyProxy implements AsyncDisposable {
-  /** Number of answers that were lost. */
+  /** Number of lost answers. */
   lost = 0;
   readonly #server: Server;
 

@@ -139,7 +139,7 @@ ${older.join(", ")}
 `;
 }
 
-/** The description as plain data, for other tools: one function a line, for readable diffs. */
+/** The description as plain data, for other tools: one function per line, for readable diffs. */
 export function emitJson(plan: Plan): string {
   const functions = plan.entries.map((entry) => ({
     symbol: entry.stem,

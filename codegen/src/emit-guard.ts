@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/worker/testing/gen/`: a driver between the worker and its own, which checks every address that it receives. */
+/** `native/worker/testing/gen/`: a layer between the worker and the driver that checks every address it receives. */
 import type { FunctionVariant, Parameter } from "@millpond/cuda";
 import { driverSymbols } from "./emit-worker.ts";
 import type { Plan } from "./plan/plan.ts";
@@ -7,7 +7,7 @@ import { banner, wrapList } from "./text.ts";
 
 /** Parameters of the API that point to host memory which the driver reads or writes. */
 const hostMemory: ReadonlySet<string> = new Set(["srcHost", "dstHost"]);
-/** Structs that hold others with addresses in them. */
+/** Structs that contain others with addresses in them. */
 const holders: ReadonlySet<string> = new Set(["CUgraphNodeParams", "CUlaunchConfig"]);
 
 /** Calls that access no memory: queries, and calls that take an address only as a hint. */
@@ -62,7 +62,7 @@ namespace millpond::worker::guarded {
 
 ${guarded.map((f) => wrapperText(f, plan)).join("\n\n")}
 
-/// Puts the functions above in the place of the driver's.
+/// Replaces the driver's functions with those above.
 inline void guardAll(Driver& table) {
 ${guarded.map((f) => `  table.${f.symbol} = &guarded::${f.symbol};`).join("\n")}
 }

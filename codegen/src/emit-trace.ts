@@ -21,7 +21,7 @@ interface Item extends Shown {
   readonly shape: "kValue" | "kRead" | "kWritten" | "kInPlace";
 }
 
-/** Upper bound of members that are printed; the first ones of a wide struct. */
+/** Upper bound on the members that are printed: the first ones of a wide struct. */
 const mostFields = 24;
 
 const numbers: Readonly<Record<string, string>> = {
@@ -47,7 +47,7 @@ const hex: Shown = { kind: "kHex64" };
 
 /** Pointers to pointers that a call writes; the others are arrays that it reads. */
 const writtenPointers = new Set(["pp", "pfn", "ppExportTable", "cubinOut"]);
-/** Buffers in which a successful call leaves a text. */
+/** Buffers in which a successful call stores a text. */
 const textBuffers = new Set(["name", "pciBusId"]);
 
 class TraceTables {

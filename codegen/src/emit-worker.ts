@@ -6,7 +6,7 @@ import { handleKindName, handleTypes, presenceField } from "./names.ts";
 import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan/plan.ts";
 import { banner, guard, wrapList } from "./text.ts";
 
-/** Symbols that the worker looks up, sorted. Throws when the hand-kept list names one that does not exist. */
+/** Symbols that the worker looks up, sorted. Throws if the hand-written list contains one that does not exist. */
 export function driverSymbols(plan: Plan, byHand: readonly string[]): string[] {
   const known = new Set(plan.abi.functions.map((f) => f.symbol));
   const problems = byHand
@@ -79,7 +79,7 @@ ${lines.join("\n")}
 /** Members of CommandParts that generated commands use themselves. */
 const usedParts = ["session", "addresses", "objects", "functions", "operations"];
 
-/** The part that executes each command that is written by hand. Throws unless every one has exactly one part. */
+/** The part that executes each hand-written command. Throws unless each command has exactly one part. */
 function ownersOf(plan: Plan, parts: readonly WorkerPart[]): ReadonlyMap<string, WorkerPart> {
   const names = new Set(plan.commands.filter((c) => plan.handCommands.has(c)).map(({ name }) => name));
   const owners = new Map<string, WorkerPart>();
@@ -141,10 +141,10 @@ CUresult dispatch(const CommandParts& parts, cmd::Op op, std::span<const std::by
 `;
 }
 
-/** `[4]` of four elements, nothing of a single one. */
+/** `[4]` for four elements, nothing for a single one. */
 const dimension = (elements: number | undefined): string => (elements === undefined ? "" : `[${elements}]`);
 
-/** The size of an extent in bytes, as a C++ expression. A dot leads into a struct that was copied before. */
+/** The size of an extent in bytes, as a C++ expression. A dot refers to a member of a struct that was copied before. */
 function extentText(extent: Extent): string {
   if ("bytes" in extent) return String(extent.bytes);
   const count = (name: string): string => (name.includes(".") ? name : `in.fixed.${name}`);
@@ -413,7 +413,7 @@ export function executorText(call: PlannedCall, plan: Plan): string {
   return lines.join("\n");
 }
 
-/** A command that is written by hand: handed to its part. */
+/** A hand-written command: passed to its part. */
 function handedText(name: string, { member }: WorkerPart): string {
   return [
     wrapList(

@@ -8,7 +8,7 @@ export interface TypeLayout {
 }
 
 export interface FieldLayout {
-  /** Path as `offsetof` takes it: `res.linear.devPtr`. */
+  /** Path in the form that `offsetof` takes: `res.linear.devPtr`. */
   readonly path: string;
   readonly offset: number;
   readonly size: number;
@@ -86,7 +86,7 @@ export class Layouts {
     }
   }
 
-  /** All fields of a struct or union, nested ones included, in the order of declaration. */
+  /** All fields of a struct or union, including nested ones, in the order of declaration. */
   fields(name: string): readonly FieldLayout[] {
     const declared = this.#types.get(this.resolve(name));
     if (declared?.kind !== "struct" && declared?.kind !== "union")

@@ -2,7 +2,7 @@
 /** Names derived from symbols. */
 import type { HandleKind } from "@millpond/cuda";
 
-/** The symbol without its flavour: `cuMemcpyHtoD_v2_ptds` → `cuMemcpyHtoD_v2`. */
+/** The symbol without its variant suffix: `cuMemcpyHtoD_v2_ptds` → `cuMemcpyHtoD_v2`. */
 export const stemOf = (symbol: string): string => symbol.replace(/_pt(ds|sz)$/, "");
 
 /** Name of the wire command of a symbol: `cuEventElapsedTime_v2` → `EventElapsedTimeV2`. */

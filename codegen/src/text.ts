@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Small helpers for writing C++ text. */
 
-/** Head of every generated C or C++ file. `what` is one sentence. */
+/** The head of every generated C or C++ file. `what` is one sentence. */
 export function banner(what: string): string {
   const lines = [
     "// SPDX-License-Identifier: Apache-2.0",
@@ -11,7 +11,7 @@ export function banner(what: string): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** `if (condition) statement`, in braces where one line is too short. */
+/** `if (condition) statement`, with braces if one line is too short. */
 export function guard(indent: string, condition: string, statement: string): string {
   const oneLine = `${indent}if (${condition}) ${statement}`;
   return oneLine.length <= 110
@@ -19,7 +19,7 @@ export function guard(indent: string, condition: string, statement: string): str
     : `${indent}if (${condition}) {\n${indent}  ${statement}\n${indent}}`;
 }
 
-/** Breaks a parenthesised list so that no line is longer than 110 columns: Google style, aligned with the bracket. */
+/** Wraps a parenthesised list so that no line is longer than 110 columns: Google style, aligned with the bracket. */
 export function wrapList(head: string, items: readonly string[], tail: string): string {
   const oneLine = `${head}${items.join(", ")}${tail}`;
   if (oneLine.length <= 110) return oneLine;

@@ -23,7 +23,7 @@
   static const conformance::Entry this_program{(name), (summary), program}; \
   static void program()
 
-/// Ends the program, saying so, when a runtime call fails that has to succeed.
+/// Ends the program with a message when a runtime call fails that must succeed.
 #define CHECK(call) conformance::check((call), #call, __LINE__)
 /// Prints the call and the name of its result.
 #define SEE(call) conformance::see((call), #call)
@@ -44,7 +44,7 @@ inline Entry::Entry(const char* name_, const char* summary_, void (*run_)())
   first = this;
 }
 
-/// The part of a program that this process plays: "" for the whole, else what child() was given.
+/// The part of a program that this process plays: "" for the whole, otherwise the argument of child().
 inline const char* part = "";
 inline const char* name = "";
 
@@ -69,7 +69,7 @@ inline cudaError_t see(cudaError_t status, const char* call) {
   return status;
 }
 
-/// Ends the program, which needs what the device lacks.
+/// Ends the program because the device lacks something that it needs.
 [[noreturn]] inline void skip(const char* why) {
   say("skipped: %s", why);
   std::exit(0);
@@ -90,7 +90,7 @@ inline void needCapability(int major, int minor) {
   skip(why);
 }
 
-/// Runs another part of this program in a process of its own, and prints how that ended.
+/// Runs another part of this program in a separate process, and prints how that ended.
 inline int child(const char* which) {
   std::fflush(stdout);
   const pid_t pid = fork();
@@ -110,14 +110,14 @@ inline int child(const char* which) {
 
 inline bool isPart(const char* which) { return std::strcmp(part, which) == 0; }
 
-/// FNV-1a over bytes: a result that is too long to print.
+/// FNV-1a over bytes, for a result that is too long to print.
 inline uint64_t digest(const void* data, size_t bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001b3u;
   return hash;
 }
 
-/// Device memory for `count` values, freed at the end of its scope; copies wait.
+/// Device memory for `count` values, freed at the end of its scope; copies are synchronous.
 template <class T>
 class Device {
  public:

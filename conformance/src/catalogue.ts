@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The catalogue of programs: each binary holds the programs of one form, and lists them. */
+/** The catalogue of programs: each binary holds the programs of one variant, and lists them. */
 import { execFile } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
 /**
- * How programs are built: with the static runtime; the same with features that older devices lack; with the shared runtime;
- * with a per-thread default stream; from separately compiled device code; and in C against libcuda.so.1 alone.
+ * The variants in which programs are built: with the static runtime; the same with features that older devices lack; with the
+ * shared runtime; with a per-thread default stream; from separately compiled device code; and in C against libcuda.so.1
+ * alone.
  */
 export const forms = ["runtime", "newer", "shared", "per-thread", "rdc", "driver"] as const;
 export type Form = (typeof forms)[number];
@@ -29,11 +30,11 @@ export interface Program extends Listed {
 
 export interface Catalogue {
   readonly programs: readonly Program[];
-  /** Forms that were not built. */
+  /** Variants that were not built. */
   readonly absent: readonly Form[];
 }
 
-/** Parses the output of `BINARY --list`: a name, a tab and a summary a line. */
+/** Parses the output of `BINARY --list`: on each line a name, a tab and a summary. */
 export function parseList(form: Form, text: string): readonly Listed[] {
   return text
     .split("\n")
@@ -70,7 +71,7 @@ export async function readCatalogue(
   return { programs, absent };
 }
 
-/** Directory of the binaries: of an unpacked archive, else of the build. */
+/** Directory of the binaries: that of an unpacked archive, otherwise that of the build. */
 export function binaryDirectory(root: string): string {
   const packaged = join(root, "conformance", "bin");
   const directory = existsSync(packaged) ? packaged : join(root, "build", "conformance", "bin");

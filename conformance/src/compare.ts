@@ -3,7 +3,7 @@
 
 /** The compared behaviour of a program's run, and its duration. */
 export interface Run {
-  /** Exit status; 128 + signal number after a signal; undefined after a timeout. */
+  /** Exit status; 128 plus the signal's number after a signal; undefined after a timeout. */
   readonly status: number | undefined;
   readonly stdout: string;
   readonly stderr: string;
@@ -23,7 +23,7 @@ export function skippedReasons(stdout: string): readonly string[] {
 
 /** Lines of context around a difference. */
 const context = 3;
-/** Upper bound of the table of the comparison: lines of one side times lines of the other. */
+/** Upper bound on the size of the comparison's table: lines of one side times lines of the other. */
 const largestTable = 4_000_000;
 
 type Edit = { readonly mark: " " | "-" | "+"; readonly line: string };
@@ -68,7 +68,7 @@ function edits(before: readonly string[], after: readonly string[]): readonly Ed
   return result;
 }
 
-/** The differing lines with context, marked as in `diff -u`; empty when the texts are the same. */
+/** The differing lines with context, marked as in `diff -u`; empty if the texts are equal. */
 export function lineDiff(before: string, after: string): readonly string[] {
   if (before === after) return [];
   const all = edits(before.split("\n"), after.split("\n"));

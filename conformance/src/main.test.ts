@@ -11,7 +11,7 @@ import type { Report } from "./report.ts";
 const main = join(import.meta.dirname, "main.ts");
 const runFile = promisify(execFile);
 
-/** One of each form that a host without nvcc can build, and of the others where they are built. */
+/** One program of each variant that a host without nvcc can build, and of the others if they are built. */
 const quick = [
   "driver/modules",
   "driver/sharing",

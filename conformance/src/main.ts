@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run conformance [-- options] [NAME…]: CUDA programs on a driver itself and through Millpond; see --help.
+// npm run conformance [-- options] [NAME…]: runs CUDA programs on a driver itself and through Millpond; see --help.
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -52,7 +52,7 @@ interface Options extends SessionOptions {
   readonly isList: boolean;
 }
 
-/** Undefined when only help is requested. */
+/** Undefined if only help is requested. */
 async function readOptions(args: string[]): Promise<Options | undefined> {
   const { values, positionals } = parseArgs({
     args,

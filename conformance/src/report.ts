@@ -16,7 +16,7 @@ export interface Report {
   readonly hardware: string;
   /** ISO 8601, to the second. */
   readonly date: string;
-  /** Forms that were not built. */
+  /** Variants that were not built. */
   readonly absent: readonly Form[];
   readonly counts: Readonly<Record<Outcome, number>>;
   readonly programs: readonly {

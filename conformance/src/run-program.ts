@@ -7,7 +7,7 @@ import type { Run } from "./compare.ts";
 /** Variables that would change how or where a program runs. */
 const misleading = /^(MILLPOND_|CUDA_|LD_)/;
 
-/** Runs a program with these variables beside the inherited ones; kills it at the time limit. */
+/** Runs a program with these variables in addition to the inherited ones; kills it at the time limit. */
 export function runProgram(
   binary: string,
   args: readonly string[],
@@ -17,7 +17,7 @@ export function runProgram(
   const inherited = Object.entries(process.env).filter(([name]) => !misleading.test(name));
   return new Promise((resolve, reject) => {
     const start = performance.now();
-    // A process group of its own, so that its children end with it.
+    // In a process group of its own, so that its children end with it.
     const child = spawn(binary, args, {
       env: { ...Object.fromEntries(inherited), ...variables },
       stdio: ["ignore", "pipe", "pipe"],

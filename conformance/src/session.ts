@@ -19,11 +19,11 @@ export interface SessionOptions {
   readonly root: string;
   /** Path of a driver library; undefined: the software GPU. */
   readonly driver: string | undefined;
-  /** Whether TCP connections are encrypted, as they are between hosts. */
+  /** Whether TCP connections are encrypted, as between hosts. */
   readonly isEncrypted: boolean;
-  /** Devices that each program sees. */
+  /** The number of devices that each program sees. */
   readonly gpus: number;
-  /** Programs that run at the same time. */
+  /** The number of programs that run concurrently. */
   readonly jobs: number;
   readonly transports: readonly Transport[];
   readonly timeoutMs: number;
@@ -36,18 +36,18 @@ export interface SessionOptions {
 }
 
 /**
- * Memory of each vGPU. A card gives each thread that can be resident a stack: a program with 16 KiB of it takes 4.3 GiB of
- * an H200, which is charged to its claim.
+ * Memory of each vGPU. A GPU allocates a stack for each thread that can be resident: a program with stacks of 16 KiB takes
+ * 4.3 GiB of an H200, which is charged to its claim.
  */
 const cardMemory = "8Gi";
 /** Software GPUs allocate nothing besides the programs' memory, and every program needs far less. */
 const softVgpuMemory = "1Gi";
 const softMemory = "16Gi";
-/** Takes all memory of the device, which leaves none for a concurrent program. */
+/** It allocates all memory of the device, which leaves none for a concurrent program. */
 const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
 /**
- * Sanitizers map processes at the same addresses, and kernels reach a program's memory at its own address only where the
- * worker has nothing mapped: with a larger stack limit, workers are mapped lower.
+ * Sanitizers map all processes at the same addresses, and kernels can access a program's memory at its own address only if
+ * the worker has nothing mapped there. With a larger stack limit, workers are mapped lower.
  */
 const ownLayout = ["prlimit", "--stack=4294967296:"];
 /** Programs whose processes share memory, which requires one claim. */
@@ -132,7 +132,7 @@ export class Session implements AsyncDisposable {
     return {
       ...pool.environment(transport),
       LD_LIBRARY_PATH: dirname(this.#client),
-      // For `millpond run`, which finds the client by itself.
+      // For `millpond run`, which finds the client library itself.
       MILLPOND_NATIVE_DIR: dirname(dirname(this.#client)),
       MILLPOND_GPUS: String(gpus),
       MILLPOND_MEMORY: this.#isSoft ? softVgpuMemory : cardMemory,
@@ -174,7 +174,7 @@ export class Session implements AsyncDisposable {
     return { name: program.name, runs: found, ...judge(found, recorded, refusal) };
   }
 
-  /** Runs all programs, several at a time where that is allowed; `onFinding` is called for each as it finishes. */
+  /** Runs all programs, several at a time if that is allowed; `onFinding` is called for each as it finishes. */
   async findAll(
     programs: readonly Program[],
     onFinding: (finding: Finding) => void,

@@ -11,7 +11,7 @@ export type Runs = Readonly<Partial<Record<Way, Run>>>;
 
 /**
  * `refused`: it fails for a listed reason; `skipped`: it reported that the device lacks a feature; `stale`: it is listed as
- * failing, but passes.
+ * failing but passes.
  */
 export type Outcome = "same" | "skipped" | "refused" | "stale" | "different" | "failed";
 
@@ -39,7 +39,7 @@ function complaints(run: Run): readonly string[] {
   return lastLines(run.stderr).map((line) => `stderr: ${line}`);
 }
 
-/** The reference of every run: a recorded output, else the first run. */
+/** The reference of every run: a recorded output, otherwise that of the first run. */
 interface Reference {
   readonly title: string;
   readonly stdout: string;
@@ -47,7 +47,7 @@ interface Reference {
 
 function referenceOf(runs: Runs, recorded: string | undefined): Reference {
   const first = ways.find((way) => runs[way] !== undefined);
-  // A program reports missing features of its device, which the recorded device may have had.
+  // A program may report that its device lacks features, which the recorded device may have had.
   const isSkipped = first !== undefined && skippedReasons(runs[first]?.stdout ?? "").length > 0;
   if (recorded !== undefined && !isSkipped) return { title: "recorded", stdout: recorded };
   return { title: first ?? "nothing", stdout: first === undefined ? "" : (runs[first]?.stdout ?? "") };
@@ -77,10 +77,10 @@ export interface Refusal {
 }
 
 /**
- * Every run has to end with status 0 and to print the same.
+ * Every run must end with status 0 and print the same.
  *
- * @param recorded the output on a real GPU; undefined when the first run is the reference
- * @param refusal why this program is known to fail on this device; undefined when it should pass
+ * @param recorded the output on a real GPU; undefined: the first run is the reference
+ * @param refusal why this program is known to fail on this device; undefined: it should pass
  */
 export function judge(runs: Runs, recorded: string | undefined, refusal: Refusal | undefined): Verdict {
   const found = problem(runs, referenceOf(runs, recorded));

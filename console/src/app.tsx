@@ -42,9 +42,9 @@ type ViewName =
 
 interface ViewSpec {
   readonly list: (me: Me) => JSX.Element;
-  /** Of one object. */
+  /** Views of a single object. */
   readonly one?: (name: string, me: Me) => JSX.Element;
-  /** Others are not offered it, and the controller would refuse them. */
+  /** Other users do not see it in the menu, and the controller would refuse them. */
   readonly role?: "tenant-admin";
 }
 
@@ -69,7 +69,7 @@ const viewNames = Object.keys(views) as readonly ViewName[];
 
 export function App() {
   const me = useStore(login);
-  // Draws all of it anew.
+  // Rerenders the whole page.
   useStore(language);
   useEffect(() => void resume(), []);
   if (me === "unknown") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Arrays, their planes, levels and memory, and the texture and surface objects over them: those commands whose two ends are written by hand. */
+/** Arrays, their planes, levels and memory, and the texture and surface objects over them: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const arrayCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Functions of the client: those commands whose two ends are written by hand. */
+/** Functions of the client: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const callbackCommands: readonly Command[] = [

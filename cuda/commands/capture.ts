@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Stream capture: those commands whose two ends are written by hand. */
+/** Stream capture: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const captureCommands: readonly Command[] = [

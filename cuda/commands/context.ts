@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Contexts: those commands whose two ends are written by hand. */
+/** Contexts: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const contextCommands: readonly Command[] = [

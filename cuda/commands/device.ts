@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Commands about devices whose code is written manually on both ends. */
+/** Devices: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const deviceCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Events: those commands whose two ends are written by hand. */
+/** Events: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const eventCommands: readonly Command[] = [

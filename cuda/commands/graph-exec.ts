@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Executable graphs: those commands whose two ends are written by hand. */
+/** Executable graphs: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const graphExecCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Graphs and their nodes: those commands whose two ends are written by hand. */
+/** Graphs and their nodes: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const graphCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Resources of devices, and the green contexts that have them: those commands whose two ends are written by hand. */
+/** Resources of devices, and the green contexts that have them: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const greenCommands: readonly Command[] = [

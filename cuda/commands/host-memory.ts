@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Pinned host memory: those commands whose two ends are written by hand. */
+/** Pinned host memory: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const hostMemoryCommands: readonly Command[] = [

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * The wire commands whose two ends are written by hand. Sizes and offsets are bytes, addresses are the worker's, handles
- * are the numbers that the client invented (`function` takes functions and kernels), `stream` is a stream's number or
+ * The wire commands whose client and worker code is written by hand. Sizes and offsets are bytes, addresses are the worker's,
+ * handles are the numbers that the client chose (`function` takes functions and kernels), `stream` is a stream's number or
  * one of the default streams. The context of a command is in its frame's header.
  *
- * Their order says nothing: a command's number on the wire is its place among all commands by name, so it changes when one
- * is added, and two ends that have not the same commands refuse each other at the handshake.
+ * Their order has no meaning: a command's number on the wire is its position among all commands by name. It changes when one
+ * is added, and two ends with different commands refuse each other at the handshake.
  */
 import type { Command } from "../schema.ts";
 import { arrayCommands } from "./array.ts";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Launches of kernels, and what bounds them: those commands whose two ends are written by hand. */
+/** Kernel launches and their limits: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 /** The function, the stream and the shape: fields that launches share with queries about a launch. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The linker: those commands whose two ends are written by hand. */
+/** The linker: the hand-written commands. */
 import { jitReply } from "./jit.ts";
 import type { Command } from "../schema.ts";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Pools of stream-ordered memory: those commands whose two ends are written by hand. */
+/** Pools of stream-ordered memory: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const memoryPoolCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Device memory: those commands whose two ends are written by hand. */
+/** Device memory: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const memoryCommands: readonly Command[] = [

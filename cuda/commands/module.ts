@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Images, modules and libraries: the commands on both of whose sides the code is hand-written. */
+/** Images, modules and libraries: the hand-written commands. */
 import { jitReply } from "./jit.ts";
 import type { Command } from "../schema.ts";
 

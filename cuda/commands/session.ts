@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Sessions: those commands whose two ends are written by hand. */
+/** Sessions: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const sessionCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Streams: those commands whose two ends are written by hand. */
+/** Streams: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const streamCommands: readonly Command[] = [

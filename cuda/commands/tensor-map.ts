@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Tensor maps: those commands whose two ends are written by hand. */
+/** Tensor maps: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const tensorMapCommands: readonly Command[] = [

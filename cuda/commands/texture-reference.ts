@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Texture and surface references: those commands whose two ends are written by hand. */
+/** Texture and surface references: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const textureReferenceCommands: readonly Command[] = [

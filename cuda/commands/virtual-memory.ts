@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Addresses, and memory that is mapped at them: those commands whose two ends are written by hand. */
+/** Address ranges, and the memory mapped into them: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
 export const virtualMemoryCommands: readonly Command[] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Stream capture. While none is open, which the client knows, questions about it cost nothing. */
+/** Stream capture. While no capture is active, which the client knows, queries about it cost nothing. */
 import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Contexts: the client keeps each thread's stack and which contexts there are. On the worker's side the primary ones are
- * there from the start, those that the program creates are made when it does.
+ * Contexts. The client keeps each thread's stack and the list of contexts. On the worker's side, primary contexts exist from
+ * the start, and others are created when the program creates them.
  */
 import type { Group } from "../schema.ts";
 

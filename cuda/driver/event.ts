@@ -11,7 +11,7 @@ export const events = {
     left: { makes: "phEvent" },
     arguments: {
       phEvent: { kind: "creates", of: "event", traits: { flags: "Flags" } },
-      // An event for other processes keeps no time.
+      // An interprocess event records no time.
       Flags: { kind: "value", bits: 0x7, implies: [0x4, 0x2] },
     },
   },

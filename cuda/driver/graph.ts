@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Graphs. They live in the worker's driver, which numbers them and their nodes; parameters are packed as launches are. */
+/**
+ * Graphs. They are objects of the worker's driver, which numbers them and their nodes; parameters are packed like those of
+ * launches.
+ */
 import type { Group, HandWritten, Refused } from "../schema.ts";
 
 const hand: HandWritten = {

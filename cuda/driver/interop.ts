@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Graphics interoperability: shares objects of a graphics API of this process, which the GPU's host does not have. */
+/**
+ * Graphics interoperability, which shares objects of a graphics API in this process. The GPU's host does not have these
+ * objects.
+ */
 import type { Group, Local, Refused } from "../schema.ts";
 
 const names = [

@@ -7,7 +7,7 @@ const launch = {
   why: "parameters are packed by the layout that the client has learnt with the function",
 } as const;
 
-/** The launches of CUDA 3: a function remembers shape and parameters. */
+/** The launch functions of CUDA 3: a function stores its shape and parameters. */
 const legacy = { style: "local" } as const;
 
 export const launches = {

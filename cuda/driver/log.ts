@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The log of errors: of this process's calls, so the client keeps it. */
+/** The error log. It concerns calls of this process, so the client keeps it. */
 import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;

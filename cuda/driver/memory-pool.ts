@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Stream-ordered memory and the pools that it comes from. */
+/** Stream-ordered memory and the pools from which it is allocated. */
 import type { Group } from "../schema.ts";
 
 const byHand = {

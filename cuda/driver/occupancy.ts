@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Occupancy: depends on the function, its attributes and the numbers asked with. */
+/** Occupancy, which depends on the function, its attributes and the given numbers. */
 import type { Group } from "../schema.ts";
 
 const value = { kind: "value" } as const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Access of one device to another's memory, and of one process to another's. */
+/** Access by one device to another's memory, and by one process to another's. */
 import type { Group } from "../schema.ts";
 
 const betweenSessions = {

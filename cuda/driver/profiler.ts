@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Marks for profilers, which watch this process and not the GPU's. */
+/** Controls for profilers, which observe this process and not the GPU's. */
 import type { Group } from "../schema.ts";
 
 export const profiler = {

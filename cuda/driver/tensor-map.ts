@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Tensor maps: 128 opaque bytes that the driver computes from numbers alone. */
+/** Tensor maps: 128 opaque bytes that the driver computes from numbers only. */
 import type { Group } from "../schema.ts";
 
 const encode = {

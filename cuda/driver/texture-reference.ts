@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Texture and surface references: deprecated, but modules may still have them. Only the driver knows which
- * values it refuses, so every call except those for a reference's begin and end waits for it.
+ * Texture and surface references: deprecated, but modules may still have them. Only the driver knows which values it refuses,
+ * so every call waits for it, except those that create or destroy a reference.
  */
 import type { Group, Remoted } from "../schema.ts";
 
 const value = { kind: "value" } as const;
 const out = { kind: "out" } as const;
-/**
- * The lower bound of the bytes read from an image; the padding between the end of its last row and its pitch need not
- * exist.
- */
+/** A lower bound on the bytes read from an image; the padding after its last row need not exist. */
 const image = {
   kind: "address",
   extent: { elements: "desc.Width", pitch: "Pitch", rows: "desc.Height" },

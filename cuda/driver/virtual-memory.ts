@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Virtual-memory management: reserved addresses, and memory that is mapped into them. */
+/** Virtual memory management: reserved address ranges, and memory mapped into them. */
 import type { Group } from "../schema.ts";
 
 const byHand = {

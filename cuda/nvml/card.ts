@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The card itself, of which only those tell anything that have the whole of it. */
+/** The GPU itself, about which only a claim with the whole GPU gets answers. */
 import { hand, member, type NvmlGroup, out, same } from "./schema.ts";
 
 export const card = {

@@ -10,7 +10,9 @@ import { use } from "./use.ts";
 
 export { unsupported } from "./unsupported.ts";
 
-/** By group; what begins and ends the use of the library, and the hidden table of nvidia-smi, are written by hand. */
+/**
+ * By group. The functions that begin and end the use of the library, and the hidden table of nvidia-smi, are written by hand.
+ */
 export const nvml = { system, device, use, card, modes, topology } satisfies Readonly<
   Record<string, NvmlGroup>
 >;

@@ -14,16 +14,16 @@ export type Parameter =
   | "long"
   /** `const char*`, not null. */
   | "string"
-  /** `char*` and the room behind it: two parameters of C. */
+  /** `char*` and the size of its buffer: two parameters in C. */
   | "text"
-  /** A non-null pointer to an output of a type of `native/nvml/types.h`. */
+  /** A non-null pointer to an output of a type in `native/nvml/types.h`. */
   | { readonly out: string }
-  /** `unsigned*`, how many there is room for and how many there are, and a pointer to the first. */
+  /** `unsigned*` for the capacity and the count, and a pointer to the first element. */
   | { readonly list: string }
-  /** Passed on as it is, unchecked: a type of C. */
+  /** Passed on unchecked: a C type. */
   | { readonly raw: string };
 
-/** By name, in the order of C. */
+/** By name, in C order. */
 export type Parameters = Readonly<Record<string, Parameter>>;
 
 interface Given {
@@ -33,7 +33,7 @@ interface Given {
 /** `millpond::nvml::api::<name>` in `native/nvml`. */
 interface HandWritten extends Given {
   readonly by: "hand";
-  /** It receives the view of the claim, as do all functions that need a GPU. */
+  /** It gets the view of the claim, like all functions that need a GPU. */
   readonly view?: true;
   /** It works before `nvmlInit`. */
   readonly early?: true;
@@ -42,9 +42,9 @@ interface HandWritten extends Given {
 /** The code that answers a function. */
 export type NvmlFunction =
   | HandWritten
-  /** A member of `Gpu`, for the one result; "not supported" while it is not known. */
+  /** A member of `Gpu`, for the single result; "not supported" if it is unknown. */
   | (Given & { readonly by: "member"; readonly member: string })
-  /** The same for every vGPU: this number, for each result. `why` is for people. */
+  /** The same for every vGPU: this number, for each result. `why` is for readers. */
   | (Given & { readonly by: "rule"; readonly value: number; readonly why: string })
   /** Another function, of which this is an older or newer name. */
   | { readonly by: "same"; readonly as: string };
@@ -52,12 +52,12 @@ export type NvmlFunction =
 /** Functions by their names. */
 export type NvmlGroup = Readonly<Record<string, NvmlFunction>>;
 
-/** A result that a member of `Gpu` is. */
+/** A result that is a member of `Gpu`. */
 export function member(name: string, type: string = "unsigned"): NvmlFunction {
   return { by: "member", member: name, parameters: { device: "gpu", value: { out: type } } };
 }
 
-/** One result that is the same for every vGPU. */
+/** A single result that is the same for every vGPU. */
 export function rule(value: number, why: string): NvmlFunction {
   return { by: "rule", value, why, parameters: { device: "gpu", value: { out: "unsigned" } } };
 }
@@ -66,7 +66,7 @@ export function hand(parameters: Parameters): HandWritten {
   return { by: "hand", parameters };
 }
 
-/** As `hand`, for a function without a GPU among its parameters; it receives the view of the claim. */
+/** Like `hand`, for a function without a GPU among its parameters; it gets the view of the claim. */
 export function handWithView(parameters: Parameters): HandWritten {
   return { by: "hand", parameters, view: true };
 }

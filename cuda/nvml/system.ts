@@ -8,12 +8,12 @@ export const system = {
   nvmlSystemGetCudaDriverVersion: handWithView({ version: out("int") }),
   nvmlSystemGetCudaDriverVersion_v2: same("nvmlSystemGetCudaDriverVersion"),
   nvmlSystemGetProcessName: handWithView({ pid: "number", name: "text" }),
-  // There are no units of the S-class, no cards between hosts, and none that were left out.
+  // There are no S-class units, no multi-host boards, and no excluded devices.
   nvmlUnitGetCount: hand({ count: out("unsigned") }),
   nvmlGetExcludedDeviceCount: hand({ count: out("unsigned") }),
   nvmlGetBlacklistDeviceCount: same("nvmlGetExcludedDeviceCount"),
   nvmlSystemGetHicVersion: hand({ count: out("unsigned"), entries: raw("void*") }),
-  // No events are delivered: a set can be created, and waiting for it always times out.
+  // No events are delivered: a set can be created, but waiting for it always times out.
   nvmlEventSetCreate: hand({ set: out("EventSet") }),
   nvmlEventSetWait_v2: hand({ set: raw("EventSet"), event: raw("void*"), timeoutMs: "number" }),
   nvmlEventSetWait: same("nvmlEventSetWait_v2"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How the vGPUs of a claim reach each other. */
+/** How the vGPUs of a claim are connected. */
 import { hand, handWithView, list, type NvmlGroup, out } from "./schema.ts";
 
 export const topology = {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Names of the library that answer "not supported": of the header of NVML 13.3, of the library of driver 550 and of nvidia-smi. */
+/**
+ * Functions of the library that answer "not supported", from the header of NVML 13.3, the library of driver 550, and
+ * nvidia-smi.
+ */
 export const unsupported: readonly string[] = [
   "nvmlComputeInstanceDestroy",
   "nvmlComputeInstanceGetInfo",

@@ -4,7 +4,7 @@
  * `tools/capture.ts`. Names, numbers and layouts only.
  */
 
-/** Which meaning stream 0 has in a variant: the legacy stream (`none`), or the calling thread's own stream. */
+/** The meaning of stream 0 in a variant: the legacy stream (`none`), or the calling thread's own stream. */
 export type VariantFlavour = "none" | "ptds" | "ptsz";
 
 export interface Parameter {
@@ -14,7 +14,7 @@ export interface Parameter {
 }
 
 export interface FunctionVariant {
-  /** Name that `cuGetProcAddress` is asked for: `cuMemAlloc`. */
+  /** Name that is passed to `cuGetProcAddress`: `cuMemAlloc`. */
   readonly base: string;
   /** Name in the symbol table: `cuMemAlloc_v2`. */
   readonly symbol: string;
@@ -30,7 +30,7 @@ export interface FunctionVariant {
 export interface Member {
   /** Absent for an anonymous union inside a struct. */
   readonly name?: string;
-  /** Absent when `record` is there. */
+  /** Absent if `record` is present. */
   readonly type?: string;
   /** Array dimensions, outermost first. */
   readonly dimensions?: readonly number[];
@@ -53,7 +53,7 @@ export interface EnumDeclaration {
 export interface RecordDeclaration {
   readonly kind: "struct" | "union";
   readonly name: string;
-  /** The tag, where it differs from the name. */
+  /** The tag, if it differs from the name. */
   readonly tag?: string;
   readonly members: readonly Member[];
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Reads the declarations of a preprocessed C header: typedefs, structs, unions, enums and function prototypes. Only
- * the part of C that the CUDA headers use; anything else is an error that names the token.
+ * Reads the declarations of a preprocessed C header: typedefs, structs, unions, enums and function prototypes. It supports
+ * only the part of C that the CUDA headers use; anything else is an error that names the token.
  */
 import type { Member, Parameter, TypeDeclaration } from "../src/abi.ts";
 
@@ -34,7 +34,7 @@ function tokenize(source: string): string[] {
   return tokens;
 }
 
-/** A declarator: what stands around a declared name. */
+/** A declarator: the tokens around a declared name. */
 interface Declarator {
   readonly name: string;
   /** Suffix of the type: `*`, `**`, `* const*`. */

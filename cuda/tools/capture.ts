@@ -78,7 +78,7 @@ function splitPointerName(name: string): { base: string; version: number; flavou
   };
 }
 
-/** `cuMemcpyHtoD_v2_ptds` of base `cuMemcpyHtoD` → 2; 0 when the symbol is of another base or flavour. */
+/** `cuMemcpyHtoD_v2_ptds` with base `cuMemcpyHtoD` → 2; 0 if the symbol has another base or variant. */
 function revisionOf(symbol: string, base: string, flavour: VariantFlavour): number {
   const suffix = flavour === "none" ? "" : `_${flavour}`;
   if (!symbol.startsWith(base) || !symbol.endsWith(suffix)) return 0;
@@ -139,8 +139,8 @@ function joinVariants(perHeader: ReadonlyMap<string, Declarations>): FunctionVar
 
 function capture(include: string): Abi {
   const output = preprocess(include, []);
-  // All headers are parsed together, because later ones use the types of the first; a second pass finds the header that
-  // declares each symbol.
+  // All headers are parsed together, because later ones use types of the first; a second pass finds the header that declares
+  // each symbol.
   const all = new CParser([...linesOf(output, isOurs)].join("\n")).parse();
   const perHeader = new Map<string, Declarations>();
   for (const header of headers) {
@@ -158,7 +158,7 @@ function capture(include: string): Abi {
   return { cudaVersion: version, constants, types: all.types, functions: joinVariants(perHeader) };
 }
 
-/** JSON with one declaration a line, so that a diff between two releases can be read. */
+/** JSON with one declaration per line, so that a diff between two releases is readable. */
 function format(abi: Abi): string {
   const rows = (items: readonly unknown[]): string =>
     items.map((item) => `    ${JSON.stringify(item)}`).join(",\n");

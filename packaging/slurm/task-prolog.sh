@@ -5,7 +5,7 @@ set -eu
 . "$(dirname "$0")/common.sh"
 
 [ -n "$(asked_vgpus)" ] || exit 0
-# Slurm takes one line for each variable, so the authority stays a file.
+# Slurm reads one line for each variable, so the authority stays in a file.
 authority=${MILLPOND_CA:-}
 eval "$(millpond env --claim "$claim")"
 MILLPOND_CA=$authority

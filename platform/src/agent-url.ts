@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where an agent is, and how to know it: an `https:` URL of an agent ends with the SHA-256 of the one certificate that is
-// right, `https://node-7:7171#sha256=<64 digits>`. The agent makes that certificate, and its controller passes it on.
+// The address of an agent, and how to authenticate it: an `https:` URL of an agent ends with the SHA-256 of its only valid
+// certificate, `https://node-7:7171#sha256=<64 digits>`. The agent creates that certificate, and the controller passes the
+// fingerprint on.
 
 import { createHash, timingSafeEqual, X509Certificate } from "node:crypto";
 import type { Agent as HttpAgent } from "node:http";
@@ -11,11 +12,11 @@ import { connect, type ConnectionOptions } from "node:tls";
 import { millpondError } from "@millpond/api";
 import { makePromptAgent } from "./outgoing/prompt-agent.ts";
 
-/** An agent's URL taken apart. */
+/** An agent's URL, parsed. */
 export interface AgentAddress {
   /** Without the fingerprint. */
   readonly baseUrl: string;
-  /** 64 hexadecimal digits; undefined where the agent speaks HTTP, on loopback. */
+  /** 64 hexadecimal digits; undefined if the agent uses plain HTTP, on loopback. */
   readonly fingerprint: string | undefined;
 }
 
@@ -42,7 +43,7 @@ export function parseAgentUrl(text: string): AgentAddress {
   return { baseUrl, fingerprint };
 }
 
-/** The address of a server with this certificate. */
+/** The URL of a server with this certificate. */
 export function agentUrl(baseUrl: string, certificate: string): string {
   return `${baseUrl}#sha256=${sha256(new X509Certificate(certificate).raw).toString("hex")}`;
 }
@@ -71,7 +72,7 @@ class PinnedAgent extends Agent {
     this.#fingerprint = Buffer.from(fingerprint, "hex");
   }
 
-  /** Hands over the connection only after the certificate was checked, so that nothing is sent to another server. */
+  /** Hands over the connection only after the certificate has been checked, so that nothing is sent to another server. */
   override createConnection(
     options: ConnectionOptions,
     callback?: (error: Error | null, socket: Duplex) => void,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The alert rules that are shipped, against Debian's promtool: each fires when it should, and none in a healthy pool.
+// The shipped alert rules, tested with Debian's promtool: each fires when it should, and none fires in a healthy pool.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ const rulesFile = fileURLToPath(new URL("../../packaging/prometheus/millpond.rul
 const rules = readFileSync(rulesFile, "utf8");
 const missing = spawnSync("promtool", ["--version"]).status === 0 ? "" : " (not run: no promtool here)";
 
-/** A series at one value for three hours, a value each minute. */
+/** A series with a constant value for three hours, one sample each minute. */
 const always = (series: string, value: string): object => ({ series, values: `${value}x180` });
 const device = '{node="a",device="0",uuid="GPU-0",model="H200",instance="c1",job="millpond"}';
 
@@ -89,7 +89,7 @@ test.skipIf(missing !== "")(`each alert fires for its fault alone, and none with
       })),
     }));
     const file = join(directory, "rules-test.yml");
-    // JSON is YAML as well.
+    // JSON is also valid YAML.
     writeFileSync(file, JSON.stringify({ rule_files: [rulesFile], evaluation_interval: "1m", tests: cases }));
     for (const args of [
       ["check", "rules", rulesFile],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Limits of unauthenticated connections to a server: their number, and their time.
+// Limits on unauthenticated connections to a server: their number, and their duration.
 
 import { readFileSync } from "node:fs";
 import type { Server, Socket } from "node:net";
@@ -9,30 +9,30 @@ import type { Server, Socket } from "node:net";
 export const requestTimes = {
   headersTimeout: 5_000,
   requestTimeout: 10_000,
-  /** How often the two are looked at. */
+  /** How often headers and requests are checked for these timeouts. */
   connectionsCheckingInterval: 1_000,
 } as const;
 
-/** Within which a TLS handshake has to be done, in milliseconds. */
+/** Time limit for a TLS handshake, in milliseconds. */
 export const handshakeTimeoutMs = 5_000;
 
-/** The most connections of one server, where the process may have as many files. */
+/** The most connections of one server, if the process may open that many files. */
 const mostConnections = 16_384;
 
-/** Files that are kept for everything else: the state, workers, connections to others. */
+/** Files reserved for everything else: the state, workers, connections to others. */
 const reservedFiles = 512;
 
 /** Interval between log lines about a flood. */
 const tellAfterMs = 10_000;
 
 export interface ConnectionLimits {
-  /** All of a server. */
+  /** The most connections of a server. */
   readonly most: number;
   /** Limit per source address, so that one address cannot take all connections. */
   readonly mostOfAddress: number;
 }
 
-/** As many as the process can handle. */
+/** As many connections as the process can handle. */
 export function defaultConnectionLimits(): ConnectionLimits {
   const files = Number(/^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1]);
   const room = Number.isFinite(files) ? Math.max(files - reservedFiles, 64) : mostConnections;
@@ -41,7 +41,7 @@ export function defaultConnectionLimits(): ConnectionLimits {
 }
 
 /**
- * Closes connections beyond the limits as soon as they come.
+ * Closes connections beyond the limits as soon as they are accepted.
  *
  * @param tell Called at most every ten seconds, with the number of connections closed since the last call.
  */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Metrics under the names of NVIDIA's DCGM exporter, for dashboards and alerts that sites have already. They are those of
-// claims and programs, not of whole cards: where several share a card, each has its own.
+// Metrics under the names of NVIDIA's DCGM exporter, for existing dashboards and alerts. They describe claims and programs,
+// not whole devices: if several claims share a device, each has its own metrics.
 
 import { type MetricDefinition, type MetricLabels, renderSamples } from "./metrics.ts";
 
-/** Labels that DCGM's exporter has too, with its spelling. */
+/** Labels of the DCGM exporter, in its spelling. */
 const ofDevice = [
   "gpu",
   "UUID",

@@ -33,7 +33,7 @@ function failureOf(behaviour: Exclude<Behaviour, "leads" | "says nothing">): Con
   }
 }
 
-/** Controllers by their addresses, and which of them were asked. */
+/** Controllers by their addresses, with a record of which were called. */
 function controllers(behaviours: Record<string, Behaviour>) {
   const asked: string[] = [];
   const makeTransport = (address: string): Transport => ({

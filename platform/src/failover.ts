@@ -26,10 +26,10 @@ export interface FailoverOptions {
 /** How long an unresponsive controller is skipped, unless no other is left. */
 const desertedMs = 3_000;
 
-/** Between two rounds of asking. */
+/** Pause between two rounds over all controllers. */
 const pauseMs = 200;
 
-/** Error codes of the system for a connection that was never established. */
+/** The system's error codes for a connection that was never established. */
 const neverConnected = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
@@ -39,7 +39,7 @@ const neverConnected = new Set([
   notConnectedCode,
 ]);
 
-/** Reads a list of base URLs, separated by commas, without the slashes at their ends. */
+/** Reads a list of base URLs, separated by commas, without trailing slashes. */
 export function splitAddresses(text: string): string[] {
   return text
     .split(",")
@@ -66,7 +66,7 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
     return transport;
   };
 
-  /** Where to go after that one has failed. */
+  /** Where to send the call after a controller has failed. */
   const nextAfter = (address: string, error: unknown, isDeserted: (address: string) => boolean): string => {
     const leader = error instanceof ConnectError ? (error.metadata.get(leaderHeader) ?? "") : "";
     // A redirect from TLS to plain HTTP would expose the call to eavesdroppers.
@@ -109,7 +109,7 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
         if (!mayRepeat || signal?.aborted === true) {
           throw error;
         }
-        // The one that leads may not be among the addresses: it is one more.
+        // The leader may not be among the addresses; it is then tried as an additional one.
         const hasFollower = errorCodeOf(refusal) === "MILLPOND_E_NOT_LEADER";
         if (asked >= addresses.length + Number(hasFollower)) {
           if (!hasFollower || performance.now() > endMs) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where services write their logs to: standard error, which may be a file on a disk that runs full.
+// Where services write their logs: standard error, which may be a file on a disk that fills up.
 
-/**
- * For `pino.destination`. Lines that cannot be written wait, up to this many bytes; further ones are lost.
- */
+/** For `pino.destination`. Lines that cannot be written are buffered, up to this many bytes; further ones are lost. */
 export const logDestinationOptions = { fd: 2, sync: true, maxLength: 1 << 20 } as const;
 
 /** A destination's report about lines that it could not write. */
@@ -12,7 +10,7 @@ interface Destination {
   on(event: "error", listener: () => void): unknown;
 }
 
-/** A service does its work without a log: there is nowhere to say that it cannot be written, and it is tried again. */
+/** A service continues without a log: the failure cannot be reported anywhere, and writing is tried again. */
 export function outlivingItsDisk<T extends Destination>(destination: T): T {
   destination.on("error", () => undefined);
   return destination;

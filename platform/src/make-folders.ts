@@ -4,10 +4,10 @@ import { existsSync, mkdirSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 
 /**
- * Makes a folder with all those above it that are missing; one that is there is left alone. In place of `mkdirSync` with
- * `recursive`, which never returns where a file system says of each new folder that there is none above it, as /proc does.
+ * Creates a folder with all missing parents; an existing folder is left unchanged. Replaces `mkdirSync` with `recursive`,
+ * which never returns on a file system such as /proc, which reports for each new folder that its parent is missing.
  *
- * @param mode Of all that are made.
+ * @param mode Mode of all created folders.
  * @throws the error of the system
  */
 export function makeFolders(path: string, mode: number): void {
@@ -17,7 +17,7 @@ export function makeFolders(path: string, mode: number): void {
     try {
       mkdirSync(folder, { mode });
     } catch (error) {
-      // Another process has made it meanwhile.
+      // Another process has created it in the meantime.
       if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
     }
   }

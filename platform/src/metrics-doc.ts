@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// docs/reference/metrics.md, made from the table of metrics. `node platform/src/metrics-doc.ts` writes it.
+// docs/reference/metrics.md, generated from the table of metrics. `node platform/src/metrics-doc.ts` writes it.
 
 import { writeFileSync } from "node:fs";
 import { dcgmTable } from "./dcgm-metrics.ts";
 import { type MetricDefinition, metricTable } from "./metrics.ts";
 
-/** Where the page is kept. */
+/** Path of the page. */
 export const metricsDocUrl: URL = new URL("../../docs/reference/metrics.md", import.meta.url);
 
-/** The page's text. */
+/** The text of the page. */
 export function renderMetricsDoc(): string {
   const code = (labels: readonly string[]) => labels.map((label) => `\`${label}\``).join(", ");
   const rows = Object.entries<MetricDefinition>(metricTable).map(

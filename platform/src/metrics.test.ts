@@ -10,7 +10,7 @@ interface DataSource {
   readonly uid: string;
 }
 
-/** As far as it is looked at. */
+/** The members that the tests read. */
 interface Panel {
   readonly id: number;
   readonly title: string;
@@ -80,7 +80,7 @@ test("the text form", () => {
 });
 
 test("the dashboard can be imported and provisioned as it is, and asks the data source that is chosen", () => {
-  // Provisioning fills in no inputs, and an identifier of a database would be another one's there.
+  // Provisioning fills in no inputs, and a database identifier would refer to another database there.
   expect(dashboard).not.toHaveProperty("__inputs");
   expect(dashboard).not.toHaveProperty("id");
   expect(dashboard).toMatchObject({ uid: "millpond", title: "Millpond" });
@@ -115,7 +115,7 @@ test("what can be chosen on the dashboard is asked of a metric that has it, and 
     const [, metric = "", label = ""] = /^label_values\((\w+), (\w+)\)$/.exec(asked) ?? [];
     expect(definitionOf(metric)?.labels, asked).toContain(label);
     expect(label).toBe(name);
-    // All of them also once there are more than a query can name.
+    // All of them are selected, even if there are more than a query can name.
     expect(allValue).toBe(".*");
   }
   const used = new Set<string>();
@@ -125,8 +125,7 @@ test("what can be chosen on the dashboard is asked of a metric that has it, and 
         expect(variable, expr).toBe(label);
         used.add(label ?? "");
       }
-      // Grafana fits this window to the time that is shown: a fixed one misses values between two points of a
-      // week.
+      // Grafana fits this window to the shown time range: a fixed one misses values between two points of a week.
       for (const [, window] of expr.matchAll(/\[([^\]]*)\]/g)) {
         expect(window, expr).toBe("$__rate_interval");
         expect(interval, expr).toBe("1m");
@@ -140,16 +139,15 @@ test("panels of one value show that of now, in colours of their own", () => {
   const single = dashboard.panels.filter(({ type }) => type === "stat" || type === "gauge");
   expect(single.length).toBeGreaterThan(0);
   for (const { title, type, fieldConfig, targets } of single) {
-    // Green is for values, and not for a controller of which nothing is heard.
+    // Green is for values, and not for a controller that reports nothing.
     if (type === "stat") {
       expect(fieldConfig.defaults.mappings, title).toMatchObject([
         { type: "special", options: { match: "null", result: { color: "text" } } },
       ]);
     }
-    // The last point of a week is minutes old, and one from before a controller stopped is not a current
-    // value.
+    // The last point of a week is minutes old, and a point from before a controller stopped is not a current value.
     for (const target of targets) expect(target, title).toMatchObject({ instant: true, range: false });
-    // Grafana's own turn red at 80.
+    // Grafana's default thresholds turn red at 80.
     expect(fieldConfig.defaults.thresholds?.steps[0], title).toMatchObject({ value: null });
   }
 });

@@ -3,7 +3,7 @@
 // The metrics of controllers and agents for Prometheus: one table, and its text format.
 
 export interface MetricDefinition {
-  /** Which part has it. */
+  /** Which part of Millpond has the metric. */
   readonly part: "controller" | "agent" | "both";
   readonly type: "gauge" | "counter" | "histogram";
   /** One sentence without a full stop. */
@@ -15,12 +15,12 @@ export interface MetricDefinition {
 
 const onDevice = ["node", "device", "uuid", "model"] as const;
 const commitBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5] as const;
-/** Most claims are bound at once, in the second that they come. */
+/** Most claims are bound immediately, within the second in which they are created. */
 const waitBuckets = [0, 1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400] as const;
 
 /**
- * Every metric. `docs/reference/metrics.md` is generated from this table, and the dashboard may use no other. Units are in
- * the names, as Prometheus has it: seconds, bytes, ratios from 0 to 1; GPUs count parts of devices.
+ * Every metric. `docs/reference/metrics.md` is generated from this table, and the dashboard may use no other. As is usual for
+ * Prometheus, units are in the names: seconds, bytes, ratios from 0 to 1; GPUs count parts of devices.
  */
 export const metricTable = {
   millpond_build_info: {
@@ -316,7 +316,7 @@ export class Histogram {
     series.count += 1;
   }
 
-  /** Its lines, without those that describe it. */
+  /** Its lines, without the HELP and TYPE lines. */
   lines(): string[] {
     return [...this.#series.values()].flatMap(({ labels, counts, sum, count }) => [
       ...this.#bounds.map(
@@ -334,10 +334,10 @@ export class Histogram {
   }
 }
 
-/** Content type of the text form. */
+/** Content type of the text format. */
 export const metricsContentType = "text/plain; version=0.0.4; charset=utf-8";
 
-/** Writes samples and histograms in the text form of Prometheus, metrics in the order of the table. */
+/** Writes samples and histograms in the Prometheus text format, metrics in the order of the table. */
 export function renderMetrics(
   samples: readonly MetricSample[],
   histograms: readonly Histogram[] = [],
@@ -347,7 +347,7 @@ export function renderMetrics(
   );
 }
 
-/** Writes samples of the metrics of a table in the text form of Prometheus, in the order of the table. */
+/** Writes samples of the metrics of a table in the Prometheus text format, in the order of the table. */
 export function renderSamples(
   table: Readonly<Record<string, MetricDefinition>>,
   samples: readonly { readonly name: string; readonly labels?: MetricLabels; readonly value: number }[],
@@ -367,7 +367,7 @@ export function renderSamples(
   return `${lines.join("\n")}\n`;
 }
 
-/** Metrics of every process. */
+/** Metrics that every process has. */
 export function processMetrics(version: string): MetricSample[] {
   const { user, system } = process.cpuUsage();
   return [

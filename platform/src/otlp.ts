@@ -7,19 +7,19 @@ export interface Span {
   readonly traceId: string;
   /** 16 hexadecimal digits. */
   readonly spanId: string;
-  /** Absent: the root of its trace. */
+  /** Absent: the span is the root of its trace. */
   readonly parentSpanId?: string;
   readonly name: string;
   /** Unix milliseconds, with fractions. */
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Readonly<Record<string, string | number>>;
-  /** Absent: it went well. */
+  /** Absent: it succeeded. */
   readonly error?: string | undefined;
 }
 
 export interface OtlpTarget {
-  /** Where traces are posted: `http://collector:4318/v1/traces`. */
+  /** The URL to which traces are posted: `http://collector:4318/v1/traces`. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -31,7 +31,7 @@ export interface OtlpOptions extends OtlpTarget {
 }
 
 /**
- * The collector that the usual variables of OpenTelemetry name; undefined: none.
+ * The collector named by the standard variables of OpenTelemetry; undefined: none.
  *
  * @throws TypeError for a malformed address
  */
@@ -50,13 +50,13 @@ export function otlpTarget(env: NodeJS.ProcessEnv): OtlpTarget | undefined {
   return { url: href, headers: Object.fromEntries(pairs) as Record<string, string> };
 }
 
-/** Between the first span of a batch and its call. */
+/** Delay between the first span of a batch and the call that sends it. */
 const batchMs = 1000;
 const mostInBatch = 512;
-/** Spans beyond that are dropped, and counted. */
+/** Spans beyond this number are dropped, and counted. */
 const mostKept = 8192;
 const patienceMs = 10_000;
-/** Calls for one batch. */
+/** The number of attempts to send one batch. */
 const mostTries = 3;
 
 export class OtlpExporter implements AsyncDisposable {
@@ -102,7 +102,7 @@ export class OtlpExporter implements AsyncDisposable {
       const failure = await this.#post(JSON.stringify(toRequest(batch, this.#options.resource)));
       if (failure !== undefined) {
         this.#dropped += batch.length;
-        // The first failure of an outage is logged, and its end.
+        // The first failure of an outage is logged, and so is its end.
         if (!this.#isFailing) {
           this.#options.log.warn(
             { url: this.#options.url },
@@ -123,7 +123,7 @@ export class OtlpExporter implements AsyncDisposable {
     }
   }
 
-  /** @returns Why it failed; undefined: it did not. */
+  /** @returns Why it failed; undefined: it succeeded. */
   async #post(body: string): Promise<string | undefined> {
     const { url, headers } = this.#options;
     let failure = "";
@@ -141,7 +141,7 @@ export class OtlpExporter implements AsyncDisposable {
           return undefined;
         }
         failure = `the collector answered ${response.status}`;
-        // The others are said to be for good.
+        // All other statuses are permanent, according to the specification.
         if (![429, 502, 503, 504].includes(response.status)) {
           return failure;
         }
@@ -178,7 +178,7 @@ function toOtlp({ startMs, endMs, attributes, error, ...ids }: Span): object {
   };
 }
 
-/** 64 bits are a text in JSON. */
+/** In JSON, 64-bit numbers are strings. */
 function toNano(ms: number): string {
   return String(BigInt(Math.round(ms * 1000)) * 1000n);
 }

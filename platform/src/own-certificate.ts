@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Certificates of an authority that a server makes for itself.
+// Certificates of an authority that a server creates for itself.
 
 import { chmodSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { hostname, networkInterfaces } from "node:os";
@@ -16,10 +16,10 @@ const authorityLifetimeMs = 3650 * dayMs;
 const serverLifetimeMs = 397 * dayMs;
 
 /**
- * Makes a server's certificate for `names` and for how this machine may be called. Its key is never written down. The
- * authority's certificate is behind it, so that a newcomer can see its fingerprint and compare.
+ * Creates a server's certificate for `names` and for the names and addresses of this machine. Its key is never stored. The
+ * chain includes the authority's certificate, so that a new client can show its fingerprint for comparison.
  *
- * @param directory `tls/ca.crt` in it is the authority, made where it is not there yet; `tls/ca.key` signs.
+ * @param directory `tls/ca.crt` in it is the authority, created if it is missing; `tls/ca.key` signs.
  * @throws MILLPOND_E_STATE_BROKEN, MILLPOND_E_INVALID
  */
 export function makeOwnCertificate(
@@ -56,7 +56,7 @@ function readOrMakeAuthority(directory: string, name: string): CertificatePair {
   const certificatePath = authorityPath(directory);
   const keyPath = join(directory, "tls", "ca.key");
   makeFolders(join(directory, "tls"), 0o700);
-  // The certificate comes last: where it is, the key is.
+  // The certificate is written last, so that if it exists, the key does too.
   if (!existsSync(certificatePath)) {
     const now = Date.now();
     const validity = { from: new Date(now - backdateMs), to: new Date(now + authorityLifetimeMs) };
@@ -73,7 +73,7 @@ function writeWhole(path: string, content: string, mode: number): void {
   renameSync(`${path}.new`, path);
 }
 
-/** How this machine may be called. */
+/** The names and addresses of this machine. */
 function machineNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
   const own = hostname();

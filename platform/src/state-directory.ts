@@ -3,7 +3,7 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 
-/** Where programs of a user keep their state: `$XDG_STATE_HOME/millpond`, or `~/.local/state/millpond`. */
+/** Where a user's programs keep their state: `$XDG_STATE_HOME/millpond`, or `~/.local/state/millpond`. */
 export function userStateDirectory(environment: NodeJS.ProcessEnv): string {
   const base = environment["XDG_STATE_HOME"];
   return join(base === undefined || base === "" ? join(homedir(), ".local", "state") : base, "millpond");

@@ -12,7 +12,11 @@ const daysFromNow = (days: number) => new Date(Date.now() + days * dayMs);
 const long = { from: daysFromNow(-10), to: daysFromNow(10) };
 const authority = makeAuthority("Pool of tests", long);
 
-/** Calls a server with a certificate, trusting the authority. @returns How it fails, and the server's address. */
+/**
+ * Calls a server with a certificate, trusting the authority.
+ *
+ * @returns How the call fails, and the server's address.
+ */
 async function fail({ certificate, key }: CertificatePair) {
   const server = createServer({ cert: certificate, key });
   let requests = 0;
@@ -54,7 +58,7 @@ test("a certificate that is not trusted is told with its dates, names or authori
 test("an authority that has expired is told apart from the server's own certificate, and other failures from both", async () => {
   const address = "https://127.0.0.1:1";
   const failure = Object.assign(new Error("certificate has expired"), { code: "CERT_HAS_EXPIRED" });
-  // The server is gone, so that the dates of its certificate are unavailable.
+  // The server is gone, so the dates of its certificate are unavailable.
   expect((await explainTlsFailure(failure, address))?.rawMessage).toMatch(
     /its certificate, or that of its authority, has expired, and here it is .*\[MILLPOND_E_TLS\]$/,
   );

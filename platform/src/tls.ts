@@ -32,8 +32,8 @@ export function isTlsFailure(failure: unknown): boolean {
 }
 
 /**
- * The error of the house form for a failed call whose cause is the server's certificate; undefined: it is not. Looks at
- * the certificate again, to report its dates and names.
+ * The error with code and remedy for a call that failed because of the server's certificate; undefined: it failed for another
+ * reason. Fetches the certificate again, to report its dates and names.
  *
  * @param address Base URL.
  */
@@ -71,7 +71,7 @@ function explanation(
   const here = `and here it is ${utc(new Date())}`;
   switch (distrust) {
     case "expired": {
-      // It may be that of an authority, which the server need not send.
+      // It may be the certificate of an authority, which the server need not send.
       const end = certificate?.validToDate;
       const isOwn = end !== undefined && end.getTime() < Date.now();
       return {
@@ -136,7 +136,7 @@ async function lookAtCertificate(address: string): Promise<X509Certificate | und
     resolve(socket.getPeerX509Certificate());
     socket.destroy();
   });
-  // Why it cannot be seen does not matter: the call itself has failed for another reason.
+  // Why it cannot be fetched does not matter: the call itself has already failed.
   socket.once("error", () => resolve(undefined));
   socket.once("close", () => resolve(undefined));
   return await promise;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes the certificates of a pool: one authority, and servers' certificates that it signs. Node can read certificates
-// but not make them, so this writes the DER of RFC 5280 itself, and no more of it than these two kinds need.
+// Creates the certificates of a pool: one authority, and servers' certificates that it signs. Node can read certificates but
+// not create them, so this module writes the DER of RFC 5280 itself, but only what these two kinds need.
 
 import {
   createHash,
@@ -15,7 +15,7 @@ import {
 import { isIP, isIPv4 } from "node:net";
 import { millpondError } from "@millpond/api";
 
-/** PEM, both. The key is PKCS #8, ECDSA on P-256. */
+/** Both PEM. The key is PKCS #8, ECDSA on P-256. */
 export interface CertificatePair {
   readonly certificate: string;
   readonly key: string;
@@ -26,7 +26,7 @@ export interface Validity {
   readonly to: Date;
 }
 
-/** Makes an authority that signs itself. */
+/** Creates an authority, which signs itself. */
 export function makeAuthority(commonName: string, validity: Validity): CertificatePair {
   const keys = generateKeyPairSync("ec", { namedCurve: "prime256v1" });
   const id = keyId(keys.publicKey);
@@ -37,7 +37,7 @@ export function makeAuthority(commonName: string, validity: Validity): Certifica
     signer: keys.privateKey,
     validity,
     extensions: [
-      // The authority signs servers, not other authorities.
+      // The authority signs servers' certificates, not other authorities.
       extension("551d13", true, sequence(boolean(true), integer(Buffer.from([0])))),
       // keyCertSign, cRLSign
       extension("551d0f", true, bits(Buffer.from([0x06]), 1)),
@@ -48,7 +48,7 @@ export function makeAuthority(commonName: string, validity: Validity): Certifica
 }
 
 /**
- * Makes a server's certificate.
+ * Creates a server's certificate.
  *
  * @param names DNS names and IP addresses, at least one.
  * @throws MILLPOND_E_INVALID
@@ -108,7 +108,7 @@ function makeCertificate(parts: CertificateParts): string {
   const { subject, issuer, publicKey, signer, validity, extensions } = parts;
   const ecdsaWithSha256 = sequence(oid("2a8648ce3d040302"));
   const serial = randomBytes(16);
-  // Positive, and of full length.
+  // A positive number of full length.
   serial.writeUInt8((serial.readUInt8(0) & 0x7f) | 0x40, 0);
   const body = sequence(
     tagged(0xa0, integer(Buffer.from([2]))),
@@ -185,7 +185,7 @@ function extension(id: string, isCritical: boolean, value: Buffer): Buffer {
   return sequence(oid(id), ...(isCritical ? [boolean(true)] : []), tagged(0x04, value));
 }
 
-/** UTCTime before 2050 and GeneralizedTime from then on, as RFC 5280 asks. */
+/** UTCTime before 2050 and GeneralizedTime from then on, as RFC 5280 requires. */
 function time(moment: Date): Buffer {
   const digits = moment.toISOString().replace(/[-:T]|\.\d+/g, "");
   const isLate = moment.getUTCFullYear() >= 2050;

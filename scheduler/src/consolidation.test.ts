@@ -30,7 +30,7 @@ function pool(...counts: readonly number[]): Snapshot {
   return { nodes: counts.map((count, position) => node(`node-${position}`, count)) };
 }
 
-/** Every other node has devices of another model and half the size. */
+/** Every second node has devices of another model and half the size. */
 function mixedPool(...counts: readonly number[]): Snapshot {
   const { nodes } = pool(...counts);
   const kinds = [
@@ -127,7 +127,7 @@ test("what runs keeps its size and the model of its devices", () => {
       },
     ],
   });
-  // Half of the first device would be the whole second one, and the third is another model.
+  // Half of the first device would be the whole second one, and the third is of another model.
   const grants = [grant("a", 50, 0), grant("b", 25, 1), grant("c", 25, 2)];
   const used = grants.reduce(applyStatement, mixed);
   const movable = new Map(["a", "b", "c"].map((name, n) => [name, request(name, 1, n === 0 ? 50 : 25)]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Proposes moves of claims that free whole devices or nodes. Advice only: nothing is carried out here.
+// Proposes moves of claims that free whole devices or nodes. It only advises; nothing is executed here.
 
 import { isOpen, takesClaims } from "./filter.ts";
 import { place } from "./place.ts";
@@ -11,7 +11,7 @@ import { applyStatement, type Placement, rollbackStatement, type Statement } fro
 /** The goal of the consolidation. */
 export type ConsolidationGoal = "device" | "node";
 
-/** A claim and the place that it would move to. */
+/** A claim and the place to which it would move. */
 export interface Move {
   readonly from: Statement;
   readonly to: Statement;
@@ -28,11 +28,11 @@ export interface ConsolidationStep {
 
 export interface ConsolidationOptions {
   readonly goal: ConsolidationGoal;
-  /** Upper bound of the moves of all steps together. */
+  /** Upper bound on the moves of all steps together. */
   readonly maxMoves: number;
 }
 
-/** Upper bound of places that are tried, so that the search also ends in a large pool full of small claims. */
+/** Upper bound on the places that are tried, so that the search also ends in a large pool full of small claims. */
 const maxTries = 500;
 
 /** A place that could become free, and the claims on it. */
@@ -70,7 +70,7 @@ export function planConsolidation(
     if (moves !== undefined) {
       for (const { from, to } of moves) {
         current = applyStatement(rollbackStatement(current, from), to);
-        // A place that has received a claim is not a target any more: emptying it would move that claim twice.
+        // A place that has received a claim is no longer a target: emptying it would move that claim twice.
         for (const { uuid } of to.devices) {
           settled.add(`${to.node} ${goal === "device" ? uuid : ""}`);
         }
@@ -149,7 +149,7 @@ function clear(
 }
 
 /**
- * The request with the size and the device models that the claim holds: its program has used both.
+ * The request with the size and the device models that the claim holds, because its program has used both.
  *
  * @returns undefined when its vGPUs are not all alike
  */
@@ -171,7 +171,7 @@ function asHeld(request: ClaimRequest, { devices }: Statement, node: NodeState):
   };
 }
 
-/** The snapshot with the target and all free places closed to claims. */
+/** The snapshot in which claims can be placed neither on the target nor on free places. */
 function withoutFreePlaces(snapshot: Snapshot, target: Target, goal: ConsolidationGoal): Snapshot {
   return {
     ...snapshot,

@@ -8,7 +8,7 @@ import type { DeviceState, NodeState } from "./snapshot.ts";
 /** How the vGPUs of a claim are placed; see the field `placement` of a claim. */
 export type PlacementPolicy = "least-fragmentation" | "binpack" | "spread";
 
-/** Every member narrows the choice; an absent one does not. */
+/** Each member narrows the choice; an absent member does not. */
 export interface Constraints {
   /** Substrings of model names, compared without case: a device fits when its name contains one of them. */
   readonly models?: readonly string[];
@@ -16,7 +16,7 @@ export interface Constraints {
   readonly onlyModels?: readonly string[];
   /** UUIDs of the only acceptable devices. */
   readonly onlyDevices?: readonly string[];
-  /** Least compute capability, `major.minor`. */
+  /** Minimum compute capability, `major.minor`. */
   readonly minComputeCapability?: string;
   /** Labels that the node must have, with these values. */
   readonly nodeLabels?: Labels;
@@ -25,8 +25,7 @@ export interface Constraints {
   /** Names of nodes to avoid. */
   readonly notNodes?: readonly string[];
   /**
-   * Only nodes that hold a claim with each of these labels. Where no node does, any node: the first claim has to start
-   * somewhere.
+   * Only nodes that hold a claim with each of these labels. If no node does, any node: the first claim must start somewhere.
    */
   readonly affinity?: Labels;
   /** Only nodes that hold no claim with one of these labels. */
@@ -68,7 +67,7 @@ export function allowsNeighbours(constraints: Constraints | undefined, node: Nod
   return isNear && isApart;
 }
 
-/** The nodes that are not reserved for claims with an anti-affinity to such labels. */
+/** The nodes that are not reserved for claims with an anti-affinity to these labels. */
 export function nodesForLabels(
   nodes: readonly NodeState[],
   labels: Labels | undefined,

@@ -22,10 +22,10 @@ interface Placed {
 /** A node's offer for a request, counted over the devices that the constraints allow. */
 interface Supply {
   readonly allowed: number;
-  /** Those that would fit on an empty node. */
+  /** Devices that would fit on an empty node. */
   readonly possible: number;
   readonly largest: DeviceState | undefined;
-  /** Whether the claims on the node allow it beside them. */
+  /** Whether the claims on the node allow the claim beside them. */
   readonly isNear: boolean;
   readonly unhealthy: number;
   /** Healthy devices that are cordoned individually. */
@@ -45,10 +45,10 @@ interface Supply {
 /** In a pool with many models, only the first ones are named. */
 const maxModelsNamed = 4;
 
-/** Upper bound of request shapes whose supply is cached for one node. */
+/** Upper bound on the request shapes whose supply is cached for one node. */
 const maxRemembered = 64;
 
-/** Cached by node value: claims wait in a pool that changes all the time, but most nodes stay the same value. */
+/** Cached by the node object: claims wait in a pool that changes all the time, but most node objects stay the same. */
 const supplies = new WeakMap<NodeState, Map<string, Supply>>();
 
 function supplyOf(node: NodeState, request: ClaimRequest): Supply {
@@ -102,7 +102,7 @@ function sum(
 
 /**
  * Why no node of the pool could hold the claim even if it were empty. Undefined when a node could, or when the pool has no
- * nodes to judge by.
+ * nodes.
  */
 export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): Reason | undefined {
   const { nodes } = snapshot;
@@ -182,7 +182,7 @@ function modelsOf(devices: readonly DeviceState[]) {
   return { available: models.slice(0, maxModelsNamed), hasMore: models.length > maxModelsNamed };
 }
 
-/** Why the claim, which is not placed on this snapshot, has to wait. */
+/** Why the claim, which is not placed on this snapshot, must wait. */
 export function explainWaiting(snapshot: Snapshot, asked: ClaimRequest): Reason {
   const { nodes } = snapshot;
   if (nodes.length === 0) {
@@ -265,7 +265,7 @@ function explainShortage(open: readonly NodeState[], request: ClaimRequest): Rea
   });
 }
 
-/** The memory asked of each device: bytes, percent, or the whole device. */
+/** The memory requested of each device: bytes, percent, or the whole device. */
 function memoryOf(request: ClaimRequest) {
   return {
     memoryBytes: asksForWholeDevices(request) || request.memoryPercent > 0 ? undefined : request.memoryBytes,
@@ -274,7 +274,7 @@ function memoryOf(request: ClaimRequest) {
   };
 }
 
-/** The nodes and devices that take no claims now. */
+/** The nodes and devices that accept no claims at present. */
 function closedOf(nodes: readonly NodeState[], request: ClaimRequest) {
   const open = nodes.filter(isOpen);
   return {
@@ -292,7 +292,7 @@ function label({ node, device }: Placed): string {
 /** The largest part in percent that a further claim can have. */
 function freePercent(device: DeviceState): number {
   const { memoryBytes } = freeOf(device);
-  // Parts in percent include the overhead; alone on a device, a claim has none beside its memory.
+  // Shares in percent include the overhead; alone on a device, a claim has no overhead in addition to its memory.
   const overhead = device.grants.length === 0 || memoryBytes === 0n ? 0n : (device.overheadBytes ?? 0n);
   return Number(((memoryBytes + overhead) * 100n) / device.memoryBytes);
 }

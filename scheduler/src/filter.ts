@@ -11,17 +11,17 @@ export interface Candidate {
   readonly share: Share;
 }
 
-/** Whether the node takes new claims at all. */
+/** Whether the node accepts new claims at all. */
 export function isOpen(node: NodeState): boolean {
   return node.isReady && !node.isCordoned;
 }
 
-/** Whether the device takes new claims at all, if its node does. */
+/** Whether the device accepts new claims at all, if its node does. */
 export function takesClaims(device: DeviceState): boolean {
   return device.isHealthy && device.isCordoned !== true;
 }
 
-/** The devices of a node that could each take a vGPU now; none if the node takes no claims. */
+/** The devices of a node that could each take a vGPU now; none if the node accepts no claims. */
 export function candidatesOn(node: NodeState, request: ClaimRequest): Candidate[] {
   const candidates: Candidate[] = [];
   const { constraints } = request;

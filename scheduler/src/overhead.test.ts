@@ -38,7 +38,7 @@ function deviceOf({ nodes }: Snapshot): DeviceState {
   return device;
 }
 
-/** Places claims one after the other, as long as they fit. */
+/** Places claims one after the other for as long as they fit. */
 function fill(pool: Snapshot, asks: readonly Partial<ClaimRequest>[]): Snapshot {
   return asks.reduce<Snapshot>((current, ask, number) => {
     const statement = place(current, request(`claim-${number}`, ask));

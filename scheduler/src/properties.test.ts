@@ -73,7 +73,7 @@ const histories = fc.array(
   { maxLength: 40 },
 );
 
-/** The rules that a snapshot breaks, as text. */
+/** The rules that a snapshot violates, as text. */
 function violations(snapshot: Snapshot): string[] {
   return snapshot.nodes.flatMap((node) =>
     node.devices.flatMap((device) => {

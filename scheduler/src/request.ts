@@ -5,7 +5,7 @@ import type { Constraints, PlacementPolicy } from "./constraints.ts";
 import type { Labels } from "./labels.ts";
 import { type DeviceState, deviceComputePercent, type Free } from "./snapshot.ts";
 
-/** The request of a claim. All its vGPUs have the same size and go on distinct devices of one node. */
+/** The request of a claim. All its vGPUs have the same size and are on distinct devices of one node. */
 export interface ClaimRequest {
   /** Name of the claim. */
   readonly claim: string;
@@ -17,22 +17,22 @@ export interface ClaimRequest {
   readonly memoryPercent: number;
   /** Compute of each vGPU, 1 to 100. 0: in proportion to the memory, rounded up. */
   readonly computePercent: number;
-  /** Uses compute that others leave idle, and holds none. Default: no. */
+  /** Uses compute that others leave idle, and reserves none. Default: no. */
   readonly isBestEffort?: boolean;
   /** Where it may go. Absent: anywhere. */
   readonly constraints?: Constraints;
   /** Placement policy. Default: `least-fragmentation`. */
   readonly policy?: PlacementPolicy;
-  /** Its own labels, which the affinity of other claims refers to. */
+  /** Its own labels, to which the affinity of other claims refers. */
   readonly labels?: Labels;
 }
 
-/** The part of a device that a vGPU is. */
+/** The part of a device that a vGPU gets. */
 export type Share = Free;
 
 const shapes = new WeakMap<ClaimRequest, string>();
 
-/** Two requests with the same shape ask for the same. */
+/** Two requests with the same shape request the same. */
 export function shapeOf(request: ClaimRequest): string {
   let shape = shapes.get(request);
   if (shape === undefined) {
@@ -49,8 +49,8 @@ export function asksForWholeDevices(request: ClaimRequest): boolean {
 }
 
 /**
- * What a vGPU of the request would take of this device; more than the device has where it is too small. A part in percent includes
- * the overhead of a session, so that two halves fit on a device; memory in bytes does not.
+ * What a vGPU of the request would take of this device; more than the device has if the device is too small. A share in
+ * percent includes the overhead of a session, so that two halves fit on a device; memory in bytes does not.
  */
 export function shareOf(
   request: ClaimRequest,
@@ -84,7 +84,7 @@ function withoutOverhead(
   part: bigint,
   { memoryBytes, overheadBytes = 0n }: Pick<DeviceState, "memoryBytes" | "overheadBytes">,
 ): bigint {
-  // There is no other claim beside a whole device.
+  // Beside a whole device there is no other claim.
   if (part >= memoryBytes) return part;
   const left = part - overheadBytes;
   return left > minMemoryBytes ? left : minMemoryBytes;

@@ -27,8 +27,8 @@ export interface DeviceState {
   readonly index: number;
   readonly memoryBytes: bigint;
   /**
-   * Memory that the driver takes beside that of a claim for a session of it. Reserved once for each claim; what
-   * further sessions of it take is neither reserved nor charged. Absent: none.
+   * Memory that the driver takes for a session of a claim, in addition to the claim's memory. Reserved once for each claim;
+   * the overhead of further sessions is neither reserved nor charged. Absent: none.
    */
   readonly overheadBytes?: bigint;
   /** Model name, as the driver reports it. */
@@ -67,21 +67,20 @@ export interface Snapshot {
   readonly workload?: Workload;
 }
 
-/** Free capacity of a device. Neither part is ever negative, even when a device came back smaller than it was. */
+/** Free capacity of a device. Neither part is ever negative, even when a device was reported again with a smaller size. */
 export interface Free {
   readonly memoryBytes: bigint;
   readonly computePercent: number;
 }
 
-/** Returns the part of a device that a further claim can have, beside the overhead of its own session. */
+/** Returns the part of a device that another claim can have, in addition to the overhead of its own session. */
 export function freeOf(device: DeviceState): Free {
   return leftOf(device, { isNew: true });
 }
 
 /**
- * Returns the part of a device that a claim on it can have in addition.
- *
- * A claim that is alone on a device can have all its memory: the driver then takes its part from the claim's own.
+ * Returns by how much a claim on a device could grow. A claim that is alone on a device can have all its memory: the driver
+ * then takes its part from the claim's own.
  */
 export function growthOf(device: DeviceState): Free {
   return leftOf(device, { isNew: false });

@@ -13,7 +13,7 @@ export interface Placement {
   readonly computePercent: number;
 }
 
-/** A placement decision, which can be carried out and rolled back: what one claim gets. */
+/** A placement decision for one claim, which can be carried out and rolled back. */
 export interface Statement {
   readonly claim: string;
   readonly node: string;

@@ -10,7 +10,7 @@ const sources = ["agent/src", "api/src", "controller/src", "native", "platform/s
     readdirSync(inRoot(folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
 );
 
-/** The text of the files of this name: native ones may be several, of which each program has one. */
+/** The text of the files of this name. Of native files there may be several, one for each program. */
 function textOf(name: string): string {
   const found = sources.filter((path) => path.endsWith(`/${name}`));
   if (name.endsWith(".ts")) expect(found, name).toHaveLength(1);

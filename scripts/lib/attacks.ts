@@ -7,7 +7,7 @@ interface NativeCases {
   readonly program: "attack_tests" | "protocol_tests" | "remoted_tests" | "worker_tests";
   /** The file, as the program's first argument. */
   readonly file: string;
-  /** Words of the cases' names; absent: all of the file. */
+  /** Words of the cases' names; absent: all cases of the file. */
   readonly only?: readonly string[];
 }
 
@@ -15,7 +15,7 @@ interface NativeCases {
 interface ScriptTests {
   /** The file's name, which is unique; its folder may change. */
   readonly file: string;
-  /** Words of the tests' names; absent: all of the file. */
+  /** Words of the tests' names; absent: all tests of the file. */
   readonly only?: readonly string[];
 }
 

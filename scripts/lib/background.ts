@@ -16,14 +16,14 @@ interface BackgroundOptions {
 const stopTimeoutMs = 20_000;
 
 export class Background implements AsyncDisposable {
-  /** The exit status; 128 + signal number when a signal ended it. */
+  /** The exit status; 128 plus the signal's number if a signal ended it. */
   readonly ended: Promise<number>;
   readonly #title: string;
   readonly #child: ChildProcess;
   readonly #listeners = new Set<(line: string) => void>();
   readonly #lines: string[] = [];
 
-  /** Starts a command in a process group of its own, so that a Ctrl-C reaches the script alone. */
+  /** Starts a command in a process group of its own, so that Ctrl-C reaches only the script. */
   static start(command: string, args: string[], options: BackgroundOptions): Background {
     return new Background(command, args, options);
   }
@@ -42,7 +42,7 @@ export class Background implements AsyncDisposable {
     });
     const forget = onInterrupt(() => this.#signal("SIGINT", "alone"));
     this.#child.on("close", forget);
-    // Awaiting it reports the failure; until then the rejection counts as handled.
+    // A caller that awaits it sees the failure; until then the rejection counts as handled.
     this.ended.catch(() => {});
     if (options.onLine) this.#listeners.add(options.onLine);
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
@@ -60,14 +60,14 @@ export class Background implements AsyncDisposable {
     for (const listener of this.#listeners) listener(line);
   }
 
-  /** Its whole output, a line each. */
+  /** Its whole output, by line. */
   get output(): string {
     return this.#lines.join("\n");
   }
 
   /**
-   * Resolves at the first line of output that matches; throws a ScriptError when the command ends or the time is over
-   * before.
+   * Resolves at the first line of output that matches; throws a ScriptError when the command has ended or the time is over
+   * before that.
    */
   async waitForLine(pattern: RegExp, timeoutMs: number): Promise<void> {
     if (this.#lines.some((line) => pattern.test(line))) return;
@@ -113,7 +113,7 @@ export class Background implements AsyncDisposable {
   }
 }
 
-/** Processes whose command line contains `text`, this one excepted. */
+/** Processes whose command line contains `text`, except this one. */
 export async function processesWith(text: string): Promise<{ pid: number; command: string }[]> {
   const found: { pid: number; command: string }[] = [];
   for (const entry of await readdir("/proc")) {

@@ -18,14 +18,14 @@ export interface CommandOptions {
   env?: NodeJS.ProcessEnv;
   /** Called for every line of standard output and standard error. */
   onLine?: (line: string) => void;
-  /** Passes this process's standard output and standard error on to the command, which are then not collected. */
+  /** Lets the command use this process's standard output and standard error, which are then not collected. */
   stream?: true;
   /** Milliseconds after which the command is killed and counts as failed; default: none. */
   timeoutMs?: number;
 }
 
 export interface CommandResult {
-  /** Exit status; 128 + signal number when a signal ended it. */
+  /** Exit status; 128 plus the signal's number if a signal ended it. */
   status: number;
   /** Standard output and standard error, in the order of their arrival. */
   output: string;
@@ -106,8 +106,8 @@ export async function find(program: string, elsewhere: string[] = []): Promise<s
 }
 
 /**
- * Runs the body of a script and sets the exit status: 1 with its message for a ScriptError, 2 for a bad command line,
- * 128 + signal number for an interruption.
+ * Runs the body of a script and sets the exit status: 1 with its message for a ScriptError, 2 for an invalid command line,
+ * 128 plus the signal's number for an interruption.
  */
 export async function script(body: () => Promise<void>): Promise<void> {
   takeSignals();

@@ -75,7 +75,7 @@ export class TrialPool implements AsyncDisposable {
     return Background.start(program, [...first, ...args], { ...this.#millpond, onLine });
   }
 
-  /** Stops the pool and removes its files. Kills leftover processes and throws a ScriptError when there are any. */
+  /** Stops the pool and removes its files. If processes are left over, kills them and throws a ScriptError. */
   async stop(): Promise<void> {
     const status = await this.#up.stop();
     const left = await this.#leftovers();
@@ -88,7 +88,7 @@ export class TrialPool implements AsyncDisposable {
     if (status !== 0) throw new ScriptError(`millpond up ended with status ${status}:\n${this.said}`);
   }
 
-  /** Processes of the pool that still run after a grace period for those that are about to end. */
+  /** Processes of the pool that still run after a grace period for those that are ending. */
   async #leftovers(): Promise<{ pid: number; command: string }[]> {
     for (let waited = 0; ; waited += 100) {
       const left = await processesWith(this.#directory);

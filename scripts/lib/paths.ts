@@ -12,7 +12,7 @@ export function inRoot(...parts: string[]): string {
 
 /** CMake presets of native/CMakePresets.json. */
 export const presets = ["release", "asan", "tsan"] as const;
-/** "fuzz" has fuzz targets only, and needs clang: see scripts/fuzz.ts. */
+/** "fuzz" has only fuzz targets, and needs clang: see scripts/fuzz.ts. */
 export type Preset = (typeof presets)[number] | "fuzz";
 
 /** Directory of a preset's binaries. */
@@ -28,7 +28,7 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
   };
 }
 
-/** Native files of the archive by folder of build/native/release; it is not made without them. */
+/** Native files of the archive by folder of build/native/release; without them the archive cannot be built. */
 export const nativeFiles: readonly string[] = [
   "worker/millpond-worker",
   "client/libcuda.so.1",

@@ -6,7 +6,7 @@ import { styleText } from "node:util";
 export interface Progress {
   /** A short note on the current activity: shown on a terminal only. */
   note(text: string): void;
-  /** Progress of the step, 0 to 1: a percentage on a terminal, a line every quarter elsewhere. */
+  /** Progress of the step, 0 to 1: a percentage on a terminal, otherwise a line every quarter. */
   fraction(done: number): void;
 }
 

@@ -33,7 +33,7 @@ export interface Materials {
   readonly files: readonly PackedFile[];
 }
 
-/** @throws ScriptError for a package that is in no lock file, or there without the hash of its content */
+/** @throws ScriptError for a package that is in no lock file, or is there without a hash of its content */
 export function billOfMaterials({ version, packages, sources, copied, libraries, files }: Materials): string {
   const folders = new Set(sources.map(packageOf).filter((folder) => folder !== undefined));
   for (const name of copied) folders.add(`node_modules/${name}`);
@@ -52,7 +52,7 @@ export function billOfMaterials({ version, packages, sources, copied, libraries,
   return format(version, components);
 }
 
-/** The bill of something that has further libraries of the distribution beside all that the archive has. */
+/** The bill of materials of a package with libraries of the distribution in addition to those of the archive. */
 export function withLibraries(text: string, libraries: readonly NativeLibrary[]): string {
   const { metadata, components } = JSON.parse(text) as {
     readonly metadata: { readonly component: { readonly version: string } };
@@ -110,7 +110,7 @@ function byName(a: { readonly name: string }, b: { readonly name: string }): num
   return a.name < b.name ? -1 : 1;
 }
 
-/** A UUID that is derived from the text only (version 8). */
+/** A UUID that is derived only from the text (version 8). */
 function uuidOf(text: string): string {
   const hex = createHash("sha256").update(text).digest("hex");
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;

@@ -20,7 +20,7 @@ export interface LockedPackage {
 
 export type LockedPackages = Readonly<Record<string, LockedPackage>>;
 
-/** The platform that Millpond can be installed on, by the root package and the packaged Node. */
+/** The platform on which Millpond can be installed, according to the root package and the packaged Node. */
 export const platform = { os: "linux", cpu: "x64", libc: "glibc" } as const;
 
 export async function readLockFile(): Promise<LockedPackages> {

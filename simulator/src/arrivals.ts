@@ -11,9 +11,10 @@ export interface Arrivals {
 }
 
 /**
- * The trace in random order, extended with clones of its pods or thinned by as many of them, up to `lastLoad` percent of the
- * GPUs. For the seeds 42 to 51 and the traces of the benchmark these are, pod by pod and node by node, the arrivals of the
- * published runs (kubernetes-scheduler-simulator of HKUST and Alibaba, 2023): numbers are drawn in the same order.
+ * The trace in random order, extended with clones of its pods or reduced by removing pods, so that it requests `lastLoad`
+ * percent of the GPUs. For the seeds 42 to 51 and the traces of the benchmark these are, pod by pod and node by node, the
+ * arrivals of the published runs (kubernetes-scheduler-simulator of HKUST and Alibaba, 2023): numbers are drawn in the same
+ * order.
  *
  * @param seed see `GoRandom`
  */
@@ -47,7 +48,7 @@ function clones(pods: readonly Shape[], roomMilli: number, random: GoRandom): Sh
   let leftMilli = roomMilli;
   for (;;) {
     const clone = pods[random.below(pods.length)] as Shape;
-    // The original counts only one GPU of a multi-GPU pod, so the last clone may exceed the limit by the others.
+    // The original counts only one GPU of a multi-GPU pod, so the last clone may exceed the limit by the other GPUs.
     if (clone.gpuMilli > leftMilli) {
       return drawn;
     }
@@ -56,7 +57,7 @@ function clones(pods: readonly Shape[], roomMilli: number, random: GoRandom): Sh
   }
 }
 
-/** Removes randomly drawn pods until the remaining requests are that much smaller. */
+/** Removes randomly drawn pods until the remaining requests have decreased by the given amount. */
 function thinned(pods: readonly Shape[], excessMilli: number, random: GoRandom): Shape[] {
   const remaining = new Remaining(pods.length);
   const isGone = new Set<number>();

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { GoRandom } from "./go-random.ts";
 
-// The output of programs in Go 1.19.
+// The output of Go 1.19 programs.
 
 test("numbers of 64 bits are those of Go", () => {
   const random = new GoRandom(42);

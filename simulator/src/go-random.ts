@@ -73,11 +73,11 @@ export class GoRandom {
   }
 }
 
-/** The offset, in numbers of seed 1, of the numbers that every seed is mixed with. */
+/** The offset, in numbers of seed 1, of the numbers with which every seed is mixed. */
 const mixingSteps = 7_800_000_000_000n;
 let mixingNumbers: BigUint64Array | undefined;
 
-/** 607 numbers, oldest first, each made of one number of a Lehmer generator for every shift. */
+/** 607 numbers, oldest first, each built from one number of a Lehmer generator per shift. */
 function seededNumbers(seed: number, shifts: readonly bigint[]): BigUint64Array {
   let state = BigInt(seed);
   const lehmer = (): bigint => (state = (state * 48_271n) % 0x7fff_ffffn);

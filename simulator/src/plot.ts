@@ -13,7 +13,7 @@ const size = {
   bottom: 56,
 } as const;
 
-/** Upper bound of the width of a character of the legend, px: it is drawn in whatever font the reader has. */
+/** Upper bound on the width of a character of the legend, px: the legend is drawn in whatever font the reader has. */
 const characterWidth = 7.5;
 
 const legendMark = { space: 14, width: 18, gap: 6, row: 18 } as const;
@@ -21,7 +21,7 @@ const legendMark = { space: 14, width: 18, gap: 6, row: 18 } as const;
 /** Distinguishable with any colour vision (the palette of Okabe and Ito). */
 const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"] as const;
 
-/** Dashes tell curves beyond the number of colours apart. */
+/** Dashes distinguish curves beyond the number of colours. */
 const dashes = ["", "6 3", "2 2", "8 3 2 3"] as const;
 
 /** Loads at which policies differ: the pool is nearly full. */
@@ -37,7 +37,7 @@ interface Panel {
   readonly of: (curve: Curve) => readonly number[];
   readonly load: Range;
   readonly percent: Range;
-  /** The y of its upper edge. */
+  /** The y coordinate of its upper edge. */
   readonly top: number;
 }
 
@@ -90,7 +90,10 @@ export function plotSvg(curves: readonly Curve[], title: string): string {
   ].join("\n");
 }
 
-/** Whole multiples of a step that hold all values, at most 100 and at least 0; all percents where there is none. */
+/**
+ * Whole multiples of a step that contain all values, at most 100 and at least 0; the whole range of percentages if there is
+ * none.
+ */
 function rangeOf(values: readonly number[]): Range {
   const known = values.filter((value) => Number.isFinite(value));
   if (known.length === 0) return { from: 0, to: 100 };
@@ -102,7 +105,7 @@ function rangeOf(values: readonly number[]): Range {
   };
 }
 
-/** A step of 1, 2 or 5 and powers of ten that cuts a span into four to ten parts. */
+/** A step of 1, 2 or 5 times a power of ten that divides a span into four to ten parts. */
 function stepOf(span: number): number {
   const power = 10 ** Math.floor(Math.log10(span / 4));
   const parts = span / 4 / power;

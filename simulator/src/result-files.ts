@@ -11,7 +11,7 @@ export interface Results {
   readonly curves: readonly Curve[];
 }
 
-/** What a file holds, by the ending of its name. */
+/** The format of a file, by the extension of its name. */
 const renderers = {
   svg: ({ curves, title }: Results) => plotSvg(curves, title),
   csv: curvesCsv,
@@ -23,7 +23,7 @@ export type ResultFormat = keyof typeof renderers;
 
 export const resultFormats: readonly ResultFormat[] = ["svg", "csv", "json", "md"];
 
-/** The format that the name of a file asks for; undefined where it is none of them. */
+/** The format that the name of a file implies; undefined: none of them. */
 export function resultFormatOf(path: string): ResultFormat | undefined {
   return resultFormats.find((format) => path.toLowerCase().endsWith(`.${format}`));
 }
@@ -32,7 +32,7 @@ export function renderResults(format: ResultFormat, results: Results): string {
   return renderers[format](results);
 }
 
-/** A row for each trace, policy and load. No claim arrived at loads that are missing. */
+/** A row for each trace, policy and load. At missing loads no claim arrived. */
 function curvesCsv({ curves }: Results): string {
   const rows = curves.flatMap(({ trace, policy, allocation, fragmentation }) =>
     allocation.flatMap((allocated, load) =>

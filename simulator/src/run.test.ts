@@ -112,7 +112,7 @@ test("a plot has a line for each curve in each panel and escapes names", () => {
   expect(svg).toContain("x &amp; y");
 });
 
-/** What a browser needs to draw the text, px, as an upper bound. */
+/** An upper bound, in px, on the width that a browser needs for the text. */
 function textEnd(element: string): number {
   const [, x = "0", text = ""] = /x="([\d.]+)"[^>]*>([^<]*)</.exec(element) ?? [];
   return element.includes("text-anchor") ? Number(x) : Number(x) + 7 * text.length;
@@ -130,7 +130,7 @@ test("no text of a plot leaves the picture, however long names are, and near all
   const texts = svg.match(/<text[^>]*>[^<]*<\/text>/g) ?? [];
   expect(texts.length).toBeGreaterThan(20);
   for (const text of texts) expect(textEnd(text)).toBeLessThan(width);
-  // Lines of text stand apart: each at a place of its own.
+  // Lines of text do not overlap: each has its own place.
   const places = texts.map((text) => /x="[\d.]+" y="[\d.]+"/.exec(text)?.[0]);
   expect(new Set(places).size).toBe(places.length);
   // In the panel of the full pool, the two curves are at least 10 px apart where both are drawn.
@@ -181,11 +181,11 @@ const publishedBySeed = {
   "best-fit": [93.13, 93.25, 93.09, 93.14, 93.19, 93.04, 92.95, 93.21, 92.87, 92.89],
 } as const;
 
-/** In percentage points; otherwise the rounding error. */
+/** The tolerance in percentage points; where none is given, the rounding error. */
 const tolerances: Partial<Record<Policy, number>> = {
-  // Draws its own random numbers: 0.3 points from seed to seed.
+  // It draws its own random numbers: 0.3 points from seed to seed.
   random: 0.3,
-  // Fragments are summed in another order, and many scores are equal after rounding to a step.
+  // Fragments are added up in another order, and many scores are equal after rounding to a step.
   fgd: 0.1,
 };
 

@@ -30,13 +30,13 @@ import { capacityOf, type Trace, type TraceNode } from "./trace.ts";
 export const policies = [...scoredPolicies, "random"] as const;
 export type Policy = ScoredPolicy | "random";
 
-/** Arrivals end at this many requested GPUs, in percent of the pool. */
+/** Arrivals end when this many GPUs have been requested, in percent of the pool. */
 export const lastLoad = 130;
 
 export interface RunOptions {
   readonly policy: Policy;
   readonly seed: number;
-  /** Schedules CPU and GPUs apart: the CPU of a claim may be on any node, its GPUs on any node with GPUs. */
+  /** Schedules CPU and GPUs separately: the CPU of a claim may be on any node, its GPUs on any node with GPUs. */
   readonly isPooled: boolean;
 }
 
@@ -101,7 +101,7 @@ export function run(trace: Trace, options: RunOptions): RunResult {
   };
 }
 
-/** The result of `place` for a claim without GPUs; below it: refused. */
+/** The result of `place` for a claim without GPUs; a lower value: refused. */
 const placed = -1;
 const refused = -2;
 
@@ -155,7 +155,7 @@ class LocalPool implements Pool {
   }
 }
 
-/** CPU and GPUs scheduled apart: CPU by best fit, GPUs by the policy. */
+/** CPU and GPUs scheduled separately: CPU by best fit, GPUs by the policy. */
 class PooledPool implements Pool {
   readonly gpuRooms: readonly FreeCapacity[];
   readonly #gpus: Chooser;

@@ -8,11 +8,11 @@ export interface Summary {
   readonly policy: Policy;
   readonly pooled: boolean;
   readonly seeds: number;
-  /** Allocated GPUs in percent when 130 % of the pool have been requested: mean, standard deviation, minimum. */
+  /** Allocated GPUs in percent when 130 % of the pool has been requested: mean, standard deviation, minimum. */
   readonly mean: number;
   readonly sd: number;
   readonly min: number;
-  /** Mean share of idle capacity that is fragmented, when 80 % and 90 % have been requested. */
+  /** Mean share of idle capacity that is fragmented, when 80 % and 90 % has been requested. */
   readonly fragmentation80: number;
   readonly fragmentation90: number;
   readonly decisionsPerSecond: number;

@@ -19,7 +19,7 @@ export interface Tables {
   readonly nodes: readonly string[];
 }
 
-/** The name of the trace that is in a file. */
+/** The name of the trace in a file. */
 export function traceNameOf(file: string): string {
   return file.replace(/\.csv$/, "").replace(podPrefix, "");
 }

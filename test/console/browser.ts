@@ -26,7 +26,7 @@ export type Devices = readonly MessageInitShape<typeof DeviceReportSchema>[];
 
 type PoolOptions = Pick<ControllerOptions, "oidc">;
 
-/** A controller that can be stopped and started again at the same address, and agents that outlive it. */
+/** A controller that can be stopped and restarted at the same address, and agents that outlive it. */
 export class ConsolePool implements AsyncDisposable {
   readonly #directory: string;
   readonly #agents: FakeAgent[] = [];
@@ -57,7 +57,7 @@ export class ConsolePool implements AsyncDisposable {
     return pool;
   }
 
-  /** Nodes whose agents have spoken once: of thousands, none may call again and again on the machine of a test. */
+  /** Nodes whose agents have called only once: with thousands of nodes, repeated calls would overload the test machine. */
   async addSilentNodes(names: readonly string[], devices: Devices): Promise<void> {
     const { url, agentToken: token } = this.#controller;
     const atOnce = 40;
@@ -119,13 +119,13 @@ async function start(stateDirectory: string, listen: string, options: PoolOption
   return await startController({ ...options, stateDirectory, listen, log: pino({ level: "silent" }) });
 }
 
-/** A page, and all that it should not do: each is an error of the test at its end. */
+/** A page that records everything that it should not do; each record fails the test at its end. */
 export class WatchedPage implements AsyncDisposable {
   readonly page: Page;
   readonly context: BrowserContext;
   readonly #url: string;
   readonly #faults: string[] = [];
-  /** Origins that the browser is sent to, beside that of the pool. */
+  /** Origins to which the browser is redirected, in addition to that of the pool. */
   readonly mayVisit: string[] = [];
 
   private constructor(context: BrowserContext, page: Page, url: string) {
@@ -154,7 +154,7 @@ export class WatchedPage implements AsyncDisposable {
       void dialog.dismiss();
     });
     page.on("console", (message) => {
-      // The browser itself logs each unsuccessful response, and an absent controller.
+      // The browser itself logs each unsuccessful response, and an unreachable controller.
       if (message.type() === "error" && !/Failed to load resource/.test(message.text())) {
         this.#faults.push(`console: ${message.text()}`);
       }
@@ -171,7 +171,7 @@ export class WatchedPage implements AsyncDisposable {
     await this.page.goto(`${this.#url}/console/${path}`);
   }
 
-  /** Logs in, and resolves when the controller has answered: a visit that follows sooner would cancel the request. */
+  /** Logs in, and resolves when the controller has answered: an earlier visit to another page would cancel the request. */
   async logIn(token: string): Promise<void> {
     await this.page.getByLabel("Token").fill(token);
     const answer = this.page.waitForResponse(
@@ -181,12 +181,12 @@ export class WatchedPage implements AsyncDisposable {
     await answer;
   }
 
-  /** The row of a table, or nothing. */
+  /** The row of a table, if it exists. */
   row(text: string) {
     return this.page.getByRole("row").filter({ hasText: text });
   }
 
-  /** Fails with each finding and where it is. */
+  /** Fails with each finding and its location. */
   async expectAccessible(): Promise<void> {
     await this.page.waitForFunction("document.fonts.ready.then(() => true)");
     await this.page.evaluate(axe.source);
@@ -196,7 +196,7 @@ export class WatchedPage implements AsyncDisposable {
     expect(found, this.page.url()).toEqual([]);
   }
 
-  /** Fails when the page did what it should not. */
+  /** Fails if the page did something that it should not. */
   expectNoFaults(): void {
     expect(this.#faults).toEqual([]);
   }

@@ -50,7 +50,7 @@ const tenants = [
   { name: "speech", limit: { gpuMilli: 8000n } },
 ] as const;
 
-/** A session whose use goes up and down around a mean. */
+/** A session whose usage varies around a mean. */
 interface Busy {
   readonly agent: FakeAgent;
   readonly session: string;
@@ -183,7 +183,7 @@ export class BusyPool implements AsyncDisposable {
     return this.#pool.adminToken;
   }
 
-  /** What programs use at a moment, the same in every run. */
+  /** The usage of programs at a given time, the same in every run. */
   async vary(moment: number): Promise<void> {
     for (const [index, { agent, session: id, mean }] of this.#busy.entries()) {
       const session = agent.sessions.get(id);

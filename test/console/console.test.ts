@@ -15,7 +15,7 @@ import { startPool } from "./small-pool.ts";
 
 const GiB = 1n << 30n;
 
-/** A page that is not ours. */
+/** A page from another origin. */
 async function serve(html: string): Promise<{ readonly url: string } & AsyncDisposable> {
   const server = createServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(html);
@@ -150,7 +150,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.logIn(pool.adminToken);
     const gpu = watched.row("node-b/0");
     await gpu.locator(".badge.good").waitFor();
-    // Its agent says nothing of the share that this session uses.
+    // Its agent reports no usage for this session.
     await watched.row("node-a/0").locator(".meter-unknown").first().waitFor();
     await pool.agent("node-b")[Symbol.asyncDispose]();
     await gpu.locator(".badge.dim").filter({ hasText: "unknown" }).waitFor();
@@ -267,7 +267,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
   it("10,000 GPUs and 5,000 claims are shown by a few dozen rows at a time", async () => {
     const devices = Array.from({ length: 8 }, (_, index) => fakeDevice(index, 80n * GiB));
     const names = Array.from({ length: 1250 }, (_, index) => `node-${index}`);
-    // Those that claims go to are in contact.
+    // Nodes with claims are in contact.
     const living = names.slice(-10).map((name) => [name, devices] as const);
     await using pool = await ConsolePool.start(Object.fromEntries(living));
     await pool.addSilentNodes(names.slice(0, -10), devices);
@@ -306,7 +306,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.visit("nodes");
     await watched.logIn(pool.adminToken);
     await watched.row("node-a").waitFor();
-    // On another port of the same host: of the same site, so that cookies come along.
+    // On another port of the same host, which is the same site, so that cookies are sent.
     await using evil = await serve("<!doctype html><title>evil</title><body></body>");
     const foreign = await context.newPage();
     await foreign.goto(evil.url);

@@ -17,14 +17,14 @@ import { startPool } from "./small-pool.ts";
 
 const GiB = 1n << 30n;
 
-/** MILLPOND_TEST_PAGES=50 for a long look. */
+/** MILLPOND_TEST_PAGES=50 for a long run. */
 const rounds = Number(process.env["MILLPOND_TEST_PAGES"] ?? 3);
 
 /** Texts that run a script, or break out of an attribute, when inserted as HTML; at the beginning of a field, a formula. */
 const mark = "<img src=x onerror=alert(1)>";
 const hostile = `=1+1 ${mark}"'><script>alert(2)</script>{{7*7}}\u202ejavascript:alert(3)`;
 
-/** Members that one of the views shows. */
+/** Members that at least one of the views shows. */
 const shownMembers = [
   "Allocation.node",
   ...["result", "role", "subject", "tenant", "what", "who", "why"].map((each) => `AuditRecord.${each}`),
@@ -74,7 +74,7 @@ const views = [
   "connect",
 ] as const;
 
-/** Answers a call of the page with the answer of the controller, each text exchanged. */
+/** Answers a call of the page with the controller's answer, in which each text is replaced. */
 async function spoil(route: Route, texts: HostileTexts): Promise<void> {
   const response = await route.fetch();
   const method = methods.get(new URL(route.request().url()).pathname);
@@ -89,7 +89,11 @@ async function spoil(route: Route, texts: HostileTexts): Promise<void> {
   await route.fulfill({ response, body: Buffer.from(toBinary(method.output, answer)) });
 }
 
-/** Fails for anything that a text has become. @returns the members whose texts are in the page */
+/**
+ * Fails if a text was interpreted as anything but text.
+ *
+ * @returns the members whose texts are in the page
+ */
 async function judge(page: Page, texts: HostileTexts, where: string): Promise<Set<string>> {
   const { texts: shown, foreign } = await contentOf(page);
   expect(foreign, where).toEqual([]);
@@ -98,7 +102,7 @@ async function judge(page: Page, texts: HostileTexts, where: string): Promise<Se
 
 const none = new HostileTexts(new Random(0));
 
-/** A shell that has nothing but our programs, which only say how they were called. */
+/** A shell that has only our programs, which record how they were called. */
 class Shell implements Disposable {
   readonly #directory = mkdtempSync(join(tmpdir(), "millpond-shell-"));
   readonly #programs = join(this.#directory, "bin");
@@ -117,7 +121,7 @@ class Shell implements Disposable {
     }
   }
 
-  /** @returns what the command did beside calling our programs; empty: nothing */
+  /** @returns what the command did in addition to calling our programs; empty: nothing */
   run(command: string): string {
     const isScript = /^(?:millpond|docker|printf) /.test(command);
     if (!isScript) return command.includes("pwned") ? command : "";
@@ -179,7 +183,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
           )
           .toBe(0);
         for (const member of await judge(page, texts, where)) seen.add(member);
-        // What asks before it changes something repeats the names.
+        // Confirmation dialogs repeat the names.
         for (const button of await page.locator("#content button:has(+ dialog)").all()) {
           await button.click();
           for (const member of await judge(page, texts, where)) seen.add(member);
@@ -188,7 +192,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
       }
       watched.expectNoFaults();
     }
-    // Neither is a member forgotten that users, programs, agents or hosts can write.
+    // No member that users, programs, agents or hosts can write is missing.
     expect([...seen]).toEqual(expect.arrayContaining(shownMembers));
   });
 
@@ -209,7 +213,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
     const { ticket } = await claims.createTicket({ claim: "train", program: hostile, clientHost: hostile });
     await pool.agent("node-a").openSession(ticket);
     await nodes.cordonNode({ name: "node-a", cordoned: true, reason: hostile });
-    // Names and labels allow few characters, so every call that takes one refuses these.
+    // Names and labels allow few characters, so every call that takes one refuses these texts.
     const refused = [
       claims.createClaim({ claim: { name: hostile } }),
       claims.createClaim({ claim: { gang: hostile, gangSize: 2 } }),
@@ -249,7 +253,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
       await expect.poll(() => page.locator("#content").innerText(), { message: view }).toContain(mark);
       await judge(page, none, view);
     }
-    // A spreadsheet runs no formula of others.
+    // A spreadsheet runs no formula from others.
     const download = page.waitForEvent("download");
     await watched.visit("claims");
     await watched.row("train").waitFor();
@@ -280,7 +284,7 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
         `placement?by=${inAddress}&${query}`,
         `connect?${query}`,
         `connect?n=1&m=1Gi&c=50%25&image=${inAddress}`,
-        // With a dot it is a file that is not there.
+        // With a dot it is the name of a file that does not exist.
         inAddress.replaceAll(".", "-"),
       ]) {
         await watched.visit(address);

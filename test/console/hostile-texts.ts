@@ -4,7 +4,7 @@ import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import type { Page } from "playwright-core";
 import type { Random } from "../support/random.ts";
 
-/** Each says by a dialog, a request, an element or a file that it was more than a text. */
+/** Each reveals by a dialog, a request, an element or a file that it was interpreted as more than text. */
 const parts = [
   "<img src=x onerror=alert(1)>",
   "<script>alert(2)</script>",
@@ -36,18 +36,18 @@ const parts = [
   "风扇🔥e\u0301",
 ] as const;
 
-/** Texts with a number in them, by which they are found again. */
+/** Texts that contain a number, by which they are found again. */
 export class HostileTexts {
   readonly #random: Random;
   readonly #made: string[] = [];
-  /** By their numbers: the member of a message that each was put into. */
+  /** By number: the member of a message into which each text was put. */
   readonly #members: string[] = [];
 
   constructor(random: Random) {
     this.#random = random;
   }
 
-  /** @param member What it is for, such as `Claim.owner`. */
+  /** @param member The member for which it is, such as `Claim.owner`. */
   make(member: string): string {
     const count = 1 + Math.floor(this.#random.next() * 3);
     const own = Array.from({ length: count }, () => this.#random.pick(parts));
@@ -58,7 +58,7 @@ export class HostileTexts {
     return text;
   }
 
-  /** Puts one in the place of each text of a message, and of those within it. */
+  /** Replaces each text of a message, and of its nested messages. */
   spoil(type: DescMessage, message: Message): void {
     const members = message as unknown as Record<string, unknown>;
     for (const field of type.fields) {
@@ -102,7 +102,7 @@ export class HostileTexts {
       : value;
   }
 
-  /** Half of the subjects keep their kind, by which pages make links of them, and some empty texts stay so. */
+  /** Half of the subjects keep their kind, from which pages create links, and some empty texts stay empty. */
   #changed(member: string, before: string): string {
     if (before === "" && this.#random.chance(0.3)) return "";
     const kind = /^[a-z]+\//.exec(before)?.[0] ?? "";
@@ -112,8 +112,8 @@ export class HostileTexts {
   /**
    * Finds the texts in the page.
    *
-   * @returns The members that they are of
-   * @throws Error for one that is shown other than it is
+   * @returns The members to which they belong
+   * @throws Error for a text that is not shown verbatim
    */
   find(shown: readonly string[]): Set<string> {
     const members = new Set<string>();
@@ -130,13 +130,13 @@ export class HostileTexts {
   }
 }
 
-/** What is in a page: all that can be read of it, and what no text of others may have made. */
+/** Everything that can be read in a page, and everything that no text from others may have created. */
 export interface PageContent {
   readonly texts: readonly string[];
   readonly foreign: readonly string[];
 }
 
-/** In the page. Elements and attributes that the console has, and the addresses that it may lead to. */
+/** Runs in the page. The elements and attributes that the console uses, and the addresses to which it may link. */
 const look = `(() => {
   const elements = new Set(("html head meta title link script noscript body div main nav header section form dialog table thead tbody tr th td " +
     "p h1 h2 h3 ul ol li dl dt dd span strong code figure figcaption small em label input select option button a img svg g rect line path text pattern defs")

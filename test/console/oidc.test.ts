@@ -59,7 +59,7 @@ describe.skipIf(missingBrowser !== "")(`logins by OpenID Connect in the console$
     await watched.row("node-a").waitFor();
     expect(page.url()).toBe(`${pool.url}/console/nodes?q=node-a`);
     expect(await page.locator(".settings").innerText()).toContain("oidc:ann (admin)");
-    // Also after the controller was started again, and in a page that is loaded again.
+    // Even after the controller was restarted, and in a reloaded page.
     await pool.stopController();
     await pool.startController();
     await page.reload();

@@ -9,7 +9,7 @@ import { inRoot } from "../../scripts/lib/paths.ts";
 import { launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";
 import { BusyPool } from "./busy-pool.ts";
 
-/** The address of each view, and a text that it has once it is drawn. */
+/** The address of each view, and a text that it contains once it is rendered. */
 const views = {
   pool: ["", "NVIDIA H200"],
   nodes: ["nodes", "gpu-a1"],
@@ -30,7 +30,7 @@ const views = {
 
 const folder = process.env["MILLPOND_PICTURES"] ?? join("build", "console-pictures");
 
-/** Samples of some minutes, as the page takes them: its clock runs ahead, and programs do more and less meanwhile. */
+/** Samples of some minutes, as the page takes them: its clock runs fast, and the load of programs varies meanwhile. */
 async function letTimePass(page: Page, pool: BusyPool): Promise<void> {
   for (let sample = 0; sample < 60; sample += 1) {
     await pool.vary(sample);
@@ -38,7 +38,7 @@ async function letTimePass(page: Page, pool: BusyPool): Promise<void> {
     const answered = page
       .waitForResponse((response) => response.url().endsWith("/ListNodes"))
       .then(() => (isAnswered = true));
-    // Slow answers are asked for less often.
+    // Slow answers are requested less often.
     while (!isAnswered) await page.clock.runFor(500);
     await answered;
   }

@@ -66,7 +66,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
         const where = claim.allocation.devices.map(({ uuid }) => indexOf.get(uuid)).join(",");
         expect(verdict).toContain(`It would start now on ${claim.allocation.node}/${where} ·`);
       }
-      // The next one is judged by a pool that has this one.
+      // The next request is evaluated in a pool that contains this claim.
       await expect.poll(() => page.evaluate<readonly string[]>(heights)).toEqual(await granted(pool));
     }
     await watched.expectAccessible();
@@ -148,7 +148,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
 
 const heights = '[...document.querySelectorAll(".gpu-cell.ok > span")].map(({ style }) => style.height)';
 
-/** What claims hold of each GPU, in the order of the page. */
+/** The amounts that claims hold of each GPU, in the order of the page. */
 async function granted(pool: ConsolePool): Promise<readonly string[]> {
   const { nodes } = await pool.clients().pool.listNodes({});
   return nodes.flatMap(({ devices }) =>

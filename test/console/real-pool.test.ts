@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { Pool } from "../support/pool.ts";
 import { launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";
 
-/** The colour of the columns that are measured within the grant; empty: there are none. */
+/** The colour of the columns for usage within the grant; empty: there are none. */
 const measured = `(() => {
   const shape = document.querySelector(".strip .used");
   return shape === null || shape.getBBox().height === 0 ? "" : getComputedStyle(shape).fill;

@@ -14,7 +14,7 @@ import { launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";
 const GiB = 1n << 30n;
 const missing = missingBrowser || (missingPostgres === undefined ? "" : ` (${missingPostgres})`);
 
-/** One address for several controllers, as a load balancer has it: connections go to the first one that accepts them. */
+/** A single address for several controllers, like a load balancer's: connections go to the first one that accepts them. */
 class Balancer implements AsyncDisposable {
   readonly #server = createServer({ pauseOnConnect: true }, (socket) => void this.#relay(socket));
   readonly #targets: readonly URL[];
@@ -109,8 +109,8 @@ it.skipIf(missing !== "")(
     await ofFollower.row("node-a/0").filter({ hasText: "13 %" }).waitFor();
 
     const repair = await cluster.strike("leader killed");
-    // A page without an answer says so, and marks what it shows as old. Those of the others may ask again only when there
-    // is a new leader.
+    // A page without an answer reports that, and marks its content as old. The other pages may retry only when there is a new
+    // leader.
     await silence(ofLeader).filter({ hasText: "does not answer since" }).waitFor();
     await ofLeader.page.locator(".old").getByRole("row").nth(1).waitFor();
     await make("after");
@@ -127,7 +127,7 @@ it.skipIf(missing !== "")(
     const subjects = await events.page.locator(".rows .row .cell:nth-child(3)").allInnerTexts();
     expect(subjects).toEqual(["claim/after", "claim/before"]);
 
-    // The address of the dead one stays silent until there is a controller again: now a follower.
+    // The address of the dead controller stays silent until it is restarted, now as a follower.
     expect(await silence(ofLeader).count()).toBe(1);
     expect(await ofLeader.row("after").count()).toBe(0);
     await repair();

@@ -14,7 +14,7 @@ afterEach(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Holds a claim until the result is ended; programs attach to it by its name. */
+/** Holds a claim until the result is disposed of; programs attach to it by its name. */
 async function hold(name: string, ...options: string[]): Promise<Program> {
   const holder = pool.start(["run", "--name", name, ...options, "--", "sh", "-c", "echo held; read line"]);
   await holder.says("stdout", /held/);
@@ -41,7 +41,7 @@ it("processes of a claim have its memory together, and a neighbour has all of it
   await until("192 MiB in use", used, (bytes) => bytes === 192 * MiB);
   const attempts = await Promise.all([1, 2, 3].map(() => startIn("attacker", "memhog", "16").finished));
   for (const { stdout } of attempts) {
-    // One that came last may have got nothing at all, and ended before it said how much.
+    // The last program may have got nothing at all, and ended before it reported how much.
     expect(Number(/of which free (\d+) MiB/.exec(stdout)?.[1] ?? 0)).toBeLessThanOrEqual(64);
     expect(Number(/16 MiB: (\d+) MiB/.exec(stdout)?.[1] ?? 0)).toBeLessThanOrEqual(64);
   }
@@ -79,7 +79,7 @@ it(`a claim opens no more than ${mostSessions} sessions, and another gets its ow
     `${mostSessions} connected sessions`,
     () => pool.sessions(),
     (all) => {
-      // Programs that wait are enough: they keep their sessions, and leave this machine's processors to those that begin.
+      // Programs that wait are sufficient: they keep their sessions, and leave this machine's processors to those that start.
       for (const { state, clientPid } of all) {
         if (state === "connected" && !stopped.has(clientPid)) {
           process.kill(clientPid, "SIGSTOP");
@@ -138,7 +138,7 @@ it("the driver's contexts of a claim's many sessions come out of the claim, and 
     expect(stderr).toMatch(/the driver needs 96 MiB of device \S+ for one more, and of the claim's 320 MiB/);
   }
   await until("the sessions that fit", serving, (all) => all.length === fit);
-  // All but one of the contexts are the claim's, and it has its programs' memory beside them.
+  // All contexts except one are charged to the claim, together with its programs' memory.
   await until("contexts in use", used, (mib) => mib >= (fit - 1) * contextMiB + fit);
   expect(await used()).toBeLessThanOrEqual(claimMiB);
   const whole = await startIn("victim", "memhog", "16").finished;
@@ -146,7 +146,7 @@ it("the driver's contexts of a claim's many sessions come out of the claim, and 
   expect(whole.stdout).toMatch(/out of memory after 16 chunks of 16 MiB: 256 MiB/);
   for (const program of programs) program.signal("SIGKILL");
   await Promise.all(programs.map((program) => program.finished));
-  // One after the other, each has the context beside the claim, and so all of the claim's memory.
+  // One after the other, each uses the context beside the claim, and therefore gets all of the claim's memory.
   for (let i = 0; i < 3; ++i) {
     const { stdout, stderr } = await startIn("many", "memhog", "16").finished;
     expect(stderr).not.toContain("MILLPOND_E_TOO_MANY_SESSIONS");
@@ -165,7 +165,7 @@ it("a claim's many sessions end at its host memory, and another claim of the nod
   timeout: 600_000,
 }, async () => {
   pool = await Pool.start("--nodes", "1", "--devices", "1");
-  // The workers count two thirds of it: room for ten sessions of 64 MiB.
+  // The workers account for two thirds of it: room for ten sessions of 64 MiB.
   const agent = await joinNode(pool, "host-memory", ["--claim-host-memory", "1Gi"]);
   const holder = await hold("many", "-m", "64Mi", "-c", "25");
   const programs = Array.from({ length: 13 }, () => startIn("many", "memhold", "1"));

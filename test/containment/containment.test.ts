@@ -11,13 +11,13 @@ import { Program } from "../support/program.ts";
 
 const hostileDriver = join(nativeDir("release"), "worker", "libmillpond_hostile_driver.so");
 
-/** What the workers of two claims of a node wrote down, in the order in which the claims were made. */
+/** The records that the workers of a node's two claims wrote, in the order in which the claims were created. */
 interface Reports {
   readonly first: string;
   readonly second: string;
 }
 
-/** Pids of the workers in a run directory, by the names of their folders. */
+/** Process ids of the workers in a run directory, by the names of their folders. */
 function workerPids(run: string): Map<string, number> {
   const records = readdirSync(join(run, "records")).filter((name) => name.endsWith(".json"));
   return new Map(
@@ -30,7 +30,7 @@ function workerPids(run: string): Map<string, number> {
   );
 }
 
-/** Starts another node of a pool, and keeps new claims off the others. Returns its run directory. */
+/** Starts another node of a pool, and cordons the others. Returns its run directory. */
 async function startNode(
   pool: Pool,
   stack: AsyncDisposableStack,
@@ -67,8 +67,8 @@ async function startNode(
 }
 
 /**
- * Runs the programs of two claims on a node whose driver is hostile, and returns what their workers wrote down. `look`: called
- * with the run directory and the second worker's folder, while both run.
+ * Runs the programs of two claims on a node whose driver is hostile, and returns the records that their workers wrote.
+ * `look`: called with the run directory and the second worker's folder, while both run.
  */
 async function attack(
   pool: Pool,
@@ -97,16 +97,16 @@ async function attack(
   };
   const [first, second] = [await start(), await start()];
   look(run, second);
-  // The agent is there still, and serves.
+  // The agent still exists, and works.
   expect((await pool.run(["-m", "256Mi", "-p", "0.25"], ["vectoradd", "1000"])).stdout).toContain(
     "vectoradd: OK",
   );
-  // The second has tried what the first has.
+  // The second worker has tried the same as the first.
   expect(seen.get(second)).toContain(`victim ${workerPids(run).get(first)} has user `);
   return { first: seen.get(first) ?? "", second: seen.get(second) ?? "" };
 }
 
-/** Attempts that succeed where all workers have the agent's user: they give no access to any content. */
+/** Attempts that succeed if all workers run as the agent's user: they give access to no content. */
 const ofOneUser = /^(list the files of \d+|list the tenants' images): DONE$/;
 
 function expectNothingGained(report: string, { isOneUser = false } = {}): void {
@@ -114,7 +114,7 @@ function expectNothingGained(report: string, { isOneUser = false } = {}): void {
   const successes = attempts.filter((line) => line.endsWith("DONE"));
   expect(successes.filter((line) => !isOneUser || !ofOneUser.test(line))).toEqual([]);
   expect(attempts.length).toBeGreaterThanOrEqual(22);
-  // It has the table mapped and can write there; others go on all the same.
+  // It has the table mapped and can write to it; others continue nevertheless.
   expect(Number(/^overwrote (\d+) bytes$/m.exec(report)?.[1])).toBeGreaterThan(100_000);
   const environment = [...report.matchAll(/^environment (\w+)$/gm)].map(([, name]) => name);
   expect(
@@ -141,13 +141,13 @@ test.skipIf(!canSetUser)(
   "hostile code in a worker of an agent that is root has a user that no other claim has, and gains nothing",
   async () => {
     await using pool = await Pool.start("--devices", "1");
-    // As /run/millpond: every user may pass.
+    // Like /run/millpond: every user may traverse it.
     chmodSync(pool.directory, 0o755);
     const { first, second } = await attack(pool, (run, worker) => {
       const own = userOfWorker(workerPids(run).get(worker));
       const victims = [...workerPids(run)].filter(([id, pid]) => id !== worker && userOfWorker(pid) !== own);
       expect(victims.length).toBeGreaterThanOrEqual(1);
-      // Without the filter and the file rules of a worker, the user alone keeps it out.
+      // Without a worker's system call filter and file rules, the user alone keeps it out.
       for (const [id, pid] of victims) expect(reachable(own, run, id, pid)).toEqual([]);
       expect(reachable(own, run, worker, workerPids(run).get(worker) ?? 0)).toContain(
         `ls ${run}/workers/${worker}/jit`,
@@ -160,7 +160,7 @@ test.skipIf(!canSetUser)(
       expect(user).toBeGreaterThan(1_900_000_000);
       expect(user).toBeLessThanOrEqual(1_900_065_535);
     }
-    // Also the worker that waits for a third claim has another one.
+    // The worker that waits for a third claim also runs as another user.
     const victims = [...second.matchAll(/^victim \d+ has user (\d+)$/gm)].map(([, user]) => Number(user));
     expect(victims).toContain(users[0]);
     expect(victims).not.toContain(users[1]);
@@ -168,7 +168,7 @@ test.skipIf(!canSetUser)(
   },
 );
 
-/** Which of the things of a worker another process of that user can reach, that is not contained otherwise. */
+/** Which parts of a worker another process of that user can access when it is not contained otherwise. */
 function reachable(user: number, run: string, id: string, pid: number): string[] {
   const [boot = ""] = readdirSync(join(run, "claims"));
   const claims = readdirSync(join(run, "claims", boot)).map((name) => join(run, "claims", boot, name));
@@ -196,7 +196,7 @@ test.skipIf(!isRoot)(
   async () => {
     await using pool = await Pool.start("--devices", "1");
     await using stack = new AsyncDisposableStack();
-    // As /run/millpond: every user may pass.
+    // Like /run/millpond: every user may traverse it.
     chmodSync(pool.directory, 0o755);
     const run = await startNode(pool, stack, { name: "open" });
     const program = join(root, "build", "conformance", "bin", "driver");
@@ -208,7 +208,7 @@ test.skipIf(!isRoot)(
   },
 );
 
-/** Starts a program with the capabilities of the agent's container in a cluster, and no others. */
+/** Starts a program with exactly the capabilities of the agent's container in a cluster. */
 const inContainer = (() => {
   const manifest = readFileSync(inRoot("kubernetes", "deploy", "pool", "workers.yaml"), "utf8");
   const [, added = ""] = /capabilities: \{drop: \[ALL\], add: \[([A-Z_, ]+)\]\}/.exec(manifest) ?? [];
@@ -223,7 +223,7 @@ const inContainer = (() => {
 })();
 const isContainable = isRoot && spawnSync("setpriv", ["--version"]).status === 0;
 
-/** The users of the workers that run. */
+/** The users of the running workers. */
 function workerUsers(run: string): string[] {
   return readdirSync(join(run, "records"))
     .filter((name) => name.endsWith(".json"))
@@ -233,7 +233,7 @@ function workerUsers(run: string): string[] {
         const { pid } = (JSON.parse(text) as { process: { pid: number } }).process;
         return /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? [];
       } catch {
-        return []; // It ended meanwhile.
+        return []; // It has ended in the meantime.
       }
     });
 }
@@ -243,14 +243,14 @@ test.skipIf(!isContainable)(
   async () => {
     await using pool = await Pool.start("--devices", "1");
     await using stack = new AsyncDisposableStack();
-    // As /run/millpond: every user may pass.
+    // Like /run/millpond: every user may traverse it.
     chmodSync(pool.directory, 0o755);
     const { stdout: token } = await pool.millpond(["token", "create", "contained", "--role", "agent"]);
     const tokenFile = join(pool.directory, "contained.token");
     writeFileSync(tokenFile, token, { mode: 0o600 });
     const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
     const run = join(pool.directory, "contained");
-    // A name as many clusters give to their nodes.
+    // A name like those of nodes in many clusters.
     const name = "ip-10-0-0-1.example.internal";
     const [command = "", ...args] = [
       ...inContainer,

@@ -19,7 +19,7 @@ afterEach(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Whether the kernel has taken back what a process had. */
+/** Whether the kernel has reclaimed the memory of a process. */
 function isGone(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -29,7 +29,7 @@ function isGone(pid: number): boolean {
   }
 }
 
-/** Bytes of all devices that living processes have: entries of a process, its start, its namespace and its bytes. */
+/** Bytes of all devices held by living processes: entries with a process, its start time, its namespace and its bytes. */
 function bytesInUse(ledgers: string): number {
   let sum = 0;
   for (const name of readdirSync(ledgers).filter((each) => each.endsWith(".memory"))) {
@@ -48,7 +48,7 @@ it("processes of a claim have no more of a device than the claim and one context
   pool = await Pool.start("--nodes", "1", "--devices", "1");
   const ledgers = join(pool.directory, "ledgers");
   mkdirSync(ledgers, { mode: 0o700 });
-  // Without warm workers every byte is one of the claim.
+  // Without warm workers every byte is charged to the claim.
   const agent = await joinNode(pool, "greedy", ["--warm", "0"], {
     MILLPOND_SOFTGPU_MEMORY: "2Gi",
     MILLPOND_SOFTGPU_STATE: ledgers,
@@ -86,7 +86,7 @@ it("processes of a claim have no more of a device than the claim and one context
       `${(peak / MiB).toFixed(1)} MiB at most of ${claimMiB} + ${contextMiB}`,
   );
   expect(peak).toBeLessThanOrEqual((claimMiB + contextMiB) * MiB);
-  // It was worth trying: programs had most of the claim, beyond their first context.
+  // The test was meaningful: programs had most of the claim, in addition to their first context.
   expect(peak).toBeGreaterThan((claimMiB / 2 + contextMiB) * MiB);
   expect(statuses.filter((status) => status !== 3).length).toBeGreaterThan(mostAtOnce);
   holder.endInput();

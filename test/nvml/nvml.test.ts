@@ -42,7 +42,7 @@ function usedBytes({ devices }: SessionView): number {
   return devices.reduce((sum, { memoryUsedBytes }) => sum + memoryUsedBytes, 0);
 }
 
-/** Runs a program in a claim that is there already. */
+/** Runs a program in an existing claim. */
 function inClaim(claim: string, program: string, args: readonly string[]): Promise<Result> {
   const environment = pool.containerEnvironment({ MILLPOND_CLAIM: claim });
   return startProgram(program, args, { ...environment, TERM: "dumb" }).finished;
@@ -166,7 +166,7 @@ describe("nvtop", () => {
 describe("monitors written in Python", () => {
   const unpacked: readonly Unpacked[] = [
     unpackDebian({ name: "nvitop", suite: "trixie", others: ["gpustat", "python3-pynvml"] }),
-    // Their libraries are those of the Python that is here.
+    // Their libraries are those of the installed Python.
     unpackDebian({
       name: "python3-psutil",
       suite: "bookworm",

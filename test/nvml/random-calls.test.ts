@@ -62,7 +62,7 @@ it.skipIf(python !== "")(`every function answers any arguments as NVML does${pyt
   const result = JSON.parse(stdout) as { readonly succeeded: readonly string[]; readonly called: number };
   expect(result).toMatchObject({ before: [1], devices: 2, failures: [], children: [0, 0, 0, 0], counted: 0 });
   if (Number(calls) >= 20_000) expect(result.called).toBe(functions.length + unsupported.length);
-  // Those that a pool of software GPUs knows an answer to.
+  // The functions for which a pool of software GPUs has an answer.
   for (const name of ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetFieldValues"]) {
     expect(result.succeeded).toContain(name);
   }

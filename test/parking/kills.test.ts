@@ -19,14 +19,14 @@ const transports = ["shm", "tcp", "shm"];
 
 let pool: Pool;
 beforeAll(async () => {
-  // Two of the three have room at once.
+  // Two of the three fit at the same time.
   pool = await Pool.start("--nodes", "1", "--devices", "1", "--device-memory", "128Mi");
 });
 afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Tells of each lane whose session is about to go on. */
+/** Reports each lane whose session is about to continue. */
 const awakening = new EventEmitter<{ lane: [Lane] }>();
 
 async function nextAwakening(lanes: readonly Lane[]): Promise<Lane> {
@@ -42,7 +42,7 @@ async function nextAwakening(lanes: readonly Lane[]): Promise<Lane> {
   return lane;
 }
 
-/** Stands for a user at a shell: starts another program when one is killed. */
+/** Simulates a user at a shell: starts another program when one is killed. */
 class Lane {
   readonly #random: Random;
   readonly #number: number;
@@ -105,7 +105,7 @@ class Lane {
   }
 
   /**
-   * Until the session is parked, mostly, or not for that long. Resolves with whether it is: a claim of which a killed agent
+   * Waits until the session is parked, but not indefinitely. Resolves with whether it is: a claim for which a killed agent
    * had a ticket stays awake for 70 s.
    */
   async #think(hasEnded: () => boolean): Promise<boolean> {
@@ -128,7 +128,7 @@ class Lane {
     try {
       process.kill(childOf(this.#shell?.pid ?? 0), "SIGKILL");
     } catch {
-      return false; // It starts, or ends.
+      return false; // It is starting or ending.
     }
     this.#isKilled = true;
     return true;
@@ -142,7 +142,7 @@ async function killAgent(): Promise<boolean> {
   return true;
 }
 
-/** The shared memory that processes hold, but for a worker's own output. */
+/** The shared memory that processes hold, except a worker's own output. */
 function sharedMemoryOf(pids: readonly number[]): string[] {
   return pids.flatMap((pid) =>
     readdirSync(`/proc/${pid}/fd`)
@@ -170,7 +170,7 @@ it(`${kills} kills of programs and agents lose nothing and leave nothing, seed $
     );
     count[victim] += 1;
   }
-  // Once more each of them computes, without any kills meanwhile.
+  // Each of them computes once more, now without any kills.
   const before = lanes.map((lane) => lane.counted);
   await until(
     "everybody to go on",

@@ -11,7 +11,7 @@ import { Pool } from "../support/pool.ts";
 const seed = Number(process.env["MILLPOND_MODEL_SEED"] ?? 41);
 const programs = Number(process.env["MILLPOND_MODEL_PROGRAMS"] ?? 6);
 const model = join(nativeDir("release"), "testing", "model", "model");
-/** After these, a session is never parked. */
+/** After these calls, a session is never parked. */
 const without = "functions,peer";
 
 let pool: Pool;

@@ -21,7 +21,7 @@ function startShell(name: string, transport: string): Program {
   return pool.start(["run", ...options, "--", programs, "shell"]);
 }
 
-/** Has the shell do something, and waits until it is done. */
+/** Makes the shell do something, and waits until it is done. */
 async function has(shell: Program, ...commands: readonly string[]): Promise<void> {
   for (const command of commands) {
     const done = shell.stdout.split("done").length;
@@ -71,7 +71,7 @@ it.each(["shm", "tcp"])(
     await other.finished;
     await shell.says("stdout", /(done: \w+\n){6}/);
 
-    // Memory that it holds is not released, and `describe` and `why` report it as the reason.
+    // The memory that it holds is not released, and `describe` and `why` report it as the reason.
     await has(shell, "hold");
     const reason = /^ *(Not parked|idle)\b.*\bit has [\d.]+ \w+ of device memory$/ms;
     for (const ask of [

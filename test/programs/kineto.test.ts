@@ -25,7 +25,7 @@ interface Timed {
   readonly rest: readonly number[];
 }
 
-/** What the program printed of one session of its profiler. */
+/** The output of the program for one session of its profiler. */
 interface Session {
   readonly name: string;
   readonly begin: bigint;
@@ -33,7 +33,7 @@ interface Session {
   /** By the program's number of a launch. */
   readonly launched: ReadonlyMap<number, string>;
   readonly records: ReadonlyMap<string, readonly Timed[]>;
-  /** External number of the kind by correlation. */
+  /** External number of this kind, by correlation. */
   readonly external: ReadonlyMap<number, ReadonlyMap<number, number>>;
 }
 
@@ -51,7 +51,7 @@ function readSession(text: string): Session {
     if (kind === "window") {
       window = [BigInt(first), BigInt(second)];
     } else if (kind === "launched") {
-      // Those of after the session are not.
+      // Launches after the session are missing.
       if (Number(first) % 1000 < 500) launched.set(Number(first), second);
     } else if (kind === "external") {
       const ids = external.get(Number(first)) ?? new Map<number, number>();
@@ -73,7 +73,7 @@ function checkSession(session: Session): void {
   const custom0 = session.external.get(3) ?? new Map<number, number>();
   const custom1 = session.external.get(4) ?? new Map<number, number>();
   expect(new Set(session.external.keys())).toEqual(new Set([3, 4]));
-  // Each launch once, of no other session and of nothing after the session.
+  // Each launch once, none from another session and none after the session.
   expect(session.launched.size).toBe(60);
   const seen = kernels.map(({ name, correlation }) => [custom0.get(correlation), name]);
   expect(new Map(seen as [number, string][])).toEqual(session.launched);
@@ -82,7 +82,7 @@ function checkSession(session: Session): void {
     const call = calls.get(kernel.correlation);
     expect(call?.name).toBe("cuLaunchKernel");
     expect(custom1.get(kernel.correlation)).toBe((custom0.get(kernel.correlation) ?? 0) + 1000);
-    // One host, one clock: what a call causes comes after it began.
+    // One host, one clock: an effect of a call comes after the call has begun.
     expect(kernel.start).toBeGreaterThanOrEqual(call?.start ?? session.end);
     const [device, , grid, block] = kernel.rest;
     expect([device, grid, block]).toEqual([0, 16, 256]);
@@ -96,7 +96,7 @@ function checkSession(session: Session): void {
       expect(end).toBeLessThanOrEqual(session.end);
     }
   }
-  // Two streams, of which one is the default.
+  // Two streams, one of which is the default.
   expect(new Set(kernels.map(({ rest }) => rest[1])).size).toBe(2);
   const bytes = (direction: string): number =>
     ofKind(session, "copy")
@@ -123,7 +123,7 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     const { status, stdout, stderr } = await pool.millpond([...run, "--", program]);
     expect({ status, stderr }).toMatchObject({ status: 0 });
     const [head, ...texts] = stdout.split("session ");
-    // Not the library in the folder that the program is linked with.
+    // Not the library in the folder with which the program is linked.
     expect(head).toMatch(/^version 130000\n/);
     const sessions = texts.map(readSession);
     expect(sessions.map(({ name }) => name)).toEqual(["first", "again", "own-clock"]);
@@ -139,7 +139,7 @@ it("has calls of the CUDA runtime, also of a program that is profiled before it 
   const { status, stderr } = await pool.millpond(["run", "-m", "256Mi", "--", ...watched]);
   expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
   const session = readSession(`watched\n${readFileSync(file, "utf8")}`);
-  // Calls of the driver in those of the runtime are parts of them.
+  // Driver calls within runtime calls are part of those.
   const direct = ofKind(session, "call").map(({ name }) => name);
   expect(direct.filter((name) => /^cu(Launch|Memcpy|MemAlloc|MemFree)/.test(name))).toEqual([]);
   const runtime = ofKind(session, "runtime");

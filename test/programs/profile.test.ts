@@ -59,12 +59,12 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     expect(bytes("HtoD")).toBe(2 * 4 * elements);
     expect(bytes("DtoH")).toBe(4 * elements);
     const launch = ofKind(events, "cuda_driver").find(({ name }) => name.startsWith("cuLaunchKernel"));
-    // Calls that only ask the client are not written down: there are many times more of them.
+    // Calls that only query the client are not recorded: there are far more of them.
     const asked = ofKind(events, "cuda_driver").filter(({ name }) =>
       /^cu(CtxGetCurrent|DeviceGet|GetProcAddress)/.test(name),
     );
     expect(asked).toEqual([]);
-    // One host, one clock: what a call causes comes after it.
+    // One host, one clock: an effect of a call comes after the call.
     expect(kernel?.ts).toBeGreaterThanOrEqual(launch?.ts ?? Number.POSITIVE_INFINITY);
     const arrows = events.filter(({ cat }) => cat === "ac2g");
     expect(arrows.map(({ ph }) => ph)).toEqual(["s", "f"]);

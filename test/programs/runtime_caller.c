@@ -184,7 +184,7 @@ int main(int argc, char **argv) {
   CHECK(cudaFree(managed));
   CHECK(cudaDeviceSynchronize());
 
-  // The runtime has the image loaded again.
+  // The runtime loads the image again.
   for (int round = 0; round < 2; ++round) {
     CHECK(cudaDeviceReset());
     CHECK(cudaMalloc((void **)&device, bytes));

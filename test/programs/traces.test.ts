@@ -52,7 +52,7 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     expect(summary.launches).toEqual([
       expect.objectContaining({ kernel: expect.stringContaining("add") as string, count: 1 }),
     ]);
-    // The CUDA runtime asks for tables that not every driver has.
+    // The CUDA runtime requests tables that not every driver has.
     expect(summary.failures.filter(({ name }) => name !== "cuGetExportTable")).toEqual([]);
     expect(summary.calls.some(({ waits }) => waits > 0)).toBe(true);
     const table = await pool.millpond(["trace", file]);

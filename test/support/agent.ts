@@ -20,7 +20,7 @@ export function agentArguments(options: {
   return ["agent", ...of, "--driver", driver, "--worker", worker, "--run", run, "--drain", "all"];
 }
 
-/** Joins a node with a software GPU of its own to a pool, whose other nodes get no more claims. */
+/** Joins a node with its own software GPU to a pool, whose other nodes get no more claims. */
 export async function joinNode(
   pool: Pool,
   name: string,

@@ -5,7 +5,7 @@ import { type Browser, chromium } from "playwright-core";
 
 const path = process.env["MILLPOND_CHROMIUM"] ?? "/usr/bin/chromium";
 
-/** Added to the name of a test that is skipped; empty: there is a browser. */
+/** Appended to the name of a skipped test; empty: there is a browser. */
 export const missingBrowser = existsSync(path) ? "" : " (not run: no Chromium here)";
 
 export async function launchBrowser(): Promise<Browser> {

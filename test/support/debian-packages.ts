@@ -8,19 +8,19 @@ import { inRoot } from "../../scripts/lib/paths.ts";
 export interface DebianPackage {
   readonly name: string;
   readonly suite: "bookworm" | "trixie";
-  /** Further packages of the suite, which go into the same folder. */
+  /** Additional packages of the suite, which are unpacked into the same folder. */
   readonly others?: readonly string[];
 }
 
 const areas = "main contrib non-free";
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/** Where a package lies unpacked, or why it cannot be had here. */
+/** Where a package is unpacked, or why it is not available on this machine. */
 export type Unpacked =
   | { readonly folder: string; readonly missing?: undefined }
   | { readonly missing: string };
 
-/** Unpacks a package of Debian, also of its areas for programs that are not free, which this machine need not have configured. */
+/** Unpacks a Debian package, also from the non-free areas, which need not be configured on this machine. */
 export function unpackDebian({ name, suite, others = [] }: DebianPackage): Unpacked {
   const folder = inRoot("build", "debian", `${name}-${suite}`);
   if (existsSync(folder)) return { folder };
@@ -62,7 +62,7 @@ export function unpackDebian({ name, suite, others = [] }: DebianPackage): Unpac
   }
 }
 
-/** The mirror that this machine takes its own packages from. */
+/** The mirror from which this machine gets its own packages. */
 function ownMirror(): string | undefined {
   const { stdout } = spawnSync("apt-get", ["indextargets", "--format", "$(REPO_URI)"], { encoding: "utf8" });
   return stdout?.split("\n").find((uri) => /\/debian\/?$/.test(uri));

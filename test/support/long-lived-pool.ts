@@ -15,7 +15,7 @@ import { missingPrevious, unpackPrevious } from "./previous-release.ts";
 import { Program, startProgram } from "./program.ts";
 import type { Random } from "./random.ts";
 
-/** The events of a pool that is kept for years. */
+/** The events in the life of a pool that is kept for years. */
 export const poolEvents = [
   "controller killed",
   "controller restarted",
@@ -39,27 +39,27 @@ const eventsOfPrevious: ReadonlySet<PoolEvent> = new Set([
   "controller downgraded and upgraded",
 ]);
 
-/** The events that can happen here: the release before may not be in this clone. */
+/** The events that are possible here: the previous release may be missing from this clone. */
 export const possibleEvents: readonly PoolEvent[] = poolEvents.filter(
   (event) => missingPrevious === undefined || !eventsOfPrevious.has(event),
 );
 
 type TokenKind = "node" | "user";
 
-/** What each program asks for: 24 of them fit on the node. */
+/** The memory that each program requests: 24 of them fit on the node. */
 export const computePercent = 4;
 export const memoryMiB = 64;
 
-/** A node of software GPUs and a controller with TLS, each of which is replaced under the programs that run. */
+/** A node of software GPUs and a controller with TLS, each of which is replaced while programs run. */
 export class LongLivedPool implements AsyncDisposable {
   readonly #directory: string;
   readonly #authority: TestAuthority;
   readonly #url: string;
   #controller: ControllerProcess;
   #agent: Program;
-  /** The token of programs that start now; that of the agent is in a file. */
+  /** The token for programs that start now; that of the agent is in a file. */
   #userToken: string;
-  /** Names of the tokens that were made and are not revoked. */
+  /** Names of the tokens that were created and not revoked. */
   readonly #tokens: Readonly<Record<TokenKind, string[]>> = { node: [], user: [] };
   #made = 0;
 
@@ -136,7 +136,11 @@ export class LongLivedPool implements AsyncDisposable {
     }
   }
 
-  /** Runs a command of the administrator. @throws Error where it fails */
+  /**
+   * Runs a command of the administrator.
+   *
+   * @throws Error if it fails
+   */
   async millpond(...args: readonly string[]): Promise<string> {
     return await this.#ask(args, root);
   }
@@ -147,7 +151,7 @@ export class LongLivedPool implements AsyncDisposable {
     return stdout;
   }
 
-  /** Stops the agent, whose workers go on, and starts it again when `act` has resolved. */
+  /** Stops the agent, whose workers continue, and restarts it when `act` has resolved. */
   async whileNoAgentRuns(act: () => Promise<void>): Promise<void> {
     this.#agent.signal("SIGTERM");
     await this.#agent.finished;
@@ -199,7 +203,7 @@ export class LongLivedPool implements AsyncDisposable {
     return { claims: createClient(ClaimService, transport), pool: createClient(PoolService, transport) };
   }
 
-  /** The folder of the release before, unpacked when it is first needed. */
+  /** The folder of the previous release, which is unpacked when it is first needed. */
   get #previous(): string {
     const folder = join(this.#directory, "previous");
     if (!existsSync(folder)) unpackPrevious(folder);
@@ -252,7 +256,7 @@ export class LongLivedPool implements AsyncDisposable {
     await this.#untilReady();
   }
 
-  /** As the package of a new release does it: both services at the same time. */
+  /** As the package of a new release does: both services at the same time. */
   async #restartBoth(): Promise<void> {
     this.#agent.signal("SIGTERM");
     await Promise.all([this.#agent.finished, this.#controller.end("SIGTERM")]);
@@ -276,7 +280,7 @@ export class LongLivedPool implements AsyncDisposable {
   }
 
   async #downgrade(): Promise<void> {
-    // After a restore, grants that the backup lacks are known when the nodes are back.
+    // After a restore, grants that the backup lacks are known once the nodes are back.
     await this.#untilReady();
     await this.#controller.end("SIGTERM");
     await this.millpond("downgrade", "--state", this.#state);
@@ -303,7 +307,7 @@ export class LongLivedPool implements AsyncDisposable {
     await this.#revokeEarlier("node");
   }
 
-  /** @param release whose command makes the new token */
+  /** @param release the release whose command creates the new token */
   async #rotateUserToken(release = root): Promise<void> {
     this.#userToken = await this.#makeToken("user", [], release);
     await this.#revokeEarlier("user");
@@ -316,7 +320,7 @@ export class LongLivedPool implements AsyncDisposable {
     return (await this.#ask(["token", "create", name, ...options], release)).trim();
   }
 
-  /** Revokes all tokens of a kind but the newest. */
+  /** Revokes all tokens of a kind except the newest. */
   async #revokeEarlier(kind: TokenKind): Promise<void> {
     for (const name of this.#tokens[kind].splice(0, this.#tokens[kind].length - 1)) {
       await this.millpond("token", "revoke", name);

@@ -6,10 +6,10 @@ import { Program } from "./program.ts";
 
 /** A new network, in a user namespace in which this user may change it. */
 const newNetwork = ["unshare", "--map-root-user", "--net"];
-/** Stands until its standard input ends, so it never outlives the test. */
+/** Exists until its standard input ends, so that it never outlives the test. */
 const stand = ["sh", "-c", "ip link set lo up && echo stands && exec cat"];
 
-/** Why there can be no such machines here; undefined: there can. */
+/** Why such machines cannot exist here; undefined: they can. */
 export const missingMachines: string | undefined = (() => {
   const [command, ...args] = [
     ...newNetwork,
@@ -65,7 +65,7 @@ export class Machine implements AsyncDisposable {
       await machine.#ip("address", "add", `${address}/24`, "dev", "cable");
       await machine.setCable("up");
     }
-    // The kernel notices the carrier up to a second later. Before, programs do not find the address of the machine.
+    // The kernel notices the carrier up to a second later. Until then programs do not find the address of the machine.
     for (const machine of [one, two]) {
       await until(
         "the cable has a carrier",
@@ -81,7 +81,7 @@ export class Machine implements AsyncDisposable {
     return ["nsenter", "--target", String(this.#holder.pid), "--user", "--net", "--preserve-credentials"];
   }
 
-  /** Pulls the cable of this machine, or puts it in again. */
+  /** Unplugs the cable of this machine, or plugs it in again. */
   async setCable(state: "up" | "down"): Promise<void> {
     await this.#ip("link", "set", "cable", state);
   }

@@ -129,7 +129,7 @@ if answers["init"] == [0, 0]:
     ]
     for thread in threads:
         thread.start()
-    # Children of a process whose threads are asking.
+    # Children of a process whose threads are calling.
     answers["children"] = [in_child() for _ in range(20)]
     for thread in threads:
         thread.join()

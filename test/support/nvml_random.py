@@ -13,7 +13,7 @@ UNINITIALIZED, INVALID, NOT_SUPPORTED, TOO_SMALL, WRONG_VERSION = 1, 2, 3, 7, 25
 # Success, invalid argument, not supported, not found, insufficient size, timeout, version mismatch.
 ALLOWED = {0, INVALID, NOT_SUPPORTED, 6, TOO_SMALL, 10, WRONG_VERSION}
 
-# Bytes of each type, of nvml.h.
+# Bytes of each type in nvml.h.
 SIZES = {
     "unsigned": 4, "int": 4, "Handle": 8, "EventSet": 8, "Memory": 24, "MemoryV2": 40, "Utilization": 8,
     "PciInfoV1": 48, "PciInfoV2": 52, "PciInfo": 68, "PciInfoExt": 64, "ProcessInfoV1": 16, "ProcessInfo": 24,
@@ -23,7 +23,7 @@ SIZES = {
 VERSIONS = {
     "MemoryV2": 2, "PciInfoExt": 1, "ProcessDetailList": 1, "ProcessesUtilization": 1, "Temperature": 1, "Uuid": 1, "GpmSupport": 1,
 }  # fmt: skip
-# Where structures with an array have its length and its address, and the bytes of an element.
+# Structures with an array: where they have its length and its address, and the size of an element.
 ARRAYS = {"ProcessDetailList": (8, 16, 32), "ProcessesUtilization": (4, 16, 40)}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +35,7 @@ ROOM = 4 * PAGE
 
 
 class Arena:
-    """Memory of one caller: a few regions that end at a guard page."""
+    """The memory of one caller: a few regions that end at a guard page."""
 
     def __init__(self, regions=12):
         self.ends = []
@@ -47,7 +47,7 @@ class Arena:
         self.next = 0
 
     def take(self, data):
-        """The address of a copy of the data, whose last byte is the last one that may be touched."""
+        """The address of a copy of the data, whose last byte is the last one that may be accessed."""
         end = self.ends[self.next % len(self.ends)]
         self.next += 1
         ctypes.memmove(end - len(data), data, len(data))
@@ -69,7 +69,7 @@ class Caller:
         self.texts = [b"", b"GPU-", b"0000:00:00.0", b"x" * 300]
 
     def learn(self):
-        """What a caller that means well knows."""
+        """The state that a well-behaved caller knows."""
         count = ctypes.c_uint()
         if self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
             raise SystemExit("the claim has no devices")
@@ -107,7 +107,7 @@ class Caller:
         return data, is_wrong
 
     def call(self, name, parameters):
-        """Calls it once; returns the result after what is always true of it has been checked."""
+        """Calls the function once, checks the invariants of its result, and returns it."""
         arguments, texts, lists = [], [], []
         is_missing = is_wrong_device = is_wrong_version = False
         elements = self.random.randrange(6)

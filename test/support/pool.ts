@@ -47,7 +47,7 @@ export interface DeviceView {
 export interface Usage {
   readonly claims: readonly string[];
   readonly sessions: readonly string[];
-  /** UUIDs of devices of which memory is granted or in use. */
+  /** UUIDs of devices whose memory is granted or in use. */
   readonly devices: readonly string[];
 }
 
@@ -78,7 +78,7 @@ export class Pool implements AsyncDisposable {
     };
   }
 
-  /** What `up` has said on standard error. */
+  /** The output of `up` on standard error. */
   get complaints(): string {
     return this.#up?.stderr ?? "";
   }
@@ -93,14 +93,14 @@ export class Pool implements AsyncDisposable {
     return new Program(child);
   }
 
-  /** Runs `millpond` to its end with nothing on its standard input. */
+  /** Runs `millpond` to its end with empty standard input. */
   async millpond(args: readonly string[]): Promise<Result> {
     const program = this.start(args);
     program.endInput();
     return program.finished;
   }
 
-  /** Runs one of the examples: `options` are of `run`, `args` the example's name and arguments. */
+  /** Runs one of the examples: `options` belong to `run`, `args` are the example's name and arguments. */
   run(options: readonly string[], args: readonly string[]): Promise<Result> {
     return this.millpond(["run", ...options, "--", examples, ...args]);
   }
@@ -161,7 +161,7 @@ export class Pool implements AsyncDisposable {
     );
   }
 
-  /** Asks the controller itself, which takes a few milliseconds, where a command takes hundreds. */
+  /** Calls the controller directly, which takes a few milliseconds where a command takes hundreds. */
   async #ask<T>(method: string, request: object = {}): Promise<T> {
     const { MILLPOND_CONTROLLER: base, MILLPOND_TOKEN: token } = this.containerEnvironment({});
     const response = await fetch(`${base}/millpond.v1.${method}`, {
@@ -174,17 +174,17 @@ export class Pool implements AsyncDisposable {
     return JSON.parse(text) as T;
   }
 
-  /** Gives a claim another memory for each vGPU. */
+  /** Changes the memory of each vGPU of a claim. */
   async resize(name: string, memoryBytes: number): Promise<void> {
     await this.#ask("ClaimService/ResizeClaim", { name, memoryBytes: String(memoryBytes) });
   }
 
-  /** As the API has it: `CLAIM_STATE_DORMANT`. */
+  /** In the API's notation: `CLAIM_STATE_DORMANT`. */
   async claimState(name: string): Promise<string> {
     return (await this.#ask<{ claim: { state: string } }>("ClaimService/GetClaim", { name })).claim.state;
   }
 
-  /** Claims that have ended included. */
+  /** Including claims that have ended. */
   async allClaims(): Promise<readonly { readonly name: string; readonly owner: string }[]> {
     type Listed = { readonly name: string; readonly owner: string };
     return (await this.#ask<{ claims: Listed[] }>("ClaimService/ListClaims", { includeEnded: true })).claims;
@@ -222,7 +222,7 @@ export class Pool implements AsyncDisposable {
     return workers.filter((pid) => threadNames(pid).includes("millpond-issue"));
   }
 
-  /** What a container without the CLI is given. */
+  /** The environment of a container without the CLI. */
   containerEnvironment(wishes: Record<string, string>): NodeJS.ProcessEnv {
     const file = JSON.parse(readFileSync(join(this.directory, "config.json"), "utf8")) as {
       currentContext: string;
@@ -261,7 +261,7 @@ function threadNames(pid: number): readonly string[] {
       readFileSync(`/proc/${pid}/task/${thread}/comm`, "utf8").trim(),
     );
   } catch (error) {
-    // It ended while it was looked at.
+    // It ended while it was examined.
     if (
       (error as NodeJS.ErrnoException).code === "ENOENT" ||
       (error as NodeJS.ErrnoException).code === "ESRCH"
@@ -271,7 +271,7 @@ function threadNames(pid: number): readonly string[] {
   }
 }
 
-/** Asks again until the answer is good. Throws with the last one when that takes too long. */
+/** Polls until the answer is good. Throws with the last one when that takes too long. */
 export async function until<T>(
   what: string,
   ask: () => Promise<T>,

@@ -5,16 +5,16 @@ import { mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../../scripts/lib/paths.ts";
 
-/** Until there is a release, this commit counts as one. */
+/** Until there is a release, this commit counts as the previous one. */
 const commit = "c28aa695017198116d89c42e43a6b115424997ba";
 
-/** Why it is not there; undefined: it is. */
+/** Why it is not available; undefined: it is. */
 export const missingPrevious: string | undefined =
   spawnSync("git", ["cat-file", "-e", `${commit}^{commit}`], { cwd: root }).status === 0
     ? undefined
     : `the commit ${commit.slice(0, 7)} is not in this clone`;
 
-/** Unpacks it into a folder, which is made. It runs with the packages of this release. */
+/** Unpacks it into a folder, which is created. It runs with the packages of this release. */
 export function unpackPrevious(folder: string): void {
   mkdirSync(folder);
   const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 2 ** 30 });

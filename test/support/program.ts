@@ -4,13 +4,13 @@ import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 
 export interface Result {
-  /** Exit status; 128 + signal number when a signal ended it. */
+  /** Exit status; 128 plus the signal's number if a signal ended it. */
   readonly status: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A running program, its output gathered. */
+/** A running program, with its output so far. */
 export class Program {
   readonly finished: Promise<Result>;
   stdout = "";
@@ -52,7 +52,7 @@ export class Program {
     this.#child.kill(signal);
   }
 
-  /** Resolves when a stream has said something that matches; throws when it ends or takes too long before. */
+  /** Resolves when a stream has printed a match; throws when it ends or takes too long before that. */
   async says(stream: "stdout" | "stderr", pattern: RegExp, timeoutMs = 120_000): Promise<void> {
     if (pattern.test(this[stream])) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -73,7 +73,7 @@ export class Program {
   }
 }
 
-/** Starts a program with exactly this environment and nothing on its standard input, unless that is piped. */
+/** Starts a program with exactly this environment and empty standard input, unless that is piped. */
 export function startProgram(
   program: string,
   args: readonly string[],
@@ -83,7 +83,7 @@ export function startProgram(
   return new Program(spawn(program, args, { env, stdio: [input, "pipe", "pipe"] }));
 }
 
-/** Pid of the program that a `millpond run` started. */
+/** Process id of the program that a `millpond run` started. */
 export function childOf(pid: number): number {
   const [child] = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
   if (child === undefined || child === "") throw new Error(`process ${pid} has no child`);

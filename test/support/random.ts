@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** Numbers that are the same with every run: mulberry32. */
+/** Pseudo-random numbers that are the same in every run: mulberry32. */
 export class Random {
   #state: number;
 
@@ -8,7 +8,7 @@ export class Random {
     this.#state = seed >>> 0;
   }
 
-  /** Another sequence that depends on this one's seed and on `name` only as long as this one has not been used. */
+  /** Another sequence, derived from this one's seed and from `name`, provided that this one has not been used. */
   fork(name: number): Random {
     return new Random(Math.imul(this.#state ^ name, 0x9e3779b1));
   }
@@ -29,7 +29,7 @@ export class Random {
     return this.next() < probability;
   }
 
-  /** One of them. Throws when there is none. */
+  /** One of the items. Throws if there is none. */
   pick<T>(choices: readonly T[]): T {
     const choice = choices[Math.floor(this.next() * choices.length)];
     if (choice === undefined) throw new Error("there is nothing to choose from");

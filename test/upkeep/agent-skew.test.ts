@@ -32,7 +32,7 @@ class SkewedNode {
     writeFileSync(join(directory, "driver.json"), JSON.stringify({ devices }));
   }
 
-  /** Starts an agent on the run directory of the one before, which leaves its workers to it. */
+  /** Starts an agent on the run directory of the previous one, which leaves its workers to it. */
   async runAgent(release: string): Promise<void> {
     await this.stop();
     const worker = join(this.#directory, `worker-${release === root ? "new" : "old"}`);
@@ -53,7 +53,7 @@ class SkewedNode {
     const { url, directory } = this.#controller;
     const files = ["--driver", join(this.#directory, "driver.json"), "--worker", worker];
     const place = ["--run", join(this.#directory, "run"), "--token-file", join(directory, "agent.token")];
-    // A worker that no agent comes back for ends by itself, after half a minute.
+    // A worker that no agent adopts ends by itself after half a minute.
     const of = ["--name", "node-a", "--controller", url, ...files, ...place, "--drain", "none"];
     return new Program(
       spawn(process.execPath, [join(release, "cli", "bin", "millpond.mjs"), "agent", ...of], {
@@ -64,7 +64,7 @@ class SkewedNode {
   }
 }
 
-/** The worker of c28aa69 logs a message of a type that it does not know and continues; its stand-in took any as `close`. */
+/** The worker of c28aa69 logs a message of an unknown type and continues; its stand-in treated any as `close`. */
 function ignoreUnknownMessages(path: string): void {
   const source = readFileSync(path, "utf8");
   const mended = source.replace(
@@ -97,7 +97,7 @@ test.skipIf(missingPrevious !== undefined)(
     let agentUrl = "";
     const upgradeTo = async (release: string): Promise<void> => {
       await node.runAgent(release);
-      // Until it reports, the node is still known as the agent before it described it.
+      // Until it reports, the node is still known as the previous agent described it.
       const found = await until(
         `the agent of the ${release === root ? "present" : "earlier"} release`,
         async () => (await pool.listNodes({})).nodes[0],
@@ -123,7 +123,7 @@ test.skipIf(missingPrevious !== undefined)(
     expect((await claims.getClaim({ name: "train" })).claim?.state).toBe(ClaimState.BOUND);
     const first = await begin();
     const [session] = await connected(1);
-    // It knows one key: a rotation would have programs fail unless they may.
+    // It knows only one key: after a rotation programs would fail, so it is refused unless it is forced.
     await expect(access.rotateKey({})).rejects.toThrow(
       /an agent is of a release .*: node-a.*MILLPOND_E_VERSION/,
     );
@@ -137,7 +137,7 @@ test.skipIf(missingPrevious !== undefined)(
     second?.[Symbol.dispose]();
     await connected(1);
 
-    // Upgraded, it goes on with the session of a worker of the earlier release; its keys rotate now.
+    // The upgraded agent continues the session of a worker of the earlier release; keys can be rotated now.
     await upgradeTo(root);
     expect((await connected(1))[0]?.id).toBe(session?.id);
     expect(first.isConnected).toBe(true);
@@ -153,7 +153,8 @@ test.skipIf(missingPrevious !== undefined)(
     const third = await begin();
     await connected(2);
 
-    // Set back, the older agent looks for the records of sessions where it wrote its own: it ends the newer session.
+    // After the downgrade, the older agent looks for the records of sessions where it wrote its own: it ends the newer
+    // session.
     await upgradeTo(previous);
     await third.closed;
     expect((await connected(1))[0]?.id).toBe(session?.id);

@@ -43,7 +43,7 @@ test("an agent that was down while the signing keys were revoked serves its sess
   await pool.whileNoAgentRuns(async () => {
     await pool.millpond("key", "rotate", "--revoke");
     await pool.millpond("key", "rotate", "--revoke");
-    // Its ticket will be of a key that the agent has never seen.
+    // Its ticket will be signed with a key that the agent has never seen.
     meanwhile = begin();
     await until(
       "the claim of a program that starts while no agent runs",

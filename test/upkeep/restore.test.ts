@@ -12,7 +12,7 @@ import { examples, type SessionView, until } from "../support/pool.ts";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.ts";
 
-/** How often a state is put back: each time takes the 15 s in which nothing is granted. */
+/** How often a state is restored: each time takes the 15 s in which nothing is granted. */
 const rounds = Number(process.env["MILLPOND_RESTORE_ROUNDS"] ?? 2);
 const seed = Number(process.env["MILLPOND_RESTORE_SEED"] ?? 1);
 const mostPrograms = 6;
@@ -105,7 +105,7 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
   for (let round = 0; round < rounds; round += 1) {
     const said = await ask("backup");
     const backup = /written (\S+) on/.exec(said)?.[1] ?? "";
-    // What the backup does not know: programs that begin and end, some of them where others were.
+    // What the backup does not know: programs that start and end, some of them on devices where others were.
     for (let change = 0; change < 4; change += 1) {
       if (programs.size < 2 || (programs.size < mostPrograms && random.chance(0.7))) await start();
       else await stop();
@@ -117,7 +117,7 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
 
     const after = await sessionsAre();
     expect(after.map(({ id }) => id).toSorted()).toEqual(before.map(({ id }) => id).toSorted());
-    // New ones wait until all is known, and then get what is left.
+    // New ones wait until everything is known, and then get what is left.
     await start();
     const claims = await list<{ readonly name: string; readonly state: string }>("claims");
     expect(claims.filter((claim) => claim.state === "bound").map(({ name }) => name)).toEqual(

@@ -32,14 +32,14 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
     programs.push(program);
     await program.says("stdout", /holds 8 MiB/, 300_000);
   };
-  /** Ends one, which checks its device memory before. */
+  /** Ends one program, which first checks its device memory. */
   const end = async (program: Program): Promise<void> => {
     programs.splice(programs.indexOf(program), 1);
     program.endInput();
     expect(await program.finished).toMatchObject({
       status: 0,
       stdout: expect.stringContaining("memhold: OK"),
-      // One that starts after a restore waits until it is known what runs.
+      // A program that starts after a restore waits until it is known what runs.
       stderr: expect.not.stringMatching(/error|gone|lost/) as string,
     });
   };
@@ -80,7 +80,7 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
     }
     const { sessions } = await settled();
     expect([events, new Set(sessions.map(({ id }) => id))]).toEqual([events, known]);
-    // New ones are granted what others give back, also under keys and tokens that are new.
+    // New programs get what others release, even under new keys and tokens.
     await end(random.pick(programs));
     await begin();
     known = new Set((await settled()).sessions.map(({ id }) => id));

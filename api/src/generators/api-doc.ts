@@ -8,7 +8,7 @@ import { type ApiField, type ApiMessage, type ApiModel, type ApiType, readApi } 
 export const apiDocUrl: URL = new URL("../../../docs/reference/api.md", import.meta.url);
 export const openApiUrl: URL = new URL("../../../docs/reference/openapi.json", import.meta.url);
 
-/** Services that are for the parts of Millpond among themselves. */
+/** Services that only parts of Millpond use among themselves. */
 const internal: ReadonlySet<string> = new Set(["AgentService", "NodeService"]);
 
 export const publicServices = (api: ApiModel) => api.services.filter(({ name }) => !internal.has(name));
@@ -63,7 +63,7 @@ function fieldTable({ fields }: ApiMessage): string {
   return `| field | type | |\n|---|---|---|\n${rows.join("\n")}\n`;
 }
 
-/** The page's text. */
+/** The text of the page. */
 export function renderApiDoc(api: ApiModel): string {
   const services = publicServices(api);
   const isCallType = new Set(

@@ -17,13 +17,13 @@ import {
 } from "@bufbuild/protobuf/wkt";
 
 export interface ApiField {
-  /** As in JSON. */
+  /** The name in JSON. */
   readonly name: string;
   readonly doc: string;
-  /** A message or enum by its name without the package, else what JSON has for it. */
+  /** A message or enum by its name without the package, otherwise its type in JSON. */
   readonly type: ApiType;
   readonly isList: boolean;
-  /** Name of the group of fields of which one is set. */
+  /** Name of the group of fields of which only one is set. */
   readonly oneOf?: string;
 }
 
@@ -65,7 +65,7 @@ export interface ApiModel {
   readonly enums: ReadonlyMap<string, ApiEnum>;
 }
 
-// Numbers of fields in descriptor.proto, of which the paths of comments are made.
+// Numbers of fields in descriptor.proto, of which the paths of comments consist.
 const messagesOfFile = 4;
 const enumsOfFile = 5;
 const servicesOfFile = 6;
@@ -169,7 +169,7 @@ function fieldOf(
   };
 }
 
-/** `oneofIndex` is 0 for a field without one as well. */
+/** `oneofIndex` is also 0 for a field that is in no oneof. */
 function isInGroup(message: DescriptorProto, field: FieldDescriptorProto): boolean {
   return message.oneofDecl.length > 0 && Object.hasOwn(field, "oneofIndex");
 }
@@ -200,7 +200,7 @@ function typeOf({ type, typeName }: FieldDescriptorProto): ApiType {
 /** `.millpond.v1.Claim.State` → `Claim.State`. */
 const shortName = (typeName: string): string => typeName.replace(/^\.?(?:[a-z][a-z0-9]*\.)+/, "");
 
-/** One paragraph: the lines of comments end where they are full. */
+/** One paragraph: comments are wrapped at the line width. */
 function textOf(comment: string | undefined): string {
   return (comment ?? "").trim().replace(/\s*\n\s*/g, " ");
 }

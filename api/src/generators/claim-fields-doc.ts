@@ -18,7 +18,7 @@ export const claimVariablesHeaderUrl: URL = new URL(
 /** Fields that the client library reads itself, for compatibility with versions before this table. */
 const readByClient: ReadonlySet<string> = new Set(["gpus", "memory", "compute"]);
 
-/** The page's text. */
+/** The text of the page. */
 export function renderClaimFieldsDoc(): string {
   const rows = claimFieldNames.map((name) => {
     const { flags, env, description, choices, defaultText = "no" } = claimFieldSpecs[name];
@@ -42,7 +42,7 @@ ${rows.join("\n")}
 `;
 }
 
-/** The list's text. */
+/** The text of the list. */
 export function renderClaimVariablesHeader(): string {
   const names = claimFieldNames
     .filter((name) => !readByClient.has(name))

@@ -13,7 +13,7 @@ const typeName = (name: string): string => name.replaceAll(".", "");
 function typeText(type: ApiType): string {
   switch (type.kind) {
     case "scalar":
-      // Numbers of 64 bits are texts in answers, and may be numbers in requests.
+      // 64-bit numbers are strings in answers, and may be numbers in requests.
       return type.json === "int64" ? "Int64" : type.json === "bytes" ? "string" : type.json;
     case "map":
       return `Readonly<Record<string, ${typeText(type.value)}>>`;
@@ -28,7 +28,7 @@ const docOf = (doc: string, indent: string): string =>
 const memberOf = ({ name, doc, type, isList }: ApiField): string =>
   `${docOf(doc, "  ")}  readonly ${name}?: ${isList ? `readonly ${typeText(type)}[]` : typeText(type)};\n`;
 
-/** The file's text. */
+/** The text of the file. */
 export function renderSdkTypes(api: ApiModel): string {
   const types = usedTypes(api).map((name) => {
     const message = api.messages.get(name);
@@ -57,7 +57,7 @@ export function renderSdkTypes(api: ApiModel): string {
   return `// SPDX-License-Identifier: Apache-2.0
 // Generated from api/proto by \`npm run generate -w api\`: do not edit.
 
-/** A number of 64 bits: a text in answers. */
+/** A 64-bit number: a string in answers. */
 export type Int64 = string | number;
 
 ${types.join("\n")}

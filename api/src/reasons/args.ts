@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reasons as data: the closed table of their codes with the kinds of their arguments. Their English is in `english.ts`;
-// `docs/reference/reasons.md` documents all of them.
+// Reasons in structured form: the closed table of their codes with the kinds of their arguments. Their English text is in
+// `english.ts`; `docs/reference/reasons.md` documents all of them.
 
 type Labels = Readonly<Record<string, string>>;
 
-/** A claim or a gang that a reason names. Redaction goes by this kind of argument: never put its name into a text. */
+/**
+ * A claim or a gang that a reason names. Redaction depends on this kind of argument, so its name must never be put into a
+ * text argument.
+ */
 export interface HolderRef {
   readonly kind: "claim" | "gang";
   /** Empty: hidden from the reader. */
@@ -62,7 +65,7 @@ const closed = {
 } as const;
 const keeper = { keeper: "holder", waitedSeconds: "seconds" } as const;
 
-/** By code: the arguments and their kinds; `?` marks one that may be undefined. */
+/** The arguments and their kinds by code; `?` marks an argument that may be undefined. */
 export const reasonArgs = {
   // Why no node could hold a claim even if it were empty.
   "too-few-devices": { gpus: "count", isRestricted: "flag", node: "name?", most: "count", inPool: "count" },
@@ -141,7 +144,7 @@ export const reasonArgs = {
   "lower-priority": { priority: "count", than: "count" },
   "borrowed-guarantee": { queue: "name", owner: "name" },
 
-  // Why a claim is dormant, ends or goes back to its queue.
+  // Why a claim is dormant, ends or is requeued.
   "not-called-yet": {},
   "program-gone": {},
   "devices-unused": {},
@@ -160,13 +163,13 @@ export const reasonArgs = {
   "released-by-owner": { note: "text?" },
   "released-by-administrator": { note: "text?" },
 
-  // Why nothing more specific is known.
+  // Used when nothing more specific is known.
   "not-planned-yet": {},
   "not-planned-since-start": {},
   "leader-knows": {},
   recorded: { text: "unsafeText" },
 
-  // Why a call for a claim is refused.
+  // Why a call concerning a claim is refused.
   "claim-ended": { claim: "name", reason: "reason" },
   "claim-dormant": { claim: "name", reason: "reason" },
   "claim-waits": { claim: "name", reason: "reason" },
@@ -232,7 +235,7 @@ export type ReasonArgs<C extends ReasonCode> = {
   readonly [A in keyof (typeof reasonArgs)[C]]: ValueOf<(typeof reasonArgs)[C][A]>;
 };
 
-/** A reason as data, one of a closed union. */
+/** A reason in structured form, one of a closed union. */
 export type Reason = { readonly [C in ReasonCode]: ReasonOf<C> }[ReasonCode];
 
 export interface ReasonOf<C extends ReasonCode> {
@@ -240,7 +243,7 @@ export interface ReasonOf<C extends ReasonCode> {
   readonly args: ReasonArgs<C>;
 }
 
-/** Creates a reason: the arguments may be omitted where the code has none. */
+/** Creates a reason: the arguments may be omitted if the code has none. */
 export function reason<C extends ReasonCode>(
   code: C,
   ...rest: keyof (typeof reasonArgs)[C] extends never ? [] : [args: ReasonArgs<C>]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The English of reasons: one sentence each, with current numbers, without a full stop.
+// The English text of reasons: one sentence each, with current numbers, without a full stop.
 
 import { formatLabels } from "../labels.ts";
 import { countOf, formatBytes, formatDuration, formatNeed } from "../units.ts";
@@ -228,7 +228,7 @@ function usable(isRestricted: boolean): string {
   return isRestricted ? " that it may use" : "";
 }
 
-/** A note for a pool that has enough devices, but on several nodes. */
+/** A note for a pool that has enough devices, but spread over several nodes. */
 function spanning(inPool: number, gpus: number): string {
   return inPool >= gpus ? ` (${inPool} in the whole pool, but one claim cannot span nodes yet)` : "";
 }
@@ -287,7 +287,7 @@ function colon(note: string | undefined): string {
   return note === undefined || note === "" ? "" : `: ${note}`;
 }
 
-/** `1.5`: GPUs from their thousandths. */
+/** Formats thousandths of GPUs: `1.5`. */
 export function formatGpus(gpuMilli: number): string {
   return String(Number((gpuMilli / 1000).toFixed(3)));
 }

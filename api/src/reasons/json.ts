@@ -39,7 +39,7 @@ function toJson(value: unknown): JsonValue {
   return value as string | number | boolean;
 }
 
-/** Parses the output of `reasonToJson`; undefined: not a reason that this version knows. */
+/** Parses the output of `reasonToJson`; undefined: it is not a reason that this version knows. */
 export function reasonFromJson(json: unknown): Reason | undefined {
   if (!isObject(json) || typeof json["code"] !== "string" || !isReasonCode(json["code"])) {
     return undefined;
@@ -62,7 +62,7 @@ export function reasonFromJson(json: unknown): Reason | undefined {
   return { code, args: read } as unknown as Reason;
 }
 
-/** The reason as it is stored: JSON in one column. */
+/** The reason in the form in which it is stored: JSON in one column. */
 export function writeReason(reason: Reason | undefined): string {
   return reason === undefined ? "" : JSON.stringify(reasonToJson(reason));
 }

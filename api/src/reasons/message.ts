@@ -6,7 +6,7 @@ import type { Reason } from "./args.ts";
 import { argsToJson } from "./json.ts";
 import { type MayKnow, redactReason, renderReason } from "./render.ts";
 
-/** A reason for a reader, as the API has it: as text, and as redacted data. */
+/** A reason for a reader, in the API's form: as text, and as redacted data. */
 export function toReasonMessage(reason: Reason, mayKnow: MayKnow): ReasonMessage {
   const args = argsToJson(redactReason(reason, mayKnow));
   return create(ReasonSchema, { code: reason.code, args, text: renderReason(reason, mayKnow) });

@@ -85,7 +85,7 @@ test("a reader learns no name of what it may not know, neither from the sentence
         expect(namesIn(text).filter((name) => !known.has(name))).toEqual([]);
         expect(namesIn(json).filter((name) => !known.has(name))).toEqual([]);
         expect(json).not.toContain("xx-other");
-        // The redacted data renders to the same text as the original for this reader.
+        // The redacted data renders to the same text as the original does for this reader.
         expect(renderReason(redactReason(any, mayKnow), mayKnow)).toBe(text);
       }
     }),

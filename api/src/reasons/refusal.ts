@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Errors whose message is a reason. Until the reader is known, the message names neither claims nor gangs: a path that
-// bypasses the API edge reveals too little, never too much.
+// Errors whose message is a reason. Until the reader is known, the message names neither claims nor gangs, so a path that
+// bypasses the API edge discloses too little, never too much.
 
 import type { ConnectError } from "@connectrpc/connect";
 import { type ErrorCode, type ErrorDetail, millpondError } from "../errors.ts";

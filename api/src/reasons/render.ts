@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Renders reasons as text, and redacts their data for a reader. Both go by the kind of an argument: a sentence gets claims
-// and gangs only as text that this file rendered for its reader.
+// Renders reasons as text, and redacts their data for a reader. Both depend on the kind of an argument: a sentence gets
+// claims and gangs only as text that this file has rendered for its reader.
 
 import { type HolderRef, type Kind, type Reason, reasonArgs } from "./args.ts";
 import { sentences } from "./english.ts";
 
-/** Which claims and gangs a reader may know of. */
+/** Which claims and gangs a reader may know about. */
 export type MayKnow = (holder: HolderRef) => boolean;
 
 export const mayKnowAll: MayKnow = () => true;
@@ -34,7 +34,7 @@ export function renderReason(reason: Reason, mayKnow: MayKnow): string {
         return value;
     }
   });
-  // The table gives the argument types for each code; their union cannot be expressed as a type.
+  // The table determines the argument types for each code; their union cannot be expressed as a type.
   const sentence = sentences[reason.code] as (args: Readonly<Record<string, unknown>>) => string;
   return sentence(shown);
 }

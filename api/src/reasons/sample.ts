@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One reason of each code, for the page and for tests.
+// One sample reason of each code, for the page and for tests.
 
 import type { Kind, Reason, ReasonCode } from "./args.ts";
 import { reasonArgs } from "./args.ts";
 
 const GiB = 1n << 30n;
 
-/** Makes an argument of a kind; `argument` is its name. */
+/** Creates an argument of a kind; `argument` is its name. */
 export type MakeArg = (kind: Kind, argument: string) => unknown;
 
 /** A sample reason with all arguments, optional ones included. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Texts that the controller signs and agents check: `<version>.<payload>.<signature>`, base64url without padding. The
-// signature covers the version, so that a text that was signed for one purpose is useless for another.
+// signature covers the version, so that a text signed for one purpose is useless for another.
 
 import { type KeyObject, sign, verify } from "node:crypto";
 
@@ -14,12 +14,12 @@ export function signText(version: string, payload: object, privateKey: KeyObject
 /**
  * Returns the public keys that may have signed a text.
  *
- * @param id key that the text names, which is not verified yet; undefined: it names none
+ * @param id the key that the text names, which is not verified yet; undefined: it names none
  */
 export type FindKeys = (id: string | undefined) => readonly KeyObject[];
 
 /**
- * Checks form and signature, and parses the payload; undefined where that is not JSON. Before verification, only the
+ * Checks form and signature, and parses the payload; undefined if the payload is not JSON. Before verification, only the
  * member `kid` of the payload is used, to find the key.
  *
  * @param refuse creates the error from a description of the fault

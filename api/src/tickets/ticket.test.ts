@@ -17,7 +17,7 @@ import {
 
 const fuzzSeconds = Number(process.env["MILLPOND_FUZZ_SECONDS"] ?? 0);
 
-/** The extent of a property: this many runs, or MILLPOND_FUZZ_SECONDS, at most 200. */
+/** How long a property is tested: this many runs, or MILLPOND_FUZZ_SECONDS, at most 200. */
 function lasting(numRuns: number): fc.Parameters<unknown> {
   return fuzzSeconds === 0
     ? { numRuns }

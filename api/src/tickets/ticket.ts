@@ -18,7 +18,7 @@ export const ticketLifetimeSeconds = 60;
 /** The longest ticket, in characters. */
 export const maxTicketLength = 8192;
 
-/** The longest lifetime that an agent accepts, even if correctly signed. */
+/** The longest lifetime that an agent accepts, even if the ticket is correctly signed. */
 const maxLifetimeSeconds = 3600;
 
 /** One year. */
@@ -33,13 +33,13 @@ export const maxTicketSpecLength = 2048;
 /** How many concurrent sessions an allocation may have for each of its vGPUs. */
 export const maxSessionsPerDevice = 16;
 
-/** The members that all tickets share: the claim and its allocation. They are those of the JSON. */
+/** The members that all tickets share, as in their JSON: the claim and its allocation. */
 interface GrantPayload {
   readonly claim: string;
   readonly node: string;
   /** Epoch of the allocation. */
   readonly epoch: number;
-  /** The order is the client's device ordinals. */
+  /** The order is that of the client's device ordinals. */
   readonly devices: readonly TicketDevice[];
   /** Term of the issuing controller. */
   readonly term: number;
@@ -68,13 +68,13 @@ export interface TicketPayload extends GrantPayload {
   /** The session is parked after this time without a command, if it holds no state. Absent: never. */
   readonly parkAfterSeconds?: number;
   /**
-   * Spec of the claim, as JSON that only controllers read: one with a restored state recreates the claims of running
+   * Spec of the claim, as JSON that only controllers read: a controller with a restored state recreates the claims of running
    * sessions from it. Absent: it would not fit.
    */
   readonly spec?: string;
 }
 
-/** The contents of a view ticket: it opens no session, and entitles to a description of the claim. */
+/** The contents of a view ticket, which opens no session and entitles its bearer to a description of the claim. */
 export type ViewTicketPayload = GrantPayload;
 
 export interface TicketDevice {
@@ -128,7 +128,7 @@ export interface VerifyTicketOptions {
 }
 
 /**
- * Checks form, signature and time of a ticket. Node, epoch and single use are the caller's to check.
+ * Checks form, signature and time of a ticket. The caller must check node, epoch and single use.
  *
  * @throws MILLPOND_E_TICKET_INVALID, MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID
  */
@@ -155,7 +155,7 @@ export function readTicket(ticket: string, keys: TicketKeys): TicketPayload {
 }
 
 /**
- * Checks form, signature and time of a view ticket. Node and epoch are the caller's to check.
+ * Checks form, signature and time of a view ticket. The caller must check node and epoch.
  *
  * @throws MILLPOND_E_TICKET_INVALID, MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID
  */

@@ -32,7 +32,7 @@ export class Claimant {
       throw new Error(`the claim ${claim.name} is not bound: ${made?.reason}`);
   }
 
-  /** @throws Error unless the claim has to wait */
+  /** @throws Error unless the claim must wait */
   async enqueue(claim: MessageInitShape<typeof ClaimSchema>): Promise<void> {
     const made = await this.#make(claim, { noWait: false });
     if (made?.state !== ClaimState.PENDING) throw new Error(`the claim ${claim.name} does not wait`);

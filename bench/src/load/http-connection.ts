@@ -8,7 +8,7 @@ const lineEnd = Buffer.from("\r\n");
 
 /**
  * One keep-alive connection to a controller on this host, which carries one call at a time. It does as little as possible,
- * because the controller that is measured shares the CPU with it.
+ * because it shares the CPU with the measured controller.
  */
 export class HttpConnection {
   readonly #socket: Socket;

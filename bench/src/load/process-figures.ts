@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Figures of other processes, from /proc.
+// Measurements of other processes, from /proc.
 
 import { readFile } from "node:fs/promises";
 

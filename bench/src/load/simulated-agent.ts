@@ -18,7 +18,7 @@ export interface AgentOptions {
   readonly onAcknowledged: (claim: string) => void;
 }
 
-/** An agent without devices and workers: it makes an agent's calls, one at a time, and accepts every answer. */
+/** An agent without devices and workers: it makes the calls of an agent, one at a time, and accepts every answer. */
 export class SimulatedAgent {
   readonly #options: AgentOptions;
   readonly #connection: HttpConnection;

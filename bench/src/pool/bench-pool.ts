@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Upper bound of the time until a pool is ready, and until it has a warm worker again. */
+/** Upper bound on the time until a pool is ready, and until it has a warm worker again. */
 const readyTimeoutMs = 120_000;
 const pollMs = 20;
 

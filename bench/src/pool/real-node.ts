@@ -15,7 +15,7 @@ const native = nativeDir("release");
 const examples = inRoot("examples", "prebuilt", "millpond-examples");
 const millpond = inRoot("cli", "bin", "millpond.mjs");
 
-/** Each takes some seconds, during which its session may lose the leader, the database and the agent. */
+/** Each takes some seconds, during which the leader, the database and the agent may be lost. */
 const programs = [
   ["vectoradd", "1000", "--repeat", "3000"],
   ["reduction", "200000"],

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 
-/** Starts a process with its own group, prints its place, and exits, is killed, or fails. */
+/** Starts a process in its own group, prints the path of its folder, and then exits, is killed, or fails. */
 const program = `
   import { spawn } from "node:child_process";
   import { writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ const program = `
   setInterval(() => {}, 1000);
 `;
 
-/** Zombies count as gone: only init is left to reap them. */
+/** Zombies count as gone: only init remains to reap them. */
 function isAlive(pid: number): boolean {
   return existsSync(`/proc/${pid}/exe`);
 }

@@ -14,7 +14,7 @@ const watchdog = join(import.meta.dirname, "..", "..", "tools", "cleanup-watchdo
  */
 export function takeTemporaryFolder(name: string): string {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`));
-  // A database runs as a user of its own, which has to enter the folder.
+  // A database runs as a user of its own, which must be able to enter the folder.
   chmodSync(folder, 0o711);
   // Detached, because Ctrl-C must not end it before the processes that it cleans up after.
   const child = spawn(process.execPath, [watchdog, folder], {

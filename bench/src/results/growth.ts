@@ -2,18 +2,18 @@
 
 /** Memory of a process at one point of a long run. */
 export interface MemorySample {
-  /** Captures, steps or sessions until then. */
+  /** Captures, steps or sessions up to this point. */
   readonly done: number;
   readonly mebibytes: number;
 }
 
-/** The growth that is noise of an allocator. */
+/** Growth below this is noise of the allocator. */
 const noiseShare = 0.04;
 const noiseMebibytes = 2;
 
 /**
- * The growth of memory in the second half of a run, in which everything that is kept is there already: the median of its last
- * third less that of its first.
+ * The growth of memory in the second half of a run, when everything that is kept has been allocated: the median of its last
+ * third minus that of its first.
  */
 export function growthOf(samples: readonly MemorySample[]): { mebibytes: number; isFlat: boolean } {
   const half = samples.slice(Math.floor(samples.length / 2));

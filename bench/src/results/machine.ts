@@ -22,7 +22,7 @@ export interface Machine {
   /** Processors of the client and of the worker; empty: all. */
   readonly clientCpus?: string;
   readonly workerCpus?: string;
-  /** By how much TCP and TLS were delayed, each way. */
+  /** The delay of TCP and TLS, each way. */
   readonly delayMicroseconds?: number;
   /** Load average of the minute before the measurement: runnable processes. */
   readonly load: number;

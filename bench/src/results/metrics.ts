@@ -13,7 +13,7 @@ export interface Bar {
 }
 
 export interface Metric {
-  /** As in the output of the measuring programs and in result files. */
+  /** The name in the output of the measuring programs and in result files. */
   readonly name: string;
   readonly title: string;
   readonly unit: "µs" | "ms" | "1/s" | "GB/s" | "MiB" | "×";

@@ -4,7 +4,7 @@ import type { Machine } from "./machine.ts";
 import { type Bar, isMet, type Metric, metrics, type Transport, transports } from "./metrics.ts";
 import type { Samples, Summary } from "./samples.ts";
 
-/** One metric in a result file. `bar` is "<= 0.5" or ">= 3"; `null` for both where there is none. */
+/** One metric in a result file. `bar` is "<= 0.5" or ">= 3"; both are `null` if there is none. */
 export interface Measured extends Summary {
   readonly unit: Metric["unit"];
   readonly bar: string | null;

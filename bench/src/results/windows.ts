@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** Samples of a tenant's counter: times in nanoseconds of the host's monotonic clock, both increasing. */
+/** Samples of a tenant's counter: counts, and times in nanoseconds of the host's monotonic clock, both increasing. */
 export interface Trace {
   readonly at: readonly number[];
   readonly count: readonly number[];
@@ -24,7 +24,7 @@ export function commonTime(traces: readonly Trace[], skipNs: number): readonly [
 }
 
 /**
- * The part of each whole window that the GPU worked for the tenant, by the work finished in it.
+ * The fraction of each whole window for which the GPU worked for the tenant, computed from the work finished in it.
  *
  * @param workNs GPU time of each counted unit of work on an otherwise idle GPU
  */

@@ -19,27 +19,27 @@ import { type Connection, isSilent, isUnreachable } from "../connection/connecti
 import { errorParts } from "../command-line/errors.ts";
 import type { Standing } from "./waiting-display.ts";
 
-/** Long enough for a restart of the controller, short enough not to block others after a crash of this process. */
+/** Long enough for a restart of the controller, and short enough not to block others after a crash of this process. */
 const leaseSeconds = 30;
 /** Every call renews the lease when it begins and when it ends. */
 const pollSeconds = 5;
 const retryMs = 300;
-/** How long to wait for a controller that restarts, when the claim is made and when it is released. */
+/** How long to wait for a restarting controller when the claim is created and when it is released. */
 const patienceMs = 30_000;
 const releasePatienceMs = 5000;
 const releaseTimeoutMs = 5000;
-/** Time after which the call is repeated, perhaps at another controller: the claim has a name. */
+/** Time after which the call is repeated, perhaps at another controller. That is safe because the claim has a name. */
 const createTimeoutMs = 10_000;
-/** The expected time changes slowly, and is costly for a controller to compute. */
+/** The expected start time changes slowly, and is costly for a controller to compute. */
 const expectationMs = 30_000;
 
 export interface CreateOptions {
-  /** Empty: one is generated. */
+  /** Empty: a name is generated. */
   readonly name: string;
-  /** Neither for room nor for a controller that does not answer. */
+  /** Waits neither for room nor for a controller that does not answer. */
   readonly noWait: boolean;
   readonly program: string;
-  /** Where the other members of its gang would reach the program, `host:port`. Empty: nowhere. */
+  /** The address, `host:port`, at which the other members of its gang reach the program. Empty: none. */
   readonly rendezvous: string;
   /** Seconds to wait for a controller that does not answer, 30 at most; 0: 30. */
   readonly timeoutSeconds: number;
@@ -48,22 +48,22 @@ export interface CreateOptions {
   readonly onWaiting: OnWaiting;
 }
 
-/** Receives the reason for waiting, for people; for a claim also its position. */
+/** Receives the reason for waiting, for display; for a claim also its position. */
 export type OnWaiting = (why: string, standing?: Standing) => void;
 
 export interface WaitOptions {
   /** Seconds to wait for room; 0: forever. */
   readonly timeoutSeconds: number;
-  /** Ends the waiting; the claim is released by `release`. */
+  /** Ends the wait; `release` then releases the claim. */
   readonly signal: AbortSignal;
   /** Receives the reason why the claim waits, first and at each change. */
   readonly onWaiting: OnWaiting;
 }
 
-/** A claim of this process: created, waited for, kept alive, and given back. */
+/** A claim of this process: created, waited for, kept alive, and released. */
 export class ClaimHolder {
   readonly #connection: Connection;
-  /** Undefined: the claim was there already. */
+  /** Undefined: the claim existed before. */
   readonly #request: ClaimValues | undefined;
   #claim: Claim;
   #expectedAt = 0;
@@ -82,7 +82,7 @@ export class ClaimHolder {
     options: CreateOptions,
   ): Promise<ClaimHolder> {
     const { noWait, signal } = options;
-    // With a name that this process chose, a request whose answer was lost can be repeated.
+    // With a name chosen by this process, a request can be repeated if its answer was lost.
     const name = options.name === "" ? `claim-${randomBytes(8).toString("hex")}` : options.name;
     const owner = `${userName()}@${hostname()}:${process.pid} ${options.program}`.slice(0, 256);
     const seconds = options.timeoutSeconds === 0 ? Number.POSITIVE_INFINITY : options.timeoutSeconds;
@@ -130,14 +130,14 @@ export class ClaimHolder {
     return this.#claim;
   }
 
-  /** Whether the controller has said that it ended. */
+  /** Whether the controller has reported the claim's end. */
   get hasEnded(): boolean {
     const { state } = this.#claim;
     return state === ClaimState.RELEASED || state === ClaimState.FAILED;
   }
 
   /**
-   * Waits until the claim is bound. Not for a lazy claim: its program waits when it needs vGPUs.
+   * Waits until the claim is bound. Does not wait for a lazy claim: its program waits when it needs vGPUs.
    *
    * @throws MILLPOND_E_WAIT_TIMEOUT, MILLPOND_E_CLAIM_ENDED
    */
@@ -172,7 +172,7 @@ export class ClaimHolder {
   /**
    * Renews the claim's lease until `signal` is aborted. Resolves early, with the reason, when its allocation is lost.
    *
-   * @param onNotice called once when the allocation is about to be taken back, with the seconds that are left and the reason
+   * @param onNotice called once when the allocation is about to be preempted, with the remaining seconds and the reason
    */
   async keep(
     signal: AbortSignal,
@@ -199,10 +199,10 @@ export class ClaimHolder {
   }
 
   /**
-   * Gives up an allocation that is about to be taken back, so that the claim waits for room again.
+   * Gives up an allocation that is about to be preempted, so that the claim waits for room again.
    *
    * @param requeues how often the claim had returned to the queue when the program was started
-   * @returns whether the claim waits again: not when its time limit is over, or when it has ended
+   * @returns whether the claim waits again; false when its time limit is over, or when it has ended
    */
   async yieldNow(requeues: number, signal: AbortSignal): Promise<boolean> {
     const { name } = this.#claim;
@@ -213,7 +213,7 @@ export class ClaimHolder {
   }
 
   /**
-   * Releases the claim, and waits for a controller that restarts. Never throws: resolves with the problem, for people, or
+   * Releases the claim, and waits for a restarting controller. Never throws: resolves with a description of the problem, or
    * undefined.
    */
   async release(): Promise<string | undefined> {
@@ -252,7 +252,7 @@ export class ClaimHolder {
     }
   }
 
-  /** Whether it was made here, so that it ends with the program. */
+  /** Whether it was created here, so that it ends with the program. */
   get isOwn(): boolean {
     return this.#request !== undefined;
   }
@@ -263,7 +263,7 @@ export class ClaimHolder {
     return `its ${countOf(gpus, "vGPU")}`;
   }
 
-  /** Latest time at which room is expected, Unix seconds; 0: not known. Refreshed from time to time. */
+  /** Latest time at which room is expected, Unix seconds; 0: unknown. Refreshed from time to time. */
   async #expectation(signal: AbortSignal): Promise<number> {
     const now = Date.now();
     if (now - this.#expectationAskedAt < expectationMs) return this.#expectedAt;
@@ -277,7 +277,7 @@ export class ClaimHolder {
       this.#expectedAt = Number(expectedAt);
     } catch (error) {
       signal.throwIfAborted();
-      // The next call for the claim itself meets the same problem if it matters.
+      // The next call for the claim itself runs into the same problem if it matters.
       if (errorCodeOf(error) === undefined) throw error;
       this.#expectedAt = 0;
     }

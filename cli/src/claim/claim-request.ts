@@ -34,7 +34,7 @@ export function resolveRequest(options: RequestOptions): ClaimValues {
  * Returns the name of the existing claim to use; undefined: a new claim is made. Options that describe a claim take
  * precedence over a claim that the environment names.
  *
- * @throws MILLPOND_E_INVALID when the command line says both
+ * @throws MILLPOND_E_INVALID when the command line does both
  */
 export function existingClaim(
   options: RequestOptions & { readonly claim?: string | undefined; readonly name?: string | undefined },
@@ -59,7 +59,7 @@ export function existingClaim(
   );
 }
 
-/** Fields of the API whose option has another name. */
+/** Fields of the API whose options have other names. */
 const otherNames: Readonly<Record<string, (typeof claimFieldNames)[number]>> = {
   memoryBytes: "memory",
   memoryPercent: "memory",
@@ -73,7 +73,7 @@ const otherNames: Readonly<Record<string, (typeof claimFieldNames)[number]>> = {
 
 /**
  * Returns an error of the API with the options of the command line in the place of its fields: `--gang-size` for `gangSize`.
- * Names that other words are spelt like are replaced only where a sentence is about options.
+ * Field names that are also ordinary words are replaced only in sentences about options.
  */
 export function withOptionNames(error: unknown): unknown {
   if (errorCodeOf(error) !== "MILLPOND_E_INVALID") return error;

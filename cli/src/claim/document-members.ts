@@ -7,13 +7,13 @@ import { claimFieldNames, claimFieldSpecs } from "@millpond/api";
 export interface DocumentMember {
   readonly name: string;
   readonly description: string;
-  /** Of `millpond run`; undefined: there is none. */
+  /** The corresponding option of `millpond run`; undefined: there is none. */
   readonly option?: string;
   readonly variable?: string;
-  /** In words or as a value. */
+  /** The default, in words or as a value. */
   readonly byDefault: string;
   readonly choices?: readonly string[];
-  /** A value, as YAML. */
+  /** A sample value, as YAML. */
   readonly example?: string;
 }
 

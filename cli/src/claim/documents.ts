@@ -51,7 +51,7 @@ type Members = Readonly<Record<string, unknown>>;
  * @throws MILLPOND_E_INVALID
  */
 export function readDocuments(text: string, source: string): readonly Document[] {
-  // No aliases: a small text could stand for a huge one.
+  // No aliases: a short text could expand into a huge one.
   const parsed = parseAllDocuments(text, { logLevel: "error", uniqueKeys: true });
   const documents = Array.isArray(parsed) ? parsed : [];
   const values = documents.map((document, position) => {
@@ -168,7 +168,7 @@ function readTenant({ name, limit, userLimit, users = {}, ...others }: Members):
     message: {
       name: readName(name),
       limit: readQuota("limit", limit),
-      // Also if the file does not mention users: it describes the complete settings.
+      // Even if the file does not mention users: it describes the complete settings.
       userLimits: {
         ...(userLimit === undefined ? {} : { each: readQuota("userLimit", userLimit) }),
         users: own.toSorted((a, b) => (a.user < b.user ? -1 : 1)),

@@ -9,13 +9,14 @@ interface Sum {
   readonly memoryBytes: bigint;
 }
 
-/** A quota; an absent bound is none. */
+/** A quota; an absent bound means no limit. */
 type Bounds = { readonly [M in keyof Sum]?: bigint | undefined } | undefined;
 
 const nothing: Sum = { gpuMilli: 0n, computePercent: 0n, memoryBytes: 0n };
 
 /**
- * Warns on standard error when the queues are guaranteed more than the pool has. It is not an error, because devices come and go.
+ * Warns on standard error when the queues are guaranteed more than the pool has. It is not an error, because the number of
+ * devices changes.
  *
  * @param changed The guarantee that a command has set; without a bound, nothing is checked.
  */
@@ -25,7 +26,7 @@ export async function warnOfGuarantees(
 ): Promise<void> {
   if (Object.values(sumOf(changed)).every((bound) => bound === 0n)) return;
   const [{ queues: all }, { devices }] = await Promise.all([queues.listQueues({}), pool.listDevices({})]);
-  // The guarantee of a queue includes those of its parts.
+  // The guarantee of a queue includes those of its children.
   const guaranteed = all
     .filter(({ parent }) => parent === "")
     .reduce((sum, queue) => add(sum, sumOf(queue.guaranteed)), nothing);

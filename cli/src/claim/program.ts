@@ -52,8 +52,8 @@ function isExecutable(path: string): boolean {
 const relayed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 
 /**
- * Handles the signals that would end this process: before the program runs they abort the wait, afterwards they are
- * forwarded to the program.
+ * Handles the signals that would end this process: before the program runs they abort the wait; afterwards they are forwarded
+ * to the program.
  */
 export class SignalRelay implements Disposable {
   readonly #cancel = new AbortController();
@@ -69,12 +69,12 @@ export class SignalRelay implements Disposable {
     }
   }
 
-  /** Aborted by the first signal that comes before the program. */
+  /** Aborted by the first signal that arrives before the program has started. */
   get cancelled(): AbortSignal {
     return this.#cancel.signal;
   }
 
-  /** Exit status after a signal that came before the program. */
+  /** Exit status after a signal that arrived before the program has started. */
   get cancelStatus(): number {
     return this.#received === undefined ? exitStatus.failed : statusOfSignal(this.#received);
   }
@@ -88,7 +88,7 @@ export class SignalRelay implements Disposable {
     this.#child?.kill(signal);
   }
 
-  /** The program has ended: signals act on this process again. */
+  /** The program has ended, so signals act on this process again. */
   letGo(): void {
     this.#child = undefined;
   }
@@ -99,7 +99,7 @@ export class SignalRelay implements Disposable {
 
   #receive(signal: NodeJS.Signals): void {
     if (this.#child === undefined) {
-      // These signals have a meaning only for a program that runs.
+      // These signals are meaningful only for a running program.
       if (signal === "SIGUSR1" || signal === "SIGUSR2") return;
       this.#received ??= signal;
       this.#cancel.abort();
@@ -109,7 +109,10 @@ export class SignalRelay implements Disposable {
   }
 }
 
-/** Whether the terminal sent the signal, by a key or a hang-up: then the program, in the same group, received it too. */
+/**
+ * Whether the terminal sent the signal, because of a key or a hang-up: then the program, which is in the same group, received
+ * it too.
+ */
 function isFromTerminal(signal: NodeJS.Signals): boolean {
   if (signal !== "SIGINT" && signal !== "SIGQUIT" && signal !== "SIGHUP") return false;
   const stat = readFileSync("/proc/self/stat", "utf8");
@@ -118,7 +121,7 @@ function isFromTerminal(signal: NodeJS.Signals): boolean {
   return fields[2] === fields[5];
 }
 
-/** 128 and the signal's number, as shells have it. */
+/** 128 plus the signal's number, as in shells. */
 export function statusOfSignal(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
@@ -135,7 +138,7 @@ export function runProgram(
     readonly name: string;
     readonly environment: NodeJS.ProcessEnv;
     readonly signals: SignalRelay;
-    /** Whether it has this process's standard input; else it has none. */
+    /** Whether the program inherits this process's standard input; otherwise it has none. */
     readonly hasInput: boolean;
   },
 ): Promise<number> {

@@ -8,16 +8,16 @@ import { errorCodeOf } from "@millpond/api";
 import { exitStatus } from "../command-table/command-table.ts";
 import { type Connection, isSilent, openConnection } from "../connection/connection.ts";
 
-/** Variable that makes a `millpond` such a process; its value is the id of the stopped one. Programs do not get it. */
+/** Variable that starts a `millpond` as such a process; its value is the id of the stopped one. Programs do not get it. */
 const leaseVariable = "MILLPOND_LEASES";
 
 const renewalMs = 5000;
 const askTimeoutMs = 5000;
 
-/** Signals that stop a process, from the terminal. */
+/** Signals by which the terminal stops a process. */
 const stopping = ["SIGTSTP", "SIGTTIN", "SIGTTOU"] as const;
 
-/** Stops this process only when another one renews the leases of its claims. */
+/** Stops this process, after another one has taken over renewing the leases of its claims. */
 export class StoppedLeases implements Disposable {
   readonly #connection: Connection;
   readonly #names = new Set<string>();
@@ -56,7 +56,7 @@ export class StoppedLeases implements Disposable {
     const keeper = spawn(
       process.execPath,
       [...process.execArgv, process.argv[1] ?? "", ...this.#names],
-      // In a session of its own: the signals of the terminal do not reach it.
+      // In a session of its own, so that the signals of the terminal do not reach it.
       {
         detached: true,
         stdio: "ignore",
@@ -69,14 +69,14 @@ export class StoppedLeases implements Disposable {
         },
       },
     );
-    // Without it the leases end as they would have.
+    // Without that process the leases would expire, as if it had not been started.
     keeper.on("error", () => undefined);
     keeper.unref();
     this.#keeper = keeper;
   }
 }
 
-/** Renews the leases of claims until the process that started this one has ended, or ends this one. */
+/** Renews the leases of claims until the process that started this one has ended or terminates this one. */
 export async function keepLeases(names: readonly string[], parent: number): Promise<number> {
   const { claims } = openConnection({
     controller: process.env["MILLPOND_CONTROLLER"],

@@ -13,22 +13,22 @@ export interface DisplayStream {
   write(text: string): unknown;
 }
 
-/** State of a claim that waits; the head fits a narrow terminal. */
+/** The state of a waiting claim; the head fits on a narrow terminal. */
 export interface Standing {
-  /** Its name and its place. */
+  /** Its name and its position. */
   readonly head: string;
   /** The reason of the wait. */
   readonly rest: string;
-  /** Latest time at which room is expected, Unix seconds; 0: not known. */
+  /** Latest time at which room is expected, Unix seconds; 0: unknown. */
   readonly expectedAt: number;
 }
 
-/** Time after which a log gets the same line again. */
+/** Time after which the same line is written to a log again. */
 const repeatMs = 300_000;
 
 /**
- * Shows why the command waits: on a terminal, one line with a spinner, else one line for each change. When a wait alternates
- * between reasons, as while a controller is away, a log gets each line once in five minutes.
+ * Shows why the command waits: on a terminal in one line with a spinner, otherwise one line for each change. When a wait
+ * alternates between reasons, as while a controller is unavailable, a log gets each line once in five minutes.
  */
 export class WaitingDisplay implements Disposable {
   readonly #stream: DisplayStream;
@@ -43,7 +43,7 @@ export class WaitingDisplay implements Disposable {
     this.#stream = stream;
   }
 
-  /** Whether anything was shown yet. */
+  /** Whether anything has been shown yet. */
   get isShown(): boolean {
     return this.#text !== "";
   }
@@ -96,7 +96,7 @@ export class WaitingDisplay implements Disposable {
   }
 }
 
-/** `, room expected within 4m`; empty where that is not known. */
+/** `, room expected within 4m`; empty if unknown. */
 function expectation({ expectedAt }: Standing): string {
   const seconds = expectedAt - Date.now() / 1000;
   if (expectedAt === 0) return "";

@@ -7,7 +7,7 @@ import { Home } from "../../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
 import { commandNames, commandSpecs } from "../command-table/command-table.ts";
 
-/** Wrong command lines, and their messages. No controller answers at the address that is given. */
+/** Invalid command lines, and their messages. No controller listens at the given address. */
 const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["frobnicate", /unknown command 'frobnicate'/],
   ["rnu -- true", /Did you mean run\?/],

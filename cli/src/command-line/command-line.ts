@@ -67,7 +67,7 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
     if (error.exitCode === exitStatus.ok || error.code === "commander.help") return { text };
     const [, given] = argv;
     if (error.code === "commander.missingArgument" && failedCommand !== undefined && given !== undefined) {
-      // An error in the first argument is more helpful than the message that the second one is missing.
+      // An error about the first argument is more helpful than a message that the second one is missing.
       withChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
     }
     throw usageError(error, failedCommand);
@@ -91,7 +91,7 @@ function declare(command: Command, name: CommandName, spec: CommandSpec): Comman
   return command;
 }
 
-/** Commands of other tools, and their counterparts here. */
+/** Commands of other tools, and their equivalents here. */
 const elsewhere: Readonly<Record<string, string>> = {
   cancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
   scancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",

@@ -27,7 +27,10 @@ type ValueOf<O extends OptionSpec> = O extends { readonly choices: readonly (inf
 
 type OptionsOf<N extends CommandName> = (typeof commandTable)[N]["options"];
 
-/** The options of a command as its code gets them: read, checked, absent ones `undefined`, flags never absent. */
+/**
+ * The options of a command as its code gets them: parsed and checked; absent ones are `undefined`, and flags are always
+ * present.
+ */
 export type Values<N extends CommandName> = {
   readonly [K in keyof OptionsOf<N>]: OptionsOf<N>[K] extends OptionSpec ? ValueOf<OptionsOf<N>[K]> : never;
 };

@@ -7,7 +7,7 @@ import { type ErrorCode, errorCodeOf, errorTable, exitStatusOf, millpondError } 
 export class ExitError extends Error {
   override readonly name = "ExitError";
   readonly status: number;
-  /** The error to print; absent: it was printed already, or there is none. */
+  /** The error to print; absent: it has already been printed, or there is none. */
   override readonly cause: ConnectError | undefined;
 
   constructor(status: number, cause?: ConnectError) {
@@ -45,7 +45,7 @@ export function reportError(error: unknown): number {
   if (error instanceof ExitError && shown === undefined) return error.status;
   const { what, remedy, code } = errorParts(shown);
   const status = error instanceof ExitError ? error.status : exitStatusOf(code);
-  // The usual remedy of a wrong value says nothing that the message does not say.
+  // The usual remedy for an invalid value adds nothing to the message.
   const isSaid = code === "MILLPOND_E_INVALID" && remedy === errorTable[code].remedy;
   process.stderr.write(`error: ${what}\n${isSaid ? "" : `  ${remedy}\n`}  [${code}]\n`);
   if (process.env["MILLPOND_DEBUG"] === "1" && shown instanceof Error) {

@@ -3,13 +3,13 @@
 import { createReadStream } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
 
-/** Nothing that is read as a whole is that large. */
+/** No file that is read as a whole is larger than this. */
 const mostBytes = 16 * 1024 * 1024;
 
 /**
- * Reads a text, of standard input where the path is `-`. Not at once: a pipe may have nothing yet.
+ * Reads a text, from standard input if the path is `-`. Asynchronously, because a pipe may be empty at first.
  *
- * @param what It is, for people: `file`, `token file`.
+ * @param what What it is, for messages: `file`, `token file`.
  * @throws MILLPOND_E_INVALID
  */
 export async function readInputFile(path: string, what: string): Promise<string> {

@@ -31,8 +31,8 @@ export function longName(spec: OptionSpec): string {
 }
 
 /**
- * Turns the parser's result into the values that a command gets: options that are not given are taken from the environment,
- * aliases are replaced by the options they stand for.
+ * Turns the parser's result into the values that a command gets: options that are not given are read from the environment,
+ * and aliases are replaced by their options.
  *
  * @throws MILLPOND_E_INVALID naming the option or the variable
  */
@@ -46,7 +46,7 @@ export function readOptions(
   for (const [key, spec] of Object.entries(specs)) {
     const given = found[key];
     if (spec.type === "flag") {
-      // `--no-x` is true unless given, as commander has it.
+      // As in commander, `--no-x` is true unless given.
       values[key] = given === undefined ? defaultFlag(spec, environment) : given === true;
       continue;
     }

@@ -3,7 +3,7 @@
 import { millpondError, quote } from "@millpond/api";
 import { readInputFile } from "./input-file.ts";
 
-/** The sources of a token, in this order. */
+/** The sources of a token, in order of precedence. */
 export interface TokenSource {
   readonly token: string | undefined;
   /** `-`: standard input. */

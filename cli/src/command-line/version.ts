@@ -2,5 +2,5 @@
 
 import manifest from "../../package.json" with { type: "json" };
 
-/** Version of this program; all parts of Millpond have the same. */
+/** Version of this program, which is that of all parts of Millpond. */
 export const programVersion: string = manifest.version;

@@ -50,7 +50,7 @@ keep the priority that they began with, and a notice that was given stands. All 
     ],
     options: {
       priority: {
-        // Not by the environment, which is about claims that are made in it.
+        // Not read from the environment, whose claim name refers to claims that are created in it.
         flags: "--priority <number>",
         type: "integer",
         description: "The new priority, -1000 to 1000; higher is served first",

@@ -4,7 +4,7 @@
  * Every command, argument and option of `millpond`, as data, by subject. The parser, the help texts, the shell completions
  * and docs/reference/cli.md all come from this table; command-modules.ts maps commands to their code.
  *
- * Import only tables here: `--help` and completion have to be instant.
+ * Import only tables here, because `--help` and completion must be instant.
  */
 
 import { auditCommands } from "./audit.ts";
@@ -41,20 +41,20 @@ export type CommandName = keyof typeof commandTable;
 
 export const commandNames = Object.keys(commandTable) as readonly CommandName[];
 
-/** The table without its literal types, for what treats all commands alike. */
+/** The table without its literal types, for code that treats all commands alike. */
 export const commandSpecs: Readonly<Record<CommandName, CommandSpec>> = commandTable;
 
-/** Exit statuses of millpond itself; those of a program that it ran pass through. */
+/** Exit statuses of millpond itself. The exit status of a program that it ran is passed on. */
 export const exitStatus = {
   ok: 0,
-  /** Something is not as it should be, and finding that out was the task. */
+  /** Something is not as it should be, which the command was meant to detect. */
   finding: 1,
-  /** The program's vGPUs were taken back: EX_TEMPFAIL of sysexits.h, try again. */
+  /** The program's vGPUs were preempted: EX_TEMPFAIL of sysexits.h, try again. */
   preempted: 75,
-  /** millpond failed. Most errors have a status of their own: exitStatuses of api/src/errors.ts. */
+  /** millpond failed. Most errors have a status of their own: exitStatuses in api/src/errors.ts. */
   failed: 125,
-  /** The program is there and cannot be run. */
+  /** The program exists but cannot be run. */
   cannotRun: 126,
-  /** There is no such program. */
+  /** The program does not exist. */
   notFound: 127,
 } as const;

@@ -22,7 +22,7 @@ export const trust = {
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** A token from a file: other users of the machine can read command lines. */
+/** The token is read from a file, because other users of the machine can read command lines. */
 export const tokenFile = {
   tokenFile: {
     flags: "--token-file <file>",
@@ -32,7 +32,7 @@ export const tokenFile = {
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** Commands for the pools that the user works with. */
+/** Commands for the pools with which the user works. */
 export const contextCommands = {
   login: {
     summary: "Store a pool with its token, and make it current",

@@ -74,7 +74,7 @@ export const request = {
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** An existing claim, in place of one that is made for the program. */
+/** Use an existing claim, in place of one that is created for the program. */
 export const existing = {
   claim: {
     flags: "--claim <name>",

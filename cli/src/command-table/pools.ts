@@ -10,7 +10,7 @@ const controllerState = {
   defaultText: "~/.local/state/millpond/controller",
 } as const;
 
-/** Commands that start a pool, keep its state and look after it. */
+/** Commands that start a pool and maintain its state. */
 export const poolCommands = {
   store: {
     summary: "Copy the state of a controller into a database",

@@ -55,7 +55,7 @@ const agentListen = {
   defaultText: "0.0.0.0:7171; 127.0.0.1:0 where the controller is on loopback",
 } as const satisfies OptionSpec;
 
-/** Commands for shells, for service managers and for new hosts. */
+/** Commands for shells, service managers and new hosts. */
 export const serviceCommands = {
   controller: {
     summary: "Run a controller",

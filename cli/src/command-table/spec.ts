@@ -45,17 +45,17 @@ export type ValueType =
   | "choice";
 
 export interface OptionSpec {
-  /** As in commander: `-n, --gpus <count>`. The long name in camel case is the key in the table. */
+  /** As in commander: `-n, --gpus <count>`. The long name in camel case is the option's key in the table. */
   readonly flags: string;
   readonly type: ValueType;
   readonly description: string;
-  /** For the type `choice`; one that ends with `=<word>` takes any text in place of the word. */
+  /** For the type `choice`. A choice that ends with `=<word>` accepts any text in place of the word. */
   readonly choices?: readonly string[];
-  /** The default, in words or as a value. Only shown. */
+  /** The default, in words or as a value. Only for display. */
   readonly defaultText?: string;
   /** Environment variable that is read when the option is not given. */
   readonly env?: string;
-  /** The option that this one is another spelling of, for users of other tools. */
+  /** The option of which this one is another spelling, for users of other tools. */
   readonly aliasOf?: string;
 }
 
@@ -64,9 +64,9 @@ export interface ArgumentSpec {
   readonly description: string;
   readonly choices?: readonly string[];
   readonly isOptional?: boolean;
-  /** Takes all arguments that follow, options of the program included. */
+  /** Takes all arguments that follow, including the program's own options. */
   readonly isProgram?: boolean;
-  /** The kind of names that completion offers. */
+  /** The kind of names that completion suggests. */
   readonly names?: "contexts" | "jobs" | "claims" | "nodes" | "queues" | "tenants" | "tokens" | "of-kind";
   /** One or more files. */
   readonly isFiles?: boolean;
@@ -79,6 +79,6 @@ export interface CommandSpec {
   readonly examples: readonly { readonly command: string; readonly what: string }[];
   readonly arguments: readonly ArgumentSpec[];
   readonly options: Readonly<Record<string, OptionSpec>>;
-  /** Heading in the list of commands. */
+  /** Heading under which it appears in the list of commands. */
   readonly group: "Run programs" | "See the pool" | "Pools of yours" | "Operate" | "Serve";
 }

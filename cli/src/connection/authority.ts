@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How this machine comes to trust a controller at first contact.
+// How this machine establishes trust in a controller at first contact.
 
 import { createHash, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
@@ -20,11 +20,11 @@ export interface TrustOptions {
 }
 
 /**
- * Returns the authority to trust for a controller, PEM; undefined: the machine's authorities suffice, or it speaks HTTP. No
- * secret is sent to find that out.
+ * Returns the authority to trust for a controller, PEM; undefined: the machine's authorities suffice, or the controller
+ * uses plain HTTP. No secret is sent in the process.
  *
- * @param controller base URL; of several, separated by commas, the first that answers counts
- * @throws MILLPOND_E_TLS when it cannot be trusted, MILLPOND_E_UNREACHABLE
+ * @param controller base URL; if several, separated by commas, are given, the first that answers counts
+ * @throws MILLPOND_E_TLS when the controller cannot be trusted, MILLPOND_E_UNREACHABLE
  */
 export async function findAuthority(controller: string, options: TrustOptions): Promise<string | undefined> {
   if (options.ca !== undefined) return readAuthorities(options.ca);

@@ -37,13 +37,13 @@ export interface Connection extends Endpoint {
   readonly queues: Client<typeof QueueService>;
 }
 
-/** Time within which another controller, where there is one, becomes the leader. */
+/** Time within which another controller, if there is one, becomes the leader. */
 const takeoverMs = 10_000;
 
-/** Limits for a connection: shorter where there is another controller to try. */
+/** Time limits for a connection: shorter if there is another controller to try. */
 const connectMs = { one: 10_000, several: 3_000 };
 
-/** Limit of calls that change nothing: a controller that takes longer is stuck. */
+/** Time limit for calls that change nothing: a controller that takes longer is stuck. */
 const answerMs = 20_000;
 
 interface EndpointOptions {
@@ -55,8 +55,8 @@ interface EndpointOptions {
 }
 
 /**
- * Finds the controller: by option, then environment (both are in `options`), then the named context, then the current one, then
- * the one that runs on this host. The token of a context goes to the context's controller only.
+ * Finds the controller: by option, then environment (both are in `options`), then the named context, then the current one,
+ * then the controller that is installed on this host. The token of a context is sent only to the context's controller.
  *
  * @throws MILLPOND_E_NOT_CONFIGURED, MILLPOND_E_INVALID
  */
@@ -136,7 +136,7 @@ export function connect(endpoint: Endpoint): Connection {
   };
 }
 
-/** Wraps a transport so that its errors have codes and explanations; only here is it known that a call timed out. */
+/** Wraps a transport so that its errors have codes and explanations; only at this point is it known that a call timed out. */
 function inHouseForm(transport: Transport, endpoint: Endpoint): Transport {
   return {
     unary: async (method, signal, timeoutMs, header, input, contextValues) => {
@@ -181,10 +181,10 @@ export function isSilent(error: unknown): boolean {
   return error instanceof ConnectError && error.cause instanceof ConnectError && isBroken(error.cause);
 }
 
-/** Refused or lost connections, names that are not found, and answers that do not come in time. */
+/** Refused or lost connections, names that cannot be resolved, and answers that do not arrive in time. */
 function isBroken({ code, cause }: ConnectError): boolean {
   const isKnown = code === Code.Unavailable || code === Code.Aborted || code === Code.DeadlineExceeded;
-  // The transport has codes for some errors of the system; the others, such as EPIPE, it passes on as the cause.
+  // The transport has codes for some system errors; others, such as EPIPE, are passed on as the cause.
   return isKnown || (cause instanceof Error && "syscall" in cause);
 }
 
@@ -221,7 +221,7 @@ async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError
   }
   const untrusted = await explainTlsFailure(failure, endpoint.controller);
   if (untrusted !== undefined) return untrusted;
-  // An answer without a code of ours did not come from a controller, or did not come at all.
+  // An error without one of our codes did not come from a controller, or there was no answer.
   const why = isBroken(failure) ? failure.rawMessage : `it answers ${quote(failure.rawMessage)}`;
   return millpondError(
     "MILLPOND_E_UNREACHABLE",
@@ -236,7 +236,7 @@ function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   return path === undefined || path === "" ? undefined : readAuthorities(path);
 }
 
-/** Refuses a text that is not a token. It is neither sent nor shown, because it may contain one. */
+/** Refuses a text that is not a token. It is neither sent nor shown, because it may contain a token. */
 function checkToken(text: string, source: string): string {
   if (!/^[\x21-\x7e]{0,4096}$/.test(text)) {
     throw millpondError(
@@ -248,7 +248,7 @@ function checkToken(text: string, source: string): string {
 }
 
 /**
- * Checks one base URL, or several separated by commas, and writes them uniformly.
+ * Checks one base URL, or several separated by commas, and normalizes them.
  *
  * @throws MILLPOND_E_INVALID
  */

@@ -4,13 +4,13 @@ import type { Connection } from "./connection.ts";
 
 export interface ConsoleLink {
   readonly address: string;
-  /** The address with a code that logs in once. */
+  /** The address with a code that is valid for one login. */
   readonly link: string;
   /** Unix seconds. */
   readonly expiresAt: number;
 }
 
-/** Makes a link to the web console of one controller: no other knows the code. */
+/** Creates a link to the web console of one controller; only that controller knows the code. */
 export async function makeConsoleLink({ access, controller }: Connection): Promise<ConsoleLink> {
   const { code, expiresAt } = await access.createLoginCode({});
   const address = `${controller.replace(/\/+$/, "")}/console/`;

@@ -14,9 +14,9 @@ export interface Context {
   readonly token: string;
   /** Certificate of the authority that signed the controller's, PEM; absent: the machine's authorities. */
   readonly ca?: string | undefined;
-  /** State directory of the `millpond up` that this context belongs to; absent: it was made by `millpond login`. */
+  /** State directory of the `millpond up` to which this context belongs; absent: `millpond login` created it. */
   readonly state?: string | undefined;
-  /** Name of the context that was current before this one; absent: none. */
+  /** Name of the context that was current before this one; absent: there was none. */
   readonly previous?: string | undefined;
 }
 
@@ -74,7 +74,7 @@ export function writeContexts(path: string, file: ContextFile): void {
 }
 
 /**
- * Changes the file, which other programs may be changing at the same moment.
+ * Modifies the file, which other programs may be modifying at the same moment.
  *
  * @returns its new contents
  * @throws MILLPOND_E_INVALID when it cannot be read or written
@@ -109,8 +109,8 @@ export function enterContext(file: ContextFile, name: string, at: Omit<Context, 
 }
 
 /**
- * Removes a context; when it is the current one, the one before it is current again. Nothing changes when it has been
- * replaced meanwhile.
+ * Removes a context; if it is the current one, its predecessor becomes current again. Nothing changes if it has been replaced
+ * in the meantime.
  */
 export function leaveContext(file: ContextFile, name: string, controller: string): ContextFile {
   const leaving = file.contexts[name];
@@ -118,7 +118,7 @@ export function leaveContext(file: ContextFile, name: string, controller: string
   return removeContext(file, name);
 }
 
-/** Removes a context. Contexts whose predecessor it was get its own predecessor. */
+/** Removes a context. Contexts whose predecessor it was get its predecessor instead. */
 export function removeContext(file: ContextFile, name: string): ContextFile {
   const { [name]: leaving, ...others } = file.contexts;
   const before = leaving?.previous ?? "";
@@ -146,8 +146,8 @@ export function requireContext(file: ContextFile, name: string): Context {
 }
 
 /**
- * The name of the context of the `millpond up` on a state directory: the one that it had before, else `local` for the
- * usual directory and `local-<its last part>` for another, with a number behind it when another pool has that name.
+ * The name of the context of the `millpond up` on a state directory: the previous one if it had one, else `local` for the
+ * default directory and `local-<its last component>` for another, with a number appended if another pool has that name.
  */
 export function localContextName(file: ContextFile, state: string, usualState: string): string {
   const own = Object.entries(file.contexts).find(([, context]) => context.state === state);

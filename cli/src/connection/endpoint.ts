@@ -6,12 +6,12 @@ export interface Endpoint {
   readonly controller: string;
   /** Empty: none. */
   readonly token: string;
-  /** For people: `--controller`, `MILLPOND_CONTROLLER`, or the context. */
+  /** For display: `--controller`, `MILLPOND_CONTROLLER`, or the context. */
   readonly source: string;
   /** The authority to trust, PEM; absent: the machine's authorities. */
   readonly ca?: string | undefined;
-  /** Name of the current context when there are others: the user may have meant a change for one of those. */
+  /** Name of the current context if there are others, for which the user may have intended a change. */
   readonly oneOfSeveral?: string | undefined;
-  /** The reason of changes, for the audit; absent: none given. */
+  /** The reason for changes, for the audit; absent: none given. */
   readonly reason?: string | undefined;
 }

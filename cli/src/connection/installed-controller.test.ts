@@ -39,6 +39,6 @@ test("there is none without its file, and none for users who may not read its to
   expect(installedController(install("listen: 127.0.0.1:7170", { token: "" }))).toBeUndefined();
   expect(installedController(install(`state: ${paths.state}`, { token: "" }))?.token).toBe("mp-admin-token");
   chmodSync(join(paths.state, "user.token"), 0);
-  // Root reads it in any mode.
+  // Root can read it in any mode.
   expect(installedController(paths)?.token).toBe(process.getuid?.() === 0 ? "mp-admin-token" : undefined);
 });

@@ -12,7 +12,7 @@ export interface InstalledPaths {
   readonly state: string;
 }
 
-/** As in the package's unit. */
+/** As in the package's systemd unit. */
 const packagePaths: InstalledPaths = {
   config: "/etc/millpond/controller.yaml",
   state: "/var/lib/millpond/controller",
@@ -20,7 +20,7 @@ const packagePaths: InstalledPaths = {
 
 const defaultListen = "127.0.0.1:7170";
 
-/** Returns the endpoint of the installed controller; undefined: there is none, or its token is not for this user. */
+/** Returns the endpoint of the installed controller; undefined: there is none, or this user may not read its token. */
 export function installedController(paths: InstalledPaths = packagePaths): Endpoint | undefined {
   const text = read(paths.config);
   if (text === undefined) return undefined;
@@ -53,7 +53,7 @@ function optionsOf(text: string): Readonly<Record<string, string>> {
   try {
     value = parse(text);
   } catch {
-    return {}; // The controller itself refuses such a file: `millpond config check` says why.
+    return {}; // The controller itself refuses such a file: `millpond config check` reports why.
   }
   if (typeof value !== "object" || value === null) return {};
   return Object.fromEntries(
@@ -66,6 +66,6 @@ function read(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch {
-    return undefined; // Not for this user: then it is no administrator of that controller.
+    return undefined; // The user may not read the token, and is therefore not an administrator of that controller.
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A login by the pool's OpenID provider (RFC 8252): a browser goes through the provider's pages, and brings a code back to a
-// port of this host. The controller gives the token for the code and a verifier that has never left this process.
+// A login by the pool's OpenID provider (RFC 8252): a browser goes through the provider's pages and brings a code back to a
+// port of this host. The controller exchanges the code, together with a verifier that has not left this process before, for
+// the token.
 
 import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
@@ -29,20 +30,20 @@ export interface OidcLoginOptions {
   /** Base URL; of several, separated by commas, the first that answers. */
   readonly controller: string;
   readonly ca: string | undefined;
-  /** Whether to open the browser of this host, where there is one. */
+  /** Whether to open the browser of this host, if there is one. */
   readonly opensBrowser: boolean;
 }
 
-/** How long a user may take: the controller waits no longer either. */
+/** How long the user has: the controller does not wait longer either. */
 const patienceMs = 600_000;
 const callMs = 20_000;
 const connectMs = 10_000;
 
 /**
- * Logs in by the OpenID provider of a pool, and writes what the user has to do to standard error.
+ * Logs in by the OpenID provider of a pool, and writes instructions for the user to standard error.
  *
- * @throws MILLPOND_E_UNREACHABLE, MILLPOND_E_INVALID where the pool has no provider, MILLPOND_E_UNAUTHENTICATED with the
- *   refusal of the controller
+ * @throws MILLPOND_E_UNREACHABLE, MILLPOND_E_INVALID if the pool has no provider, MILLPOND_E_UNAUTHENTICATED with the refusal
+ *   of the controller
  */
 export async function logInByProvider({
   controller,
@@ -75,7 +76,7 @@ export async function logInByProvider({
   return { token, name, role, tenant, expiresAt };
 }
 
-/** Finds the first controller that answers, whatever it says to a call without a token. */
+/** Finds the first controller that answers, with any response, to a call without a token. */
 async function firstThatAnswers(controller: string, ca: string | undefined): Promise<string> {
   let failure: unknown;
   for (const address of splitAddresses(controller)) {
@@ -102,7 +103,7 @@ async function findProvider(at: At): Promise<{ readonly url: string; readonly la
   return { url: url.replace(/\/+$/, ""), label };
 }
 
-/** Calls the part of the controller that is for logins. A body makes it a POST. */
+/** Calls the controller's endpoints for logins. With a body the request is a POST. */
 async function call(
   { address, ca }: At,
   name: string,
@@ -140,7 +141,7 @@ function readAnswer(address: string, status: number, text: string): Readonly<Rec
   try {
     answer = JSON.parse(text);
   } catch {
-    // A controller without a provider, or of a release without such logins, has another page there.
+    // A controller without a provider, or of a release without such logins, serves another page there.
     throw millpondError("MILLPOND_E_INVALID", `the pool at ${address} has no logins by an OpenID provider`, {
       remedy: "Log in with a token, or ask its administrator: docs/oidc.md.",
     });
@@ -157,7 +158,7 @@ function unusable(address: string): Error {
   );
 }
 
-/** The refusal of a controller has a remedy and a code already. */
+/** The controller's refusal already has a remedy and a code. */
 function refused(message: string): Error {
   const [what = message] = message.split(/(?<=[^.])\. (?=[A-Z])/, 1);
   return millpondError(
@@ -169,7 +170,7 @@ function refused(message: string): Error {
   );
 }
 
-/** Where the browser brings the code. */
+/** The address to which the browser brings the code. */
 class Landing implements AsyncDisposable {
   readonly #server = createServer((request, response) => this.#answer(request, response));
   readonly #state: string;
@@ -191,7 +192,10 @@ class Landing implements AsyncDisposable {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Waits for the browser or, on a terminal, for the address at which a browser of another host has ended. */
+  /**
+   * Waits for the browser or, on a terminal, for the user to enter the address at which a browser on another host has ended
+   * up.
+   */
   async code(isTerminal: boolean): Promise<string> {
     const timer = setTimeout(() => {
       this.#code.reject(
@@ -228,7 +232,7 @@ class Landing implements AsyncDisposable {
     }
   }
 
-  /** Takes the address with an answer to this login. Others may call this port, too: they do not know the state. */
+  /** Accepts the address with an answer to this login. Others may call this port too, but do not know the state. */
   #take(address: string): boolean {
     const { searchParams } = URL.canParse(address, "http://127.0.0.1")
       ? new URL(address, "http://127.0.0.1")
@@ -266,12 +270,16 @@ class Landing implements AsyncDisposable {
   }
 }
 
-/** Opens a page in the user's browser. @returns whether there is one to try */
+/**
+ * Opens a page in the user's browser.
+ *
+ * @returns whether there is a browser to try
+ */
 function openBrowser(link: string): boolean {
   const { DISPLAY: display, WAYLAND_DISPLAY: wayland, BROWSER: browser } = process.env;
   if (!display && !wayland && !browser) return false;
   const child = spawn(browser || "xdg-open", [link], { stdio: "ignore", detached: true });
-  // Where it cannot be started, the user opens the page.
+  // If no browser can be started, the user opens the page.
   child.on("error", () => undefined);
   child.unref();
   return true;

@@ -2,13 +2,13 @@
 
 /** The result of one check. */
 export interface Finding {
-  /** `info` is worth knowing and no fault. */
+  /** `info` is worth knowing but not a fault. */
   readonly status: "ok" | "info" | "warning" | "failure";
-  /** Subject of the check, two or three words. */
+  /** Subject of the check, in two or three words. */
   readonly name: string;
   /** The result. */
   readonly detail: string;
-  /** How to repair it; empty when that is not necessary. */
+  /** How to repair it; empty if unnecessary. */
   readonly fix: string;
 }
 

@@ -16,7 +16,7 @@ import { failure, type Finding, info, ok, warning } from "./check.ts";
 
 const probeTimeoutMs = 60_000;
 const neededNodeMajor = 24;
-/** Enough for the rings of a few clients; container runtimes give 64 MiB by default. */
+/** Enough for the rings of a few clients; container runtimes provide 64 MiB by default. */
 const wantedSharedMemoryBytes = 64n << 20n;
 
 export function checkNode(): Finding {
@@ -26,7 +26,7 @@ export function checkNode(): Finding {
     : failure("Node", `${node} is too old`, `Install Node ${neededNodeMajor} or later, or run \`npm ci\`.`);
 }
 
-/** Checks the native parts; returns them too when they are complete. */
+/** Checks the native parts; also returns them when they are complete. */
 export async function checkNative(
   environment: NodeJS.ProcessEnv,
 ): Promise<{ readonly findings: readonly Finding[]; readonly native: NativeFiles | undefined }> {

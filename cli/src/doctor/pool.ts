@@ -52,7 +52,9 @@ export async function checkPool(
   return [reached, ...silent, finding, ...(await checkNodes(nodes))];
 }
 
-/** Returns warnings about controllers that do not answer: calls hide that, because another controller answers them. */
+/**
+ * Returns warnings about controllers that do not answer. Ordinary calls hide that, because another controller answers them.
+ */
 async function checkOthers(endpoint: Endpoint): Promise<readonly Finding[]> {
   const addresses = splitAddresses(endpoint.controller);
   if (addresses.length < 2) return [];
@@ -83,7 +85,7 @@ async function checkController({ pool, controller, source }: Connection): Promis
     }
   } catch (error) {
     const { what, remedy, code } = errorParts(error);
-    // A refusal for lack of a valid token is an answer: the controller runs.
+    // A refusal for lack of a valid token is an answer: the controller is running.
     if (code === "MILLPOND_E_UNAUTHENTICATED") return ok("controller", `${controller} (${source}) answers`);
     return failure("controller", what, remedy);
   }

@@ -27,7 +27,7 @@ test("bash completes commands, options, and the values of both", () => {
   expect(complete("get", "s")).toEqual(["sessions"]);
   expect(complete("run", "-n", "")).toEqual([]);
   expect(complete("run", "bas")).toContain("bash");
-  // No completions of our own, so that bash offers files.
+  // We suggest nothing, so that bash suggests files.
   expect(complete("trace", "")).toEqual([]);
   expect(complete("trace", "calls", "--out")).toEqual(["--output"]);
 });

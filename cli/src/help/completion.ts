@@ -46,7 +46,7 @@ ${lines.join("\n")}
       ${bashArguments(expected)};;`.replace(/ {6}case "\$before" in\n\n {6}esac\n/, "");
 }
 
-/** Commands whose output is the names that an argument can be. */
+/** Commands that print the names that an argument can be. */
 const nameLists: Readonly<Record<NonNullable<ArgumentSpec["names"]>, string>> = {
   contexts: "context list",
   jobs: "jobs",
@@ -62,11 +62,11 @@ const nameLists: Readonly<Record<NonNullable<ArgumentSpec["names"]>, string>> = 
 function bashArguments(expected: readonly ArgumentSpec[]): string {
   const [argument] = expected;
   if (argument?.isProgram) {
-    // Behind `--` all is the program's: files, which `complete -o default` offers where nothing fits.
+    // After `--` everything belongs to the program: files, which `complete -o default` suggests when nothing matches.
     return `[[ $behind == no || $place == 0 ]] || return
       [[ $behind == no && $word == -* ]] || { COMPREPLY=($(compgen -c -- "$word")); return; }`;
   }
-  // Nothing of ours: files.
+  // No suggestions of ours: files.
   if (argument?.isFiles) return "[[ $word == -* ]] || return";
   const cases = expected.flatMap(({ choices, names }, place) => {
     if (choices !== undefined) return [`${place}) words+=" ${choices.join(" ")}";;`];
@@ -194,7 +194,7 @@ function renderFish(): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** Choices for completion: of a choice that takes any text, only its beginning. */
+/** Choices for completion: for a choice that accepts any text, only its prefix. */
 function offered(choices: readonly string[] | undefined): string {
   return (choices ?? []).map((choice) => choice.replace(/<.*/, "")).join(" ");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Files that start Millpond elsewhere use commands and options that this version has.
+// Files that start Millpond in other environments use commands and options that this version has.
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL("../../..", import.meta.url));
 /** Generated from the command table itself. */
 const generated = "docs/reference/cli.md";
 
-/** Commands in the code blocks of a page, without prompts, variables, redirections and remarks. */
+/** Commands in the code blocks of a page, without prompts, variables, redirections and comments. */
 function commandsOf(page: string): string[] {
   const text = readFileSync(`${root}/${page}`, "utf8");
   return [...text.matchAll(/^```.*\n([^]*?)^```$/gm)]
@@ -28,7 +28,7 @@ function inlineCommandsOf(page: string): string[] {
   );
 }
 
-/** Commands that alerts advise. */
+/** Commands that alerts recommend. */
 function alertCommands(): string[] {
   const rules = readFileSync(`${root}/packaging/prometheus/millpond.rules.yml`, "utf8");
   return [...rules.matchAll(/\bmillpond ([a-z][^",]*)/g)].map(([, command = ""]) =>
@@ -36,10 +36,7 @@ function alertCommands(): string[] {
   );
 }
 
-/**
- * Words of a command as a shell would pass them; an ellipsis that is not an option's value stands for further
- * options.
- */
+/** Words of a command as a shell would pass them; an ellipsis that is not an option's value stands for further options. */
 function wordsOf(command: string): string[] {
   const words = [...command.matchAll(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g)].map(([word]) =>
     word.replaceAll(/["']/g, ""),
@@ -75,6 +72,6 @@ it.each(inline)("$page says: millpond $command", ({ command }) => {
   } catch (error) {
     problem = String(error);
   }
-  // A sentence may name a command or an option without what follows it.
+  // A sentence may name a command or an option without its arguments.
   expect(problem).toMatch(/^$|missing required argument|argument missing/);
 });

@@ -17,7 +17,7 @@ test.each([60, 80, 120])("no help has a line of prose beyond %d columns, and no 
     [renderHelp(120), ...commandNames.map((name) => renderCommandHelp(name, 120))].join("\n"),
   );
   const pages = [renderHelp(width), ...commandNames.map((name) => renderCommandHelp(name, width))];
-  // A command of an example, and a line of usage, are left whole: they are for copying.
+  // Example commands and usage lines are not wrapped, because they are for copying.
   const lines = pages.flatMap((page) => page.split("\n")).filter((line) => !/^(?: {2}\S|Usage:)/.test(line));
   expect(lines.filter((line) => line.length > width && line.trim().includes(" "))).toEqual([]);
   expect(words(pages.join("\n"))).toEqual(whole);

@@ -32,11 +32,11 @@ export function describeOption(spec: OptionSpec): string {
   return `${spec.description}${choices}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
 }
 
-/** Text is not wider than this, however wide the terminal is, and not narrower. */
+/** Text is never wider than this, however wide the terminal, nor narrower. */
 const widest = 120;
 const narrowest = 40;
 
-/** Columns of the terminal that the help is for. */
+/** The terminal width, in columns, for which the help is formatted. */
 export function helpWidth(columns: number | undefined, environment: NodeJS.ProcessEnv): number {
   const given = Number(environment["COLUMNS"] ?? "") || columns || widest;
   return Math.min(widest, Math.max(narrowest, Math.floor(given)));
@@ -82,7 +82,7 @@ export function renderCommandHelp(name: CommandName, width: number): string {
   return `${parts.join("\n\n")}\n`;
 }
 
-/** How durations are written, in all options that have them. */
+/** The notation of durations, for all options that take one. */
 export const durationText =
   "Durations are written 90s, 15m, 1h30m or 2d. A number without a unit counts seconds: 5 is five seconds.";
 
@@ -91,7 +91,7 @@ export function hasDurations(name: CommandName): boolean {
   return options.some(({ type }) => type === "duration" || type === "period");
 }
 
-/** The help text of `millpond` alone. */
+/** The help text of `millpond` without a command. */
 export function renderHelp(width: number): string {
   const parts = [
     "Usage: millpond <command> [options]",
@@ -135,7 +135,10 @@ function section(title: string, body: string): string {
   return `${title}:\n${body}`;
 }
 
-/** Aligns descriptions, except beside the few left sides that are far longer than the rest, and breaks them at the width. */
+/**
+ * Aligns descriptions, except those next to the few left columns that are far longer than the rest, and wraps them at the
+ * width.
+ */
 function twoColumns(rows: readonly (readonly [string, string])[], columns: number): string {
   const widthLimit = Math.min(44, Math.floor(columns / 2));
   const width = Math.max(...rows.map(([left]) => left.length).filter((length) => length <= widthLimit), 0);
@@ -151,12 +154,12 @@ function twoColumns(rows: readonly (readonly [string, string])[], columns: numbe
     .join("\n");
 }
 
-/** The paragraphs of a text, each broken at the width. */
+/** The paragraphs of a text, each wrapped at the width. */
 function paragraphs(text: string, width: number): string[] {
   return text.split("\n\n").map((paragraph) => wrap(paragraph, width).join("\n"));
 }
 
-/** Breaks a text between words; a longer word has a line of its own. */
+/** Wraps a text between words; a word that is too long gets a line of its own. */
 function wrap(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The manual: a page of millpond and one of each command, made from the command table.
+// The manual: one page for millpond and one for each command, generated from the command table.
 
 import {
   type CommandName,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// docs/reference/cli.md, made from the command table. `node cli/src/help/reference-doc.ts` writes it.
+// docs/reference/cli.md, generated from the command table. `node cli/src/help/reference-doc.ts` writes it.
 
 import { writeFileSync } from "node:fs";
 import { type CommandName, commandNames, commandSpecs } from "../command-table/command-table.ts";

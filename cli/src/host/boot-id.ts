@@ -2,11 +2,11 @@
 
 import { readFileSync } from "node:fs";
 
-/** Identity of this boot of the machine; empty where the kernel does not provide it. */
+/** Identifies this boot of the machine; empty if the kernel does not provide an id. */
 export function bootId(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   } catch {
-    return ""; // Then every node counts as another machine.
+    return ""; // Without an id every node counts as another machine.
   }
 }

@@ -15,7 +15,7 @@ const usualDirectories = [
   "/run/opengl-driver/lib",
 ] as const;
 
-/** Our own libraries are small; a driver is not, and need not be read. */
+/** Our own libraries are small, and a driver is not, so a large file need not be read. */
 const ownLibraryLimitBytes = 32 * 1024 * 1024;
 const probeTimeoutMs = 60_000;
 
@@ -28,7 +28,7 @@ export interface DriverSearch {
   readonly rejected: readonly { readonly path: string; readonly reason: string }[];
 }
 
-/** Looks for a driver library that has devices, in the places of the dynamic linker and of drivers' installers. */
+/** Searches for a driver library that has devices in the places of the dynamic linker and of drivers' installers. */
 export async function findDriver(native: NativeFiles): Promise<DriverSearch> {
   const rejected: { path: string; reason: string }[] = [];
   for (const path of driverCandidates()) {
@@ -48,7 +48,7 @@ export async function findDriver(native: NativeFiles): Promise<DriverSearch> {
 export function isOwnLibrary(path: string, native: NativeFiles): boolean {
   const real = realpathSync(path);
   if (real === realpathSync(native.client) || real === realpathSync(native.softgpu)) return true;
-  // A copy contains the name of the variable that it reads.
+  // A copy of our library contains the name of the variable that it reads.
   return statSync(real).size < ownLibraryLimitBytes && readFileSync(real).includes("MILLPOND_");
 }
 
@@ -61,7 +61,7 @@ function driverCandidates(): string[] {
   return [...byFile.values()].toReversed();
 }
 
-/** Returns the library's paths in the dynamic linker's cache; none where there is no ldconfig. */
+/** Returns the library's paths from the dynamic linker's cache; empty if there is no ldconfig. */
 function linkerCache(): string[] {
   for (const program of ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]) {
     const { status, stdout } = spawnSync(program, ["-p"], { encoding: "utf8" });

@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
-/** By the releases of CUDA that programs are linked with. */
+/** One name for each CUDA release that programs are linked with. */
 const profilerLibraries = ["libcupti.so.13", "libcupti.so.12"] as const;
 
 /**

@@ -41,7 +41,7 @@ test("our own libraries are never taken for a driver, under whatever name", () =
   symlinkSync(native.client, link);
   expect(isOwnLibrary(link, native)).toBe(true);
   const copy = join(elsewhere, "copy.so");
-  // Every copy of our library contains the names of the variables that it reads; no driver does.
+  // Every copy of our library contains the names of the variables that it reads; a driver never does.
   copyFileSync(join(import.meta.dirname, "..", "connection", "connection.ts"), copy);
   expect(isOwnLibrary(copy, native)).toBe(true);
   expect(isOwnLibrary(process.execPath, native)).toBe(false);

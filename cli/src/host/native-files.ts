@@ -8,7 +8,7 @@ import { millpondError } from "@millpond/api";
 export interface NativeFiles {
   /** The worker program. */
   readonly worker: string;
-  /** The library that takes the driver's place in a client program. */
+  /** The library that takes the place of the driver library in a client program. */
   readonly client: string;
   /** The software GPU's driver library. */
   readonly softgpu: string;

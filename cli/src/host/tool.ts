@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The frame of the project's other programs: each reads a command line of its own and does one thing.
+// The common frame of the project's other programs: each parses its own command line and does one thing.
 
 /** An invalid command line. */
 export class UsageError extends Error {}
 
 export interface Tool<O> {
   readonly help: string;
-  /** Returns undefined when the user wants help only. Throws UsageError, or the error of `parseArgs`. */
+  /** Returns undefined when the user only wants help. Throws UsageError, or the error of `parseArgs`. */
   readonly readOptions: (args: string[]) => O | undefined | Promise<O | undefined>;
   readonly run: (options: O) => Promise<void>;
 }

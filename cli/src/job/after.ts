@@ -7,10 +7,10 @@ import { exitStatus } from "../command-table/command-table.ts";
 import { type Connection, isSilent } from "../connection/connection.ts";
 import { jobState, readJob } from "./job.ts";
 
-/** `any`: it has ended; `ok`: it has ended with the exit status 0. */
+/** `any`: the predecessor has ended; `ok`: it has ended with exit status 0. */
 type Condition = "any" | "ok";
 
-/** A job of this machine, or a claim of the pool, that has to end first. */
+/** A job of this machine, or a claim of the pool, that must end first. */
 export interface Predecessor {
   readonly name: string;
   readonly condition: Condition;
@@ -18,7 +18,7 @@ export interface Predecessor {
 
 /** How often the record of a job is read, on this machine. */
 const jobPollMs = 200;
-/** How often the pool is asked for a claim. A long poll would renew the lease of a claim of others. */
+/** How often the pool is asked about a claim. A long poll would renew the lease of a claim that belongs to others. */
 const claimPollMs = 2000;
 const askTimeoutMs = 10_000;
 
@@ -87,7 +87,7 @@ export async function checkPredecessors(
 /**
  * Waits for the end of all predecessors.
  *
- * @returns undefined when the program may start; else why it may not, and the exit status for that
+ * @returns undefined when the program may start; otherwise the reason why it may not, and the exit status
  */
 export async function waitForPredecessors(
   predecessors: readonly Predecessor[],
@@ -109,7 +109,7 @@ export async function waitForPredecessors(
   return undefined;
 }
 
-/** @returns The exit status; undefined where its runner was killed. */
+/** @returns The exit status; undefined if its runner was killed. */
 async function waitForJob(
   name: string,
   { jobs, signal, onWaiting }: AfterOptions,

@@ -48,7 +48,7 @@ function invalid(text: string, why: string) {
 /**
  * Runs the tasks in order, up to `atOnce` at a time; starts none after `signal` is aborted.
  *
- * @returns the status of each that was begun, by index
+ * @returns the status of each started task, by index
  */
 export async function runTasks(
   { indexes, atOnce }: TaskArray,

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const chunkBytes = 65_536;
 const pollMs = 100;
 
-/** Returns the position at which the last `lines` lines of a file begin. */
+/** Returns the offset at which the last `lines` lines of a file begin. */
 export async function startOfLastLines(path: string, lines: number): Promise<number> {
   await using file = await open(path, "r");
   const { size } = await file.stat();
@@ -17,7 +17,7 @@ export async function startOfLastLines(path: string, lines: number): Promise<num
     const start = Math.max(0, end - chunkBytes);
     const { bytesRead } = await file.read(buffer, 0, end - start, start);
     for (let index = bytesRead - 1; index >= 0; index -= 1) {
-      // The line feed at the end of the file ends its last line and begins none.
+      // A line feed at the end of the file ends the last line and does not begin another.
       if (buffer[index] !== 10 || start + index === size - 1) continue;
       found += 1;
       if (found === lines) return start + index + 1;
@@ -32,11 +32,11 @@ export interface FollowOptions {
   readonly signal: AbortSignal;
   /** Whether writing has ended; called before the last read. */
   readonly isOver: () => boolean;
-  /** Takes output; resolves when there is room for more. */
+  /** Accepts output; resolves when there is room for more. */
   readonly write: (chunk: Buffer) => Promise<void>;
 }
 
-/** Writes the contents of a file from a position on, and later additions until `isOver` holds. */
+/** Writes the contents of a file from an offset on, and whatever is appended until `isOver` holds. */
 export async function follow(path: string, { from, signal, isOver, write }: FollowOptions): Promise<void> {
   await using file = await open(path, "r");
   let position = from;
@@ -51,7 +51,7 @@ export async function follow(path: string, { from, signal, isOver, write }: Foll
       if (signal.aborted) return;
     }
     if (isLast) return;
-    // A log that was truncated is read from its beginning.
+    // A log that was truncated is read from the beginning.
     if ((await file.stat()).size < position) position = 0;
     await delay(pollMs, undefined, { signal }).catch((error: unknown) => {
       if (!signal.aborted) throw error;

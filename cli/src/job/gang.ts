@@ -9,7 +9,7 @@ import type { Claim } from "@millpond/api";
 import { splitAddresses } from "@millpond/platform";
 import type { Connection } from "../connection/connection.ts";
 
-/** How long to try to find this machine's address by a connection to a controller. */
+/** How long to try to determine this machine's address by connecting to a controller. */
 const connectMs = 3000;
 
 /**
@@ -50,7 +50,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** The variables of a member's program; none where its claim is in no gang. */
+/** The variables of a member's program; none if its claim is in no gang. */
 export async function gangEnvironment(
   connection: Connection,
   claim: Claim,
@@ -61,7 +61,7 @@ export async function gangEnvironment(
   return describeGang(claim, claims);
 }
 
-/** @param members In order of arrival; of two with one rank the later one took the place of the other. */
+/** @param members In order of arrival; of two with the same rank, the later one has replaced the other. */
 export function describeGang(claim: Claim, members: readonly Claim[]): NodeJS.ProcessEnv {
   const places = Array.from({ length: claim.gangSize }, () => "");
   for (const { gangRank, rendezvous } of members) {
@@ -79,7 +79,7 @@ export function describeGang(claim: Claim, members: readonly Claim[]): NodeJS.Pr
     RANK: rank,
     WORLD_SIZE: size,
     LOCAL_RANK: "0",
-    // torchrun reads these in place of its options.
+    // torchrun reads these variables in place of its options.
     PET_NNODES: size,
     PET_NODE_RANK: rank,
     PET_NPROC_PER_NODE: String(claim.gpus),

@@ -10,25 +10,25 @@ import { bootId } from "../host/boot-id.ts";
 import { sessionDevices } from "../output/columns.ts";
 import { findNode } from "../output/find.ts";
 
-/** Programs connect soon after their start, or, such as shells, perhaps never. */
+/** Programs connect soon after their start, or, like shells, perhaps never. */
 const firstPollMs = 100;
 const longestPollMs = 2000;
 const askTimeoutMs = 5000;
 
-/** The transports by the words of `--transport`. */
+/** The transports, by the words of `--transport`. */
 type Transport = "shm" | "tcp";
 
 const transportTexts: Readonly<Record<Transport, string>> = { shm: "shared memory", tcp: "TCP" };
 
 export interface Grant {
-  /** For people, without a full stop. */
+  /** For display, without a full stop. */
   readonly text: string;
-  /** The transport that it names; undefined: none, there is no device yet. */
+  /** The transport that it names; undefined: none, because there is no device yet. */
   readonly transport: Transport | undefined;
 }
 
 /**
- * Describes what the claim has.
+ * Describes what the claim holds.
  *
  * @param asked the value of `--transport`
  */
@@ -57,7 +57,7 @@ export async function describeGrant(
   };
 }
 
-/** The client library uses shared memory on the GPU's own machine where it can, unless it is asked for another transport. */
+/** The client library uses shared memory on the GPU's own machine if it can, unless another transport is requested. */
 function expectedTransport(node: Node | undefined, asked: string | undefined): Transport {
   if (asked === "shm" || asked === "tcp") return asked;
   return node?.bootId === bootId() ? "shm" : "tcp";
@@ -70,7 +70,7 @@ function isEncrypted(node: Node | undefined): boolean {
 /**
  * Reports sessions of a claim that do not use the expected transport, until `signal` is aborted.
  *
- * @param say receives each report, for people
+ * @param say receives each report, for display
  */
 export async function watchTransports(
   { pool }: Connection,
@@ -90,7 +90,7 @@ export async function watchTransports(
       }
     } catch (error) {
       if (signal.aborted) return;
-      // The program does not depend on this; the next call meets the same problem if it lasts.
+      // The program does not depend on this; the next call runs into the same problem if it persists.
       if (!(error instanceof ConnectError)) throw error;
     }
   }

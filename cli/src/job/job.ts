@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs that run without a terminal: `millpond run --detach`. Each has a directory on the machine where it was started,
-// with its description (`job.json`) and its output, with Millpond's messages (`log`).
+// Programs that run without a terminal: `millpond run --detach`. Each has a directory on the machine on which it was started,
+// with its description (`job.json`), and its output together with Millpond's messages (`log`).
 
 import { randomBytes } from "node:crypto";
 import {
@@ -22,40 +22,40 @@ import { makeFolders } from "@millpond/platform";
 
 /** The record of a job, as in `job.json`. Times are Unix seconds. */
 export interface JobRecord {
-  /** Also the name of its claim or, for an array, the beginning of its claims' names. */
+  /** Also the name of its claim or, for an array, the prefix of its claims' names. */
   readonly name: string;
   readonly command: readonly string[];
   readonly directory: string;
-  /** The millpond that waits for vGPUs and runs the program. */
+  /** The millpond process that waits for vGPUs and runs the program. */
   readonly runner: ProcessIdentity;
   readonly startedAt: number;
-  /** When its program began; null: it waits. */
+  /** When its program started; null: it waits. */
   readonly beganAt: number | null;
   readonly endedAt: number | null;
-  /** Exit status, as that of `millpond run`; null: it has not ended. */
+  /** Exit status, as of `millpond run`; null: it has not ended. */
   readonly status: number | null;
 }
 
 export type JobState = "waiting" | "running" | "ended" | "lost";
 
-/** Variable in which the runner of a job finds its directory. Programs do not get it. */
+/** Variable that holds the job's directory for its runner. Programs do not get it. */
 export const jobVariable = "MILLPOND_JOB";
-/** File descriptor on which the runner reports that its claim exists, to the command that started it. */
+/** File descriptor on which the runner reports to the command that started it that its claim exists. */
 export const readyDescriptor = 3;
 export const readyWord = "ready\n";
 
 /** Number of ended jobs that are kept: the newest. */
 const keptJobs = 100;
 
-/** Bytes of a record beside its command and directory. */
+/** Size in bytes of a record without its command and directory. */
 const recordBytes = 1024;
 
-/** @param stateDirectory the user's: `~/.local/state/millpond` */
+/** @param stateDirectory the user's state directory: `~/.local/state/millpond` */
 export function jobsDirectory(stateDirectory: string): string {
   return join(stateDirectory, "jobs");
 }
 
-/** Returns a name that no job has, for a job without a given name. */
+/** Returns a name that no job has, for a job that was given none. */
 export function newJobName(): string {
   return `job-${randomBytes(6).toString("hex")}`;
 }
@@ -65,7 +65,7 @@ export function logOf(jobs: string, name: string): string {
 }
 
 /**
- * Makes the directory of a job, and removes those of the oldest ended jobs.
+ * Creates the directory of a job, and removes those of the oldest ended jobs.
  *
  * @returns its directory
  * @throws MILLPOND_E_ALREADY_EXISTS for a job of that name that has not ended, MILLPOND_E_INVALID when it cannot be written
@@ -82,7 +82,7 @@ export function makeJob(jobs: string, name: string, command: readonly string[]):
     prune(jobs);
     rmSync(directory, { recursive: true, force: true });
     makeFolders(directory, 0o700);
-    // The record is written in place where the disk is full by then.
+    // The record is written in place, because the disk may be full by then.
     writeFileSync(
       join(directory, "job.json"),
       " ".repeat(recordBytes + Buffer.byteLength(JSON.stringify([command, process.cwd()]))),
@@ -156,7 +156,7 @@ export function requireJob(jobs: string, name: string): JobRecord {
   );
 }
 
-/** Undefined where there is none, or one whose runner has not begun. */
+/** Undefined if there is none, or its runner has not started. */
 export function readJob(jobs: string, name: string): JobRecord | undefined {
   if (!isName(name)) return undefined;
   const path = join(jobs, name, "job.json");
@@ -200,7 +200,7 @@ function isMissing(error: unknown): boolean {
   return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 }
 
-/** The runner's side of a job: the writer of its record. */
+/** The runner's side of a job: writes its record. */
 export class JobRunner {
   readonly #directory: string;
   #record: JobRecord;
@@ -236,7 +236,7 @@ export class JobRunner {
     return this.#record.name;
   }
 
-  /** Its claim exists: the command that started it may end. */
+  /** Its claim exists, so the command that started it may end. */
   announce(): void {
     if (this.#isAnnounced) return;
     this.#isAnnounced = true;
@@ -244,7 +244,7 @@ export class JobRunner {
       writeSync(readyDescriptor, readyWord);
       closeSync(readyDescriptor);
     } catch (error) {
-      // That command has ended meanwhile; the job continues.
+      // That command has already ended; the job continues.
       if (!(error instanceof Error && "code" in error && (error.code === "EPIPE" || error.code === "EBADF")))
         throw error;
     }
@@ -270,7 +270,7 @@ export class JobRunner {
       renameSync(`${path}.new`, path);
     } catch (error) {
       try {
-        // On a full disk the file has spare room for the final numbers, which makeJob reserved.
+        // On a full disk, the file has spare room for the final numbers, which makeJob reserved.
         writeFileSync(path, text.padEnd(statSync(path).size), { flag: "r+" });
       } catch {
         process.stderr.write(`millpond: the record of the job cannot be written: ${errorText(error)}\n`);

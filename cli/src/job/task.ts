@@ -16,14 +16,14 @@ import { claimStateWord } from "../output/resources.ts";
 import { gangEnvironment, rendezvousOf } from "./gang.ts";
 import { describeGrant, watchTransports } from "./grant.ts";
 
-/** Variables that would lead the program to another claim than the one made for it. */
+/** Variables that would direct the program to another claim than the one created for it. */
 const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET", "MILLPOND_LINK_SECRET"] as const;
 
 /** The common data of all tasks of one `millpond run`, checked before the first call to the pool. */
 export interface TaskPlan {
   readonly connection: Connection;
   readonly request: ClaimValues;
-  /** Name of the existing claim to use; undefined: a new claim is made. */
+  /** Name of the existing claim to use; undefined: a new claim is created. */
   readonly existing: string | undefined;
   readonly values: Values<"run">;
   readonly program: string;
@@ -39,13 +39,13 @@ export interface TaskPlan {
 }
 
 export interface TaskOptions {
-  /** Name of the claim; empty: one is generated. */
+  /** Name of the claim; empty: a name is generated. */
   readonly claimName: string;
   /** Further variables of the program. */
   readonly environment: NodeJS.ProcessEnv;
-  /** Prefix of each line for people; may be empty. */
+  /** Prefix of each message; may be empty. */
   readonly label: string;
-  /** Whether standard input is the program's. */
+  /** Whether the program gets the standard input. */
   readonly hasInput: boolean;
   readonly onClaim: () => void;
   readonly onBegin: () => void;
@@ -89,7 +89,7 @@ export class Task {
         const watch = values.verbose ? await this.#describe(holder, signals.cancelled) : undefined;
         const environment = this.#environmentFor(holder);
         Object.assign(environment, await gangEnvironment(connection, holder.claim, signals.cancelled));
-        // The caller's own token has all rights of the caller: programs do not get it.
+        // The caller's own token has all rights of the caller, so programs do not get it.
         environment["MILLPOND_TOKEN"] = await holder.programToken(signals.cancelled);
         this.#options.onBegin();
         const { requeues } = holder.claim;
@@ -128,7 +128,11 @@ export class Task {
     });
   }
 
-  /** Reports the grant. @returns What watches the sessions of the program while it runs; undefined: nothing is to be watched */
+  /**
+   * Reports the grant.
+   *
+   * @returns The watcher of the program's sessions while it runs; undefined: there is nothing to watch
+   */
   async #describe(holder: ClaimHolder, cancelled: AbortSignal): Promise<Watch | undefined> {
     const { connection, values } = this.#plan;
     const { claim } = holder;
@@ -147,7 +151,7 @@ export class Task {
     { environment, watch }: { readonly environment: NodeJS.ProcessEnv; readonly watch: Watch | undefined },
   ): Promise<{
     readonly status: number;
-    /** The program's vGPUs were taken back, or were about to be. */
+    /** The program's vGPUs were preempted, or were about to be. */
     readonly isTaken: boolean;
   }> {
     const done = new AbortController();
@@ -164,7 +168,7 @@ export class Task {
       const isUnannounced = !isTaken && (holder.hasEnded || holder.claim.requeues > requeues);
       this.#say(`the program loses its vGPUs${isUnannounced ? ` and gets ${signal}` : ""}: ${reason}`);
       if (isUnannounced) {
-        // There was no notice: its claim was released, or its node was lost.
+        // There was no notice: the claim was released, or its node was lost.
         isTaken = true;
         signals.send(signal);
       }
@@ -198,9 +202,9 @@ export class Task {
       MILLPOND_CLAIM: holder.claim.name,
       ...this.#options.environment,
     };
-    // The certificate itself: a context has no file, and the program may be in another directory.
+    // The certificate itself: a context has no file, and the program may run in another directory.
     if (connection.ca !== undefined) environment["MILLPOND_CA"] = connection.ca;
-    // The program itself waits for a lazy claim.
+    // For a lazy claim the program itself waits.
     if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
     if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
     for (const variable of misleading) delete environment[variable];
@@ -222,7 +226,7 @@ export class Task {
       : { write: (text: string) => process.stderr.write(`${label}${text}`) };
   }
 
-  /** Prints a line for people, beside the program's own output. */
+  /** Prints a message next to the program's own output. */
   #say(text: string): void {
     process.stderr.write(`${this.#options.label}millpond: ${text}\n`);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Conditions for a host to become a node. Each check resolves with a text about its result, and throws when it fails.
+// Requirements for a host to become a node. Each check resolves with a text about its result, and throws when it fails.
 
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
@@ -15,7 +15,7 @@ import { resolveDriver } from "./node-defaults.ts";
 
 const probeTimeoutMs = 60_000;
 const dateTimeoutMs = 10_000;
-/** Tickets are valid for a minute. */
+/** The lifetime of a ticket, one minute, limits how far clocks may differ. */
 const clockLimitSeconds = 20;
 
 /** @throws MILLPOND_E_DRIVER, MILLPOND_E_NOT_INSTALLED */
@@ -36,7 +36,7 @@ export async function checkDrivers(drivers: string, environment: NodeJS.ProcessE
 }
 
 /**
- * @param isOurs whether the agent runs already, and may have the port
+ * @param isOurs whether the agent is already running and may hold the port
  * @throws MILLPOND_E_ADDRESS_IN_USE
  */
 export async function checkPort(
@@ -68,12 +68,12 @@ export async function checkPort(
   return `${asked} is free for the agent`;
 }
 
-/** @throws MILLPOND_E_INVALID when the clocks of both machines differ too much for tickets */
+/** @throws MILLPOND_E_INVALID when the clocks of the two machines differ too much for tickets */
 export async function checkClock(controller: string, ca: string | undefined): Promise<string> {
   const [address = ""] = splitAddresses(controller);
   const before = Date.now();
   const date = await readDate(new URL("/healthz", address), ca);
-  // The date is truncated to its second.
+  // The header's date is truncated to the second.
   const difference = Math.round((date - (before + Date.now()) / 2) / 1000);
   if (Number.isNaN(difference)) return "the clock of the controller is not known";
   if (Math.abs(difference) > clockLimitSeconds) {
@@ -109,7 +109,7 @@ function readDate(url: URL, ca: string | undefined): Promise<number> {
 /**
  * Checks that the controller accepts the token, and that it is an agent's: agents must not list queues.
  *
- * @throws MILLPOND_E_INVALID for a token of another role, and the controller's error for one that it does not know
+ * @throws MILLPOND_E_INVALID for a token of another role, and the controller's error for an unknown token
  */
 export async function checkAgentToken(
   controller: string,

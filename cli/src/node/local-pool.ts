@@ -16,7 +16,7 @@ import { serviceEnvironment, type SoftDevices, softNodeEnvironment } from "./sof
 export interface LocalPoolOptions {
   readonly directory: PoolDirectory;
   readonly native: NativeFiles;
-  /** Address of the controller; absent: the default, or a free port when that is taken. */
+  /** Address of the controller; absent: the default, or a free port if the default is taken. */
   readonly listen: string | undefined;
   /** URL of the database that holds the controller's state; absent: a file of the directory. */
   readonly store: string | undefined;
@@ -37,12 +37,12 @@ export interface LocalPoolOptions {
 const readyTimeoutMs = 90_000;
 const pollMs = 50;
 const stopGraceMs = 15_000;
-/** Failed starts of a part in a row after which the pool has failed. */
+/** The number of failed starts of a part in a row after which the pool has failed. */
 const startLimit = 8;
-/** Doubles each time that a part ends soon after its start. */
+/** Doubles each time a part ends soon after its start. */
 const restartFirstMs = 100;
 const restartCeilingMs = 2000;
-/** Running time after which the end of a part does not count as soon after its start. */
+/** Running time after which the end of a part no longer counts as soon after its start. */
 const settledMs = 10_000;
 
 /** Controller and agents as child processes of this one: starts, watches, restarts and stops them. */
@@ -85,12 +85,12 @@ export class LocalPool implements AsyncDisposable {
     return readFileSync(this.#options.directory.tokenPath("user"), "utf8").trim();
   }
 
-  /** Rejects when a part has failed for good. */
+  /** Rejects when a part has failed permanently. */
   get failed(): Promise<never> {
     return this.#failure.promise;
   }
 
-  /** Certificate of the authority that signed the controller's; undefined where that listens on loopback only. */
+  /** Certificate of the authority that signed the controller's; undefined if the controller listens on loopback only. */
   get ca(): string | undefined {
     const isSecure = this.#controllerUrl.startsWith("https:");
     return isSecure ? readFileSync(this.#options.directory.authorityPath, "utf8") : undefined;
@@ -132,15 +132,15 @@ export class LocalPool implements AsyncDisposable {
     const service = await startService({
       name: "controller",
       args: ["controller", "--config=none", "--state", directory.controllerPath, `--listen=${listen}`],
-      // Not an argument: all users of the machine can read arguments, and the URL may hold a password.
+      // Not passed as an argument, because all users of the machine can read arguments and the URL may contain a password.
       environment: store === undefined ? base : { ...base, MILLPOND_STORE: store },
       logPath: directory.logPath("controller"),
       signal: this.#options.signal,
     });
     this.#controllerUrl = reachableUrl(service.url);
-    // A restarted controller takes the same address, at which agents and programs look for it.
+    // A restarted controller uses the same address, where agents and programs expect it.
     const again = listen.replace(/:\d+$/, `:${new URL(service.url).port}`);
-    // Programs that reach the controller from other machines reach the nodes too.
+    // Programs that reach the controller from other machines can also reach the nodes.
     this.#agentListen = listen.replace(/:\d+$/, ":0");
     this.#adopt(service, () => this.#startController(again));
   }
@@ -236,7 +236,7 @@ export class LocalPool implements AsyncDisposable {
   }
 }
 
-/** Returns the URL at which other machines reach a server that listens at all addresses. */
+/** Returns the URL at which other machines reach a server that listens on all addresses. */
 function reachableUrl(text: string): string {
   const { protocol, hostname, port } = new URL(text);
   const host = reachableHost(hostname.replace(/^\[|\]$/g, ""));

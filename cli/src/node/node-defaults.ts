@@ -11,7 +11,7 @@ import { findDriver } from "../host/driver-search.ts";
 import { findNativeFiles, type NativeFiles } from "../host/native-files.ts";
 import { configDirectory } from "../service/service-options.ts";
 
-/** Options of an agent that have defaults of this host. */
+/** Options of an agent whose defaults depend on this host. */
 export interface NodeOptions {
   readonly options: {
     readonly name: string;
@@ -43,7 +43,7 @@ export async function resolveNode(given: Given, environment: NodeJS.ProcessEnv):
     });
   }
   const run = given.run ?? defaultRunDirectory();
-  // Needed only where worker and driver are not given: tests and `millpond up` give them.
+  // Needed only if worker and driver are not given: tests and `millpond up` give them.
   const native =
     given.worker === undefined || isNamed(given.driver) ? findNativeFiles(environment) : undefined;
   const drivers = await Promise.all(
@@ -63,7 +63,7 @@ export async function resolveNode(given: Given, environment: NodeJS.ProcessEnv):
   };
 }
 
-/** The first part of the host's name, as the name of a node. */
+/** The first label of the host name, as the name of a node. */
 export function defaultNodeName(): string {
   const name = hostname()
     .replace(/\..*$/, "")
@@ -85,7 +85,7 @@ function isNamed(driver: string | undefined): boolean {
 }
 
 /**
- * Returns the path of a driver library: NVIDIA's for `auto` and `libcuda.so.1`, wherever it is installed, and the software
+ * Returns the path of a driver library: NVIDIA's for `auto` and `libcuda.so.1`, wherever that is installed, and the software
  * GPU's for `soft`.
  *
  * @throws MILLPOND_E_DRIVER when no driver has devices
@@ -112,7 +112,7 @@ export async function resolveDriver(driver: string, native: NativeFiles | undefi
   );
 }
 
-/** Software GPUs of hosts that are copies of each other must not have the same UUIDs. */
+/** Software GPUs on hosts that are copies of each other must not have the same UUIDs. */
 function softEnvironment(
   environment: NodeJS.ProcessEnv,
   { name, run }: { readonly name: string; readonly run: string },
@@ -123,12 +123,12 @@ function softEnvironment(
   };
 }
 
-/** Path of the state of software GPUs. Workers of an agent that is root have users of their own, and each makes its own state. */
+/** Path of the state of software GPUs. Workers of a root agent run as users of their own, each with its own state. */
 function softState(run: string): string {
   const folder = join(run, "softgpu");
   if (process.getuid?.() !== 0) return folder;
   mkdirSync(folder, { recursive: true, mode: 0o755 });
-  // Every user may make a folder there, and none may remove another's.
+  // Every user may create a folder there, and remove only its own.
   chmodSync(folder, 0o1777);
   return join(folder, "state");
 }

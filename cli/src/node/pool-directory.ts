@@ -19,14 +19,14 @@ import { poolKeyFile, tokenFileName } from "@millpond/controller";
 /** How long processes of an earlier pool may take to end by themselves. */
 const graceMs = 3000;
 
-/** The record of `up` about itself, for the next one and for people. */
+/** The record that `up` writes about itself, for its successor and for display. */
 interface UpRecord {
   readonly pid: number;
-  /** The same process; absent in records of earlier releases. */
+  /** Identity of the same process; absent in records of earlier releases. */
   readonly self?: ProcessIdentity;
   /** Empty until the controller serves. */
   readonly controller: string;
-  /** Processes that it started. */
+  /** The processes that it started. */
   readonly services: readonly ProcessIdentity[];
 }
 
@@ -41,7 +41,7 @@ export class PoolDirectory implements Disposable {
   }
 
   /**
-   * Takes the directory, creating it where needed.
+   * Acquires the directory, creating it if needed.
    *
    * @throws MILLPOND_E_STATE_LOCKED when a pool runs on it, MILLPOND_E_STATE_BROKEN when it cannot be used
    */
@@ -73,7 +73,7 @@ export class PoolDirectory implements Disposable {
     }
   }
 
-  /** Run directories of the nodes of a pool; none where no pool has run. */
+  /** Run directories of a pool's nodes; empty if no pool has run. */
   static runDirectories(path: string): readonly string[] {
     const nodes = join(resolve(path), "nodes");
     if (!existsSync(nodes)) return [];
@@ -102,8 +102,9 @@ export class PoolDirectory implements Disposable {
   }
 
   /**
-   * Ends the processes that an `up` that was killed left running, and forgets its pool. Sessions ended with it, so nothing is
-   * worth keeping except the tokens and the authority, which users may have stored, and the pool key, which a database may need.
+   * Ends the processes left by an `up` that was killed, and forgets its pool. Its sessions have ended with it, so nothing is
+   * worth keeping except the tokens and the authority, which users may have stored, and the pool key, which a database may
+   * need.
    */
   async recover(): Promise<void> {
     const left = readRecord(this.path)?.services ?? [];
@@ -146,7 +147,7 @@ export class PoolDirectory implements Disposable {
   }
 }
 
-/** Where `up` without a terminal writes what it says. */
+/** The file to which `up` writes its output when it has no terminal. */
 export function detachedLogPath(path: string): string {
   return join(resolve(path), "up.log");
 }
@@ -161,6 +162,6 @@ function readRecord(path: string): UpRecord | undefined {
   try {
     return JSON.parse(readFileSync(join(path, "up.json"), "utf8")) as UpRecord;
   } catch {
-    return undefined; // None was written, or only a part of it: its processes are found by other means.
+    return undefined; // No record was written, or only a part of it: its processes are found by other means.
   }
 }

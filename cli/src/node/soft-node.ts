@@ -32,8 +32,8 @@ export function checkSoftDevices(devices: SoftDevices, countOption = "--gpus"): 
 }
 
 /**
- * Returns the environment of a part of the pool. Variables that a user set for programs on vGPUs must not reach the workers,
- * which load real drivers.
+ * Returns the environment of a part of the pool. Variables that a user has set for programs on vGPUs must not reach the
+ * workers, which load real drivers.
  */
 export function serviceEnvironment(environment: NodeJS.ProcessEnv, native: NativeFiles): NodeJS.ProcessEnv {
   const kept = Object.entries(environment).filter(

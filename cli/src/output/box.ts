@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** One bordered block of a picture: a line of titles and rows under it, cells separated by bars. */
+/** One bordered block: a line of titles and rows under it, cells separated by bars. */
 export interface BoxSection {
   readonly titles: readonly string[];
   readonly rows: readonly (readonly string[])[];
   /** Whether the cells of a column are aligned to the right. */
   readonly isRight?: readonly boolean[];
-  /** Shown across the whole width when there is no row. */
+  /** Shown across the whole width when there are no rows. */
   readonly emptyText: string;
 }
 
-/** Draws a heading and sections as nvidia-smi does, with the width of the widest. */
+/** Draws a heading and sections as nvidia-smi does, as wide as the widest of them. */
 export function drawBox(heading: readonly [string, string], sections: readonly BoxSection[]): string {
   const inner = Math.max(
     heading[0].length + heading[1].length + 4,

@@ -38,7 +38,7 @@ function ageColumn<T>(title: string, at: (item: T) => bigint, nowSeconds: number
   return { title, at, cell: (item) => ageOf(at(item), nowSeconds), isWide };
 }
 
-/** Time at which its limit ends a bound claim, Unix seconds; 0: it has none, or the limit does not run yet. */
+/** The time at which its time limit ends a bound claim, Unix seconds; 0: it has no limit, or the limit is not running yet. */
 export function timeLimitEnd(claim: Claim): bigint {
   const counts = claim.state === ClaimState.BOUND && claim.timeLimitSeconds > 0 && claim.boundAt > 0n;
   return counts ? claim.boundAt + BigInt(claim.timeLimitSeconds) : 0n;
@@ -49,13 +49,13 @@ export function timeUntil(seconds: bigint, nowSeconds: number): string {
   return seconds === 0n ? none : formatAge(Math.max(0, Number(seconds) - nowSeconds));
 }
 
-/** The memory that a claim requests of each device: `1 GiB`, `50%`, `whole`. */
+/** The memory that a claim requests on each device: `1 GiB`, `50%`, `whole`. */
 export function askedMemory(claim: Claim): string {
   if (claim.memoryBytes > 0n) return formatBytes(claim.memoryBytes);
   return claim.memoryPercent > 0 ? `${claim.memoryPercent}%` : "whole";
 }
 
-/** The devices of a session as people name them: `node-a/0,1`. */
+/** The devices of a session in the form for display: `node-a/0,1`. */
 export function sessionDevices(session: Session): string {
   return `${session.node}/${session.devices.map(({ index }) => index).join(",")}`;
 }
@@ -64,13 +64,13 @@ function capital(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-/** Health, and whether it takes new claims. */
+/** Health, and whether it accepts new claims. */
 export function deviceStatus(device: Device): string {
   const health = device.health === DeviceHealth.HEALTHY ? "Healthy" : "Unhealthy";
   return device.cordoned ? `${health},Cordoned` : health;
 }
 
-/** Why a node or a device is not used, as reported, and the reason of its cordon. */
+/** Why a node or a device is not used, as reported, and the reason for its cordon. */
 export function troubleOf(
   trouble: string,
   { cordoned, cordonReason }: Pick<Node, "cordoned" | "cordonReason">,
@@ -108,7 +108,7 @@ export function temperature({ card }: Device): string {
   return card?.temperatureCelsius === undefined ? none : `${card.temperatureCelsius} °C`;
 }
 
-/** What it draws, and its limit: `90 / 700 W`. */
+/** Its power consumption and limit: `90 / 700 W`. */
 export function power({ card }: Device): string {
   if (card?.powerMilliwatts === undefined) return none;
   const limit =
@@ -245,7 +245,7 @@ export const tenantColumns: readonly Column<Tenant>[] = [
   { title: "USERS", cell: (tenant) => tenant.users.map(gpusOfUser).join(" ") || none, isWide: true },
 ];
 
-/** `ann=1.5/2`: GPUs that are used, and the limit where there is one. */
+/** `ann=1.5/2`: GPUs in use, and the limit if there is one. */
 function gpusOfUser({ user, used, limit }: UserStatus): string {
   const most = limit?.gpuMilli === undefined ? "" : `/${formatGpuMilli(limit.gpuMilli)}`;
   return `${user || "?"}=${formatGpuMilli(used?.gpuMilli ?? 0n)}${most}`;

@@ -5,12 +5,12 @@ import { type Device, millpondError, type Node, quote } from "@millpond/api";
 import { healthWord, nodeStateWord } from "./resources.ts";
 
 interface Field {
-  /** What nvidia-smi writes in brackets behind the field's name, and behind its value. */
+  /** The unit in brackets that nvidia-smi appends to the field's name and to its value. */
   readonly unit?: "MiB" | "%" | "W" | "MHz";
   readonly value: (device: Device, node: Node) => string | number;
 }
 
-/** Fields that nvidia-smi has, under its names. */
+/** Fields that nvidia-smi also has, under its names. */
 const sharedFields = {
   index: { value: (device) => device.index },
   name: { value: (device) => device.name },
@@ -38,7 +38,7 @@ const sharedFields = {
   pstate: { value: ({ card }) => (card?.performanceState === undefined ? "" : `P${card.performanceState}`) },
 } as const satisfies Record<string, Field>;
 
-/** Fields that only a pool has. */
+/** Fields that exist only in a pool. */
 const poolFields = {
   node: { value: (device) => device.node },
   "node.state": { value: (_, node) => nodeStateWord(node.state) },
@@ -62,7 +62,7 @@ export interface DeviceQuery {
 /**
  * Reads `--query-gpu` and `--format`.
  *
- * @throws MILLPOND_E_INVALID for a field or a format that is not known
+ * @throws MILLPOND_E_INVALID for an unknown field or format
  */
 export function parseDeviceQuery(names: readonly string[], format: readonly string[]): DeviceQuery {
   for (const name of names) {
@@ -78,7 +78,7 @@ export function parseDeviceQuery(names: readonly string[], format: readonly stri
   return { names, hasHeader: !format.includes("noheader"), hasUnits: !format.includes("nounits") };
 }
 
-/** Renders the values as nvidia-smi does: separated by a comma and a space, `[N/A]` for one that is not known. */
+/** Renders the values as nvidia-smi does: separated by a comma and a space, `[N/A]` for an unknown one. */
 export function renderDeviceQuery(
   { names, hasHeader, hasUnits }: DeviceQuery,
   nodes: readonly Node[],
@@ -107,12 +107,12 @@ export function renderDeviceList(nodes: readonly Node[]): string {
     .join("");
 }
 
-/** With two decimals, as nvidia-smi has it; empty: not known. */
+/** With two decimals, as in nvidia-smi; empty: unknown. */
 function watts(milliwatts: number | undefined): string {
   return milliwatts === undefined ? "" : (milliwatts / 1000).toFixed(2);
 }
 
-/** As nvidia-smi writes it; empty: not known. */
+/** As nvidia-smi writes it; empty: unknown. */
 function yesOrNo(number: number | undefined): string {
   if (number === undefined) return "";
   return number === 0 ? "No" : "Yes";

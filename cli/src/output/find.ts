@@ -5,10 +5,10 @@ import type { Connection } from "../connection/connection.ts";
 import type { Kind } from "./kinds.ts";
 
 /**
- * Finds an object by its name or by a unique beginning of it.
+ * Finds an object by its name or by a unique prefix of it.
  *
  * @param alias an equivalent name, such as the UUID of a device
- * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when several names have that beginning
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when several names have that prefix
  */
 export async function findOne<T>(
   kind: Kind<T>,
@@ -37,7 +37,7 @@ export async function findOne<T>(
   );
 }
 
-/** Returns the node of an allocation; undefined for one that was removed meanwhile, and for the token of a program. */
+/** Returns the node of an allocation; undefined if the node has been removed since, and for the token of a program. */
 export async function findNode(
   { pool }: Connection,
   name: string,

@@ -3,7 +3,7 @@
 import { millpondError, quote } from "@millpond/api";
 import { textOf } from "./selection.ts";
 
-/** A piece of a template: text, or the steps of a path. */
+/** A part of a template: text, or the steps of a path. */
 type Piece = string | readonly Step[];
 
 /** A member, an element, or every element. */
@@ -13,8 +13,8 @@ type Step = string | number;
 const every = "*";
 
 /**
- * Renders a template of JSONPath as `kubectl -o jsonpath` does: text, and `{.items[*].name}` with members, `[0]`, `[-1]`
- * and `[*]`. Several results are separated by spaces. Filters, slices and `{range}` are refused.
+ * Renders a JSONPath template as `kubectl -o jsonpath` does: text, and `{.items[*].name}` with members, `[0]`, `[-1]` and
+ * `[*]`. Several results are separated by spaces. Filters, slices and `{range}` are refused.
  *
  * @throws MILLPOND_E_INVALID
  */

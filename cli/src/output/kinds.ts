@@ -46,7 +46,7 @@ export interface Kind<T> {
   readonly title: string;
   /** `node`, as in `node/node-a`. */
   readonly word: string;
-  /** Plural; absent: the word and an s. */
+  /** Plural; absent: the word with an s. */
   readonly plural?: string;
   readonly list: (connection: Connection, options: ListOptions) => Promise<readonly T[]>;
   /** Whether the list holds only objects that are new since `after`. */

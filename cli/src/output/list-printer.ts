@@ -47,7 +47,7 @@ export class ListPrinter<T> {
     }
   }
 
-  /** Prints a single object: in JSON it is itself, not a list of one. */
+  /** Prints a single object: in JSON the object itself, not a list of one. */
   printOne(item: T): void {
     const { title, toJson } = this.#kind;
     const { format } = this.#options;
@@ -57,7 +57,7 @@ export class ListPrinter<T> {
     else this.#printRows([item]);
   }
 
-  /** Prints changes: of the selected items, and of those that were selected earlier. */
+  /** Prints changes: of the selected items, and of items that were selected earlier. */
   printChanges(items: readonly T[], selected: readonly T[]): void {
     const { nameOf, toJson } = this.#kind;
     const names = new Set(selected.map(nameOf));
@@ -76,7 +76,7 @@ export class ListPrinter<T> {
     return [...this.#shown.keys()].filter((name) => !names.has(name));
   }
 
-  /** Prints the end of an item: its last state, or, where it is not known, that it is gone. */
+  /** Prints the end of an item: its last state, or, if unknown, only that it is gone. */
   printEnd(name: string, final: T | undefined): void {
     const before = this.#shown.get(name);
     this.#shown.delete(name);
@@ -124,7 +124,7 @@ export class ListPrinter<T> {
     const before = this.#widths;
     const { widths } = layOut(columns, items, { headers: hasHeaders, widths: before });
     this.#widths = widths;
-    // A wider row would not stand under the titles that were printed: they are printed again.
+    // A wider row would not line up with the printed titles, so the titles are printed again.
     const isWider = before === undefined || widths.some((width, index) => width > (before[index] ?? 0));
     const { lines } = layOut(columns, items, { headers: hasHeaders && isWider, widths });
     process.stdout.write(`${lines.join("\n")}\n`);

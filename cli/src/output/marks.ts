@@ -2,12 +2,12 @@
 
 const characters = { ok: "✔", info: "·", warning: "!", failure: "✘" } as const;
 
-/** The character in front of a finding. `writeInLocale` has another where the locale needs one. */
+/** The character in front of a finding. `writeInLocale` uses another one if the locale requires it. */
 export function markOf(status: keyof typeof characters): string {
   return characters[status];
 }
 
-/** What stands for the characters of our texts where only ASCII can be shown. */
+/** Replacements for the characters of our texts where only ASCII can be shown. */
 const ascii: Readonly<Record<string, string>> = {
   "✔": "+",
   "✘": "x",
@@ -30,7 +30,7 @@ const ascii: Readonly<Record<string, string>> = {
 
 const replaceable = new RegExp(`[${Object.keys(ascii).join("")}]`, "gu");
 
-/** Replaces the characters of our own texts. Others, as in paths of users, stay as they are. */
+/** Replaces the characters of our own texts. Others, as in users' paths, stay as they are. */
 export function toAscii(text: string): string {
   return text.replace(replaceable, (character) => ascii[character] ?? character);
 }
@@ -45,7 +45,10 @@ export function isAsciiLocale(env: NodeJS.ProcessEnv): boolean {
   return locale === "C" || locale === "POSIX";
 }
 
-/** Lets texts that are written to a stream from now on have ASCII in the locale `C`. Bytes, as from programs, pass unchanged. */
+/**
+ * Converts texts that are written to a stream from now on to ASCII in the locale `C`. Bytes, as from programs, pass
+ * unchanged.
+ */
 export function writeInLocale(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv): void {
   if (!isAsciiLocale(env)) return;
   const write = stream.write.bind(stream) as (...args: unknown[]) => boolean;

@@ -11,7 +11,7 @@ import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } fr
 import { renderObject } from "./resources.ts";
 import { layOut } from "./table.ts";
 
-/** The golden file of a kind: the output of `get -o json`. A change of it is a change of the contract. */
+/** The golden file of a kind: the output of `get -o json`. Changing it changes the contract. */
 async function expectGolden<T>(kind: Kind<T>, items: readonly T[]): Promise<void> {
   const text = renderObject(`${kind.title}List`, { items: items.map(kind.toJson) });
   await expect(text).toMatchFileSnapshot(`golden/${kind.word}s.json`);

@@ -95,7 +95,7 @@ test("what is given back and still in use stands in the way", () => {
     ["(given back)", 4n * GiB],
   ]);
   const options = { goal: "device", maxMoves: 8 } as const;
-  // Device 1 cannot be joined to device 0 any more, and device 0 cannot be cleared.
+  // Device 1 can no longer be combined with device 0, and device 0 cannot be emptied.
   expect(planConsolidation(toSnapshot(pool), boundRequests(pool), options)).toEqual([]);
 });
 

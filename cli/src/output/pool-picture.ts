@@ -26,7 +26,7 @@ import type { Connection } from "../connection/connection.ts";
 
 const MiB = 1n << 20n;
 
-/** Label of nodes that a claim's `pool` looks at. */
+/** Label of nodes that a claim's `pool` selects. */
 const poolLabel = "pool";
 
 export interface PoolPicture {
@@ -82,7 +82,7 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
   };
 }
 
-/** The requests of the bound claims, by name. A gang on one node stays on it. */
+/** The requests of the bound claims, by name. A gang on one node stays there. */
 export function boundRequests({ claims }: PoolPicture): Map<string, ClaimRequest> {
   return new Map(
     claims

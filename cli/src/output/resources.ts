@@ -2,7 +2,7 @@
 
 /**
  * The JSON of `-o json`: a contract. Members are only ever added. Sizes are numbers of bytes, times are RFC 3339 texts or
- * null, states are the words below, and every member is always there.
+ * null, states are the words below, and every member is always present.
  */
 
 import {
@@ -30,7 +30,7 @@ import {
 
 const apiVersion = "millpond.v1";
 
-/** The words for states and healths, in JSON and in tables. A newer controller may know others. */
+/** The words for states and health, in JSON and in tables. A newer controller may have others. */
 export function nodeStateWord(state: NodeState): string {
   if (state === NodeState.READY) return "ready";
   return state === NodeState.NOT_READY ? "notReady" : "unknown";
@@ -106,7 +106,7 @@ export function deviceToJson(device: Device) {
   };
 }
 
-/** Each figure is null where the driver does not report it; all are where the node is not in contact. */
+/** Each measurement is null if the driver does not report it; all are null while the node is not in contact. */
 function cardToJson(card: Device["card"]) {
   return {
     temperatureCelsius: card?.temperatureCelsius ?? null,
@@ -282,7 +282,7 @@ export function sessionToJson(session: Session) {
   };
 }
 
-/** A reason of docs/reference/reasons.md; null: there is none, or the controller is of an earlier release. */
+/** A reason from docs/reference/reasons.md; null: there is none, or the controller is of an earlier release. */
 function reasonToJson(reason: ReasonMessage | undefined) {
   return reason === undefined ? null : { code: reason.code, args: reason.args ?? {} };
 }

@@ -47,7 +47,7 @@ export function parseSelector(text: string): Test {
   return (object) => tests.every((test) => test(object));
 }
 
-/** A condition on a member, and its path, so that a misspelt one can be reported. */
+/** A condition on a member, with the member's path, so that a misspelt one can be reported. */
 export interface Condition {
   readonly path: string;
   readonly test: Test;
@@ -122,7 +122,7 @@ export function parseOrder(text: string): {
   return { path, compare: (a, b) => direction * compare(memberOf(a, path), memberOf(b, path)) };
 }
 
-/** Members behind columns that have other names. */
+/** Members that tables show in columns with other names. */
 const columnMembers: Readonly<Record<string, readonly string[]>> = {
   age: ["createdAt", "joinedAt", "startedAt", "time"],
   compute: ["computePercent", "allocatedComputePercent"],
@@ -135,7 +135,7 @@ const columnMembers: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Refuses a path that no object of a list has: with it, a misspelt condition would look like an empty pool. Members of
+ * Refuses a path that no object of a list has: otherwise a misspelt condition would look like an empty pool. Members of
  * labels may be absent.
  *
  * @throws MILLPOND_E_INVALID

@@ -4,17 +4,17 @@
 export interface Column<T> {
   readonly title: string;
   readonly cell: (item: T) => string;
-  /** Numbers are aligned to the right. Default: left. */
+  /** Right-aligned columns hold numbers. Default: left. */
   readonly align?: "left" | "right";
   /** Shown with `-o wide` only. */
   readonly isWide?: boolean;
-  /** The moment that the cell is relative to, Unix seconds, to show it as a date; 0: none. */
+  /** The time to which the cell is relative, Unix seconds, so that it can be shown as a date; 0: none. */
   readonly at?: (item: T) => bigint;
 }
 
 const gap = "   ";
 
-/** Widths of the columns of a table, so that rows that come later line up. */
+/** Widths of a table's columns, so that later rows line up. */
 export type Widths = readonly number[];
 
 /** Lays out rows as kubectl does: titles in capitals, three spaces between columns, no borders. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A profile in the form of Chrome's trace events, with the categories and arguments that PyTorch's profiler uses: Perfetto,
+// A profile as Chrome trace events, with the categories and arguments that PyTorch's profiler uses: Perfetto,
 // chrome://tracing and TensorBoard open it.
 
 import { closeSync, openSync, writeSync } from "node:fs";
@@ -8,10 +8,10 @@ import type { Argument, Call, Header, Value } from "../trace/line.ts";
 import { launchedBy } from "../trace/copies.ts";
 import type { CopyRecord, FillRecord, KernelRecord, ProfileHeader, ProfileRecord } from "./records.ts";
 
-/** Devices get numbers of processes that Linux gives to none, with room for the devices of each process. */
+/** Devices get process numbers that Linux never assigns, with room for the devices of each process. */
 const firstDeviceTrack = 2 ** 22;
 const mostDevices = 64;
-/** Length in bytes at which the trace of calls cuts names of kernels. */
+/** Length in bytes at which the trace of calls truncates kernel names. */
 const mostTracedName = 120;
 const flushBytes = 1 << 18;
 
@@ -63,7 +63,7 @@ export class ChromeTrace {
   readonly #file: number;
   #buffer = "";
   #isFirst = true;
-  /** Nanoseconds since 1970 that are time 0 of the events. */
+  /** The time 0 of the events, in nanoseconds since 1970. */
   #base: bigint | undefined;
   readonly #starts = new Map<number, bigint>();
   readonly #devices = new Map<number, Set<string>>();
@@ -215,8 +215,8 @@ export class ChromeTrace {
   }
 
   /**
-   * Arrows from launches to kernels. The launches of a kernel and its runs are in the same order; where their numbers differ,
-   * because graphs launch it too or records were lost, no launch is known to belong to a run.
+   * Arrows from launches to kernels. The launches of a kernel and its runs are in the same order. If their numbers differ,
+   * because graphs launch the kernel too or records were lost, launches cannot be matched to runs.
    */
   #flows(): void {
     let id = 0;
@@ -260,7 +260,7 @@ export class ChromeTrace {
 /** Whole nanoseconds. */
 const round = (micro: number): number => Math.round(micro * 1000) / 1000;
 
-/** The name of a kernel as the trace of calls has it. */
+/** The name of a kernel as it appears in the trace of calls. */
 function tracedName(symbol: string): string {
   return Buffer.byteLength(symbol) > mostTracedName
     ? `${Buffer.from(symbol).subarray(0, mostTracedName).toString()}…`

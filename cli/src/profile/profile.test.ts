@@ -16,7 +16,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const started = BigInt(Date.parse("2026-01-30T10:00:00Z")) * 1_000_000n;
 const header = "# millpond profile 1, process 10, clock 5000, uncertainty 900";
 const name = 'name\t1\t"add(int)"\t"_Z3addi"';
-/** A time in µs of the program's clock as the worker has it, whose clock is 5 µs ahead. */
+/** Converts a time in µs of the program's clock to the worker's, which is 5 µs ahead. */
 const at = (micro: number): bigint => started + BigInt(micro) * 1000n + 5000n;
 const kernel = (micro: number, correlation: number): string =>
   `k\t${at(micro)}\t${at(micro) + 2500n}\t0\t1\t7\t${correlation}\t1\t4\t1\t1\t256\t1\t1\t16\t8\t32`;

@@ -35,7 +35,7 @@ export class Profile implements Disposable {
     return join(this.#folder, "device.%p");
   }
 
-  /** Merges the files of the processes. Returns a sentence for people. */
+  /** Merges the files of the processes. Returns a sentence for display. */
   async write(): Promise<string> {
     const trace = new ChromeTrace(this.#file);
     let lost = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The activity of devices for a process, from the file of a profile, whose format docs/reference/profile.md
-// specifies.
+// Device activity of a process, read from the file of a profile, whose format docs/reference/profile.md specifies.
 
 import { millpondError, quote } from "@millpond/api";
 import { linesOf } from "../trace/read.ts";
@@ -10,7 +9,7 @@ export interface ProfileHeader {
   readonly process: number;
   /** By how many ns the worker's clock is ahead of the program's. */
   readonly lead: bigint;
-  /** How long the question took by which that was found out, in ns. */
+  /** The round-trip time of the query that measured it, in ns. */
   readonly uncertainty: bigint;
 }
 
@@ -21,14 +20,14 @@ interface Work {
   readonly device: number;
   readonly context: number;
   readonly stream: number;
-  /** Numbers the pieces of work of a process as it was given to the driver. */
+  /** Numbers a process's pieces of work in the order in which they were given to the driver. */
   readonly correlation: number;
 }
 
 export interface KernelRecord extends Work {
   readonly kind: "kernel";
   readonly name: string;
-  /** As the compiler named it. */
+  /** The name that the compiler generated. */
   readonly symbol: string;
   readonly grid: readonly number[];
   readonly block: readonly number[];
@@ -56,16 +55,16 @@ export type ProfileRecord = KernelRecord | CopyRecord | FillRecord;
 export type ProfileEntry =
   | { readonly kind: "header"; readonly header: ProfileHeader }
   | ProfileRecord
-  /** The number of records of the process that were dropped since it began. */
+  /** The number of records that were dropped since the process began. */
   | { readonly kind: "lost"; readonly records: number };
 
 const headerForm = /^# millpond profile (\d+), process (\d+), clock (-?\d+), uncertainty (\d+)$/;
 const version = 1;
-/** Fields of a line, its kind and those of all work included. */
+/** Fields of a line, including its kind and those of all work. */
 const fieldCounts: Readonly<Record<string, number>> = { k: 17, c: 11, f: 9 };
 
 /**
- * Reads a profile. A last line without an end, which a program that was killed leaves, is left out.
+ * Reads a profile. A last line without a line end, as left by a killed program, is ignored.
  *
  * @throws MILLPOND_E_INVALID for a malformed line, with its number
  */
@@ -88,7 +87,7 @@ class LineReader {
     this.#path = path;
   }
 
-  /** The entry of a line; undefined for one that only names something. */
+  /** The entry of a line; undefined for a line that only defines a name. */
   read(text: string): ProfileEntry | undefined {
     this.#line++;
     const entry = this.#parse(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of a program, as its trace has them: from where findings were allocated and launched, and which calls failed.
+// The calls of a program, from its trace: from where findings were allocated and launched, and which calls failed.
 
 import { existsSync } from "node:fs";
 import type { Argument, Call, Frame, Value } from "../trace/line.ts";
@@ -21,17 +21,17 @@ export interface RecordedCall {
   /** With its arguments, as in a trace. */
   readonly text: string;
   readonly result: string;
-  /** Innermost first; empty where it is not known. */
+  /** Innermost first; empty if unknown. */
   readonly stack: readonly Frame[];
 }
 
-/** Results that say how things are, or that an error before it stays: no errors of this call. */
+/** Results that report a state, or an earlier error that persists: not errors of this call. */
 const notErrors: ReadonlySet<string> = new Set([
   "CUDA_SUCCESS",
   "CUDA_ERROR_NOT_READY",
   "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
   "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE",
-  // A context that has failed answers these to every call.
+  // A failed context answers every call with one of these.
   "CUDA_ERROR_ILLEGAL_ADDRESS",
   "CUDA_ERROR_MISALIGNED_ADDRESS",
   "CUDA_ERROR_INVALID_ADDRESS_SPACE",
@@ -46,7 +46,7 @@ const notErrors: ReadonlySet<string> = new Set([
 /** Calls by which the CUDA runtime and frameworks probe for features: a refusal is a valid result. */
 const question = /Query|Attribute|GetExportTable|GetProcAddress|Occupancy|CanAccessPeer|GetAccess|P2P/;
 
-/** Whether the program made a mistake with this call, as far as its result shows it. */
+/** Whether the program made a mistake with this call, judging by its result. */
 function isError(call: Call): boolean {
   return !notErrors.has(call.result) && !call.isEarlierFailure && !question.test(call.name);
 }
@@ -82,11 +82,14 @@ const keyOf = ({ process, thread, offset }: CallPlace): string => `${process}/${
 export interface CallRecord {
   /** The call that a place refers to. */
   at(place: CallPlace): RecordedCall | undefined;
-  /** Failed calls, in order, without those that only report an earlier failure; `count`: how often that call failed at that place. */
+  /**
+   * Failed calls, in order, without those that only report an earlier failure; `count`: how often that call failed at that
+   * place.
+   */
   readonly failed: readonly { readonly call: RecordedCall; readonly count: number }[];
 }
 
-/** The wanted offsets of a thread, in order. */
+/** The requested offsets of a thread, in order. */
 function byThread(places: readonly CallPlace[]): Map<string, number[]> {
   const wanted = new Map<string, number[]>();
   for (const { process, thread, offset } of places) {

@@ -8,13 +8,13 @@ type Place = readonly [x: number, y: number, z: number];
 
 /** The access of a thread, and its place in the code. */
 export interface Access {
-  /** Absent if the finding is not an access. */
+  /** Absent if the finding is not about an access. */
   readonly access?: "read" | "write" | "atomic";
   readonly thread: Place;
   readonly function: string;
   /** Line of the PTX text. */
   readonly line: number;
-  /** Source file, where the PTX names it: nvcc's -lineinfo. */
+  /** Source file, if the PTX names it: nvcc's -lineinfo. */
   readonly file?: string;
   readonly fileLine?: number;
 }
@@ -23,7 +23,7 @@ export interface Access {
 export interface Allocation {
   readonly address: string;
   readonly bytes: number;
-  /** Position among the program's allocations, from 1; 0: it is not one of them. */
+  /** Its number among the program's allocations, from 1; 0: it is not one of them. */
   readonly number: number;
   readonly by?: string;
   readonly freedBy?: string;
@@ -32,7 +32,7 @@ export interface Allocation {
   readonly allocatedBy?: HostCall;
 }
 
-/** A call of the program, and from where it was made: a text for each frame, innermost first. */
+/** A call of the program and its call stack: a text for each frame, innermost first. */
 export interface HostCall {
   readonly text: string;
   readonly stack: readonly string[];
@@ -48,7 +48,7 @@ export interface Finding {
     | "unchecked"
     | "uninitialised"
     | "barrier"
-    /** A copy or fill that the program asks for touches memory that it does not own. */
+    /** A copy or fill by the program touches memory that it does not own. */
     | "transfer"
     /** A call failed. */
     | "call";
@@ -58,13 +58,13 @@ export interface Finding {
   readonly kernel?: string;
   readonly block?: Place;
   readonly space?: string;
-  /** Address at the first time; in shared and local memory an offset from its beginning. */
+  /** The address when first found; in shared and local memory an offset from the beginning. */
   readonly address?: string;
   readonly bytes?: number;
   readonly by?: Access;
   /** The other side of a race, which came first. */
   readonly against?: Access;
-  /** Whether the GPU notices it too, and ends the kernel. */
+  /** Whether the GPU also detects it, and ends the kernel. */
   readonly isFatal?: boolean;
   /** Variable of shared memory, and the offset in it. */
   readonly variable?: string;
@@ -73,11 +73,11 @@ export interface Finding {
   readonly detail?: string;
   /** How a transfer uses the memory. */
   readonly access?: "read" | "write";
-  /** How many threads have missed a barrier. */
+  /** How many threads have not reached a barrier. */
   readonly threads?: number;
   /** The result of a call. */
   readonly result?: string | number;
-  /** The call that launched the kernel, or that is the finding. */
+  /** The call that launched the kernel, or that is itself the finding. */
   readonly launch?: CallPlace;
   readonly call?: CallPlace;
   readonly launchedBy?: HostCall;
@@ -87,16 +87,16 @@ export interface Finding {
 /** Checked launches of a kernel, with a count like that of a finding. */
 type Launch = Pick<Finding, "what" | "count" | "kernel"> & { readonly kind: "launch" };
 
-/** A line of the driver: a finding, launches of a kernel, or the present count of either. */
+/** A line of the driver: a finding, launches of a kernel, or an updated count of either. */
 type Line = { readonly id: string } & Partial<Finding | Launch>;
 
 /** The result of the checks. */
 export interface Outcome {
   /** In the order in which they were found. */
   readonly findings: readonly Finding[];
-  /** Launches whose accesses were checked. */
+  /** The number of launches whose accesses were checked. */
   readonly launches: number;
-  /** Number of different kernels in these launches. */
+  /** The number of different kernels in these launches. */
   readonly kernels: number;
 }
 
@@ -111,7 +111,7 @@ function isComplete(line: Partial<Finding | Launch>): line is Finding | Launch {
   return line.kind !== undefined && line.what !== undefined;
 }
 
-/** Reads findings and counts of checks; empty where no file was written. A last line without its end is ignored. */
+/** Reads findings and counts of checks; empty if no file was written. A last line without its end is ignored. */
 export function readOutcome(path: string): Outcome {
   if (!existsSync(path)) return { findings: [], launches: 0, kernels: 0 };
   const entries = new Map<string, Finding | Launch>();
@@ -136,7 +136,7 @@ export function readOutcome(path: string): Outcome {
   };
 }
 
-/** Results of every call of a context in which a kernel has failed: consequences of a finding, and none. */
+/** Results of every call in a context in which a kernel has failed: consequences of a finding, not findings themselves. */
 const lasting: ReadonlySet<unknown> = new Set([700, 702, 709, 710, 714, 715, 716, 717, 718, 719]);
 
 /** The places of all calls that an outcome refers to. */
@@ -156,7 +156,7 @@ function withoutCall({ address, bytes, number, by, freedBy }: Allocation): Alloc
   };
 }
 
-/** Returns the outcome with the calls of the program in the place of their positions, and with the calls that failed. */
+/** Returns the outcome with the calls of the program in place of their positions, and with the failed calls added. */
 export function withCalls(outcome: Outcome, record: CallRecord, symbols: Symbols): Outcome {
   const hostCall = ({ text, stack }: RecordedCall): HostCall => ({ text, stack: symbols.describe(stack) });
   const at = (place: CallPlace | undefined): HostCall | undefined => {

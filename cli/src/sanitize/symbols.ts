@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Names and lines for the frames of stacks: by addr2line of GNU binutils or LLVM, where one is installed.
+// Names and lines for stack frames, by addr2line of GNU binutils or LLVM if one is installed.
 
 import { execFileSync } from "node:child_process";
 import { basename } from "node:path";
 import type { Frame } from "../trace/line.ts";
 
-/** How long naming the frames of one file may take. */
+/** Time limit for naming the frames of one file. */
 const limitMs = 20_000;
 
-/** Frames that a report shows of a stack. */
+/** The number of frames of a stack that a report shows. */
 const mostFrames = 12;
 
 /** Returns a text for each requested frame: `function at file:line`, or less without debug information. */
@@ -21,7 +21,7 @@ export class Symbols {
     this.#commands = commands;
   }
 
-  /** Texts of the frames of a stack, innermost first; the outermost ones are left out where there are many. */
+  /** Texts of the frames of a stack, innermost first; the outermost ones are omitted if there are many. */
   describe(stack: readonly Frame[]): readonly string[] {
     const shown = stack.slice(0, mostFrames);
     const missing = shown.filter((frame) => !this.#named.has(keyOf(frame)));
@@ -56,7 +56,7 @@ export class Symbols {
           stdio: ["ignore", "pipe", "ignore"],
         }).split("\n");
       } catch {
-        // Not installed, or the file is not one that it reads: names of the dynamic symbols remain.
+        // addr2line is not installed or cannot read the file: the names of the dynamic symbols remain.
       }
     }
     return [];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Services under a service manager: they notify it when they serve, serve its watchdog, and reload.
+// Services under a service manager: they notify it when they are ready, feed its watchdog, and reload.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ while True:
 
 const missing = ["python3", "systemd-notify"].filter((tool) => spawnSync(tool, ["--version"]).status !== 0);
 
-/** The lines of a program, with waits for one of them. */
+/** The output lines of a program, and waiting for one of them. */
 function follow(
   command: string,
   args: readonly string[],

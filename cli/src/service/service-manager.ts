@@ -4,7 +4,7 @@
 
 import { spawn } from "node:child_process";
 
-/** A program of systemd that sends notifications: Node has no Unix datagram sockets. */
+/** A systemd program that sends notifications, because Node has no Unix datagram sockets. */
 const notifier = "systemd-notify";
 
 /**

@@ -15,10 +15,10 @@ export type ServiceName = "controller" | "agent";
 /** Directory of the services' configuration in packages. */
 export const configDirectory = "/etc/millpond";
 
-/** Options of a service as they are written, by key. */
+/** Options of a service as written, by key. */
 export type ServiceTexts = Readonly<Record<string, string>>;
 
-/** Options that name the file cannot be in the file. */
+/** Options that cannot be in the file, because they name the file. */
 const ownOptions: ReadonlySet<string> = new Set(["config"]);
 
 export function configPath(service: ServiceName): string {
@@ -28,7 +28,7 @@ export function configPath(service: ServiceName): string {
 /**
  * Adds options from the file that are neither on the command line nor in the environment.
  *
- * @param found the options that the parser of the command line found
+ * @param found the options that the command-line parser found
  * @returns texts and flags as if all options had been on the command line
  * @throws MILLPOND_E_INVALID naming the file and the member
  */
@@ -127,7 +127,7 @@ function optionsOf(service: ServiceName): Readonly<Record<string, OptionSpec>> {
 }
 
 /**
- * Returns the command line of a service's own program, whose options have the same names.
+ * Returns the command line for a service's own program, whose options have the same names.
  *
  * @param values the options' values
  */

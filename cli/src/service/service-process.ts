@@ -19,20 +19,20 @@ export interface ServiceProcess {
   readonly identity: ProcessIdentity;
   /** Base URL that it serves. */
   readonly url: string;
-  /** Resolves when it has ended, with a text that says how. */
+  /** Resolves when it has ended, with a text that describes how. */
   readonly ended: Promise<string>;
-  /** Ends it with SIGTERM, and with SIGKILL when it has not ended in time. Resolves when it is gone. */
+  /** Ends it with SIGTERM, and with SIGKILL if it has not ended in time. Resolves when it is gone. */
   stop(graceMs: number): Promise<void>;
 }
 
 export interface ServiceOptions {
-  /** For people, and for the log file's name. */
+  /** For display, and for the log file's name. */
   readonly name: string;
   /** Command line of `millpond`. */
   readonly args: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly logPath: string;
-  /** Ends the part as long as it does not serve yet. */
+  /** Ends the part if it is not ready yet. */
   readonly signal: AbortSignal;
 }
 
@@ -59,8 +59,8 @@ export async function runService(body: (onReady: () => void) => Promise<number>)
 }
 
 /**
- * In the parent: starts a part as this same program with other arguments, in a process group of its own so that a key on the
- * terminal reaches the parent only. Resolves when the part serves; rejects with the part's error when it fails before.
+ * In the parent: starts a part as this same program with other arguments, in a process group of its own, so that signals of
+ * the terminal reach only the parent. Resolves when the part serves; rejects with the part's error when it fails before.
  */
 export async function startService(options: ServiceOptions): Promise<ServiceProcess> {
   const child = spawnSelf(options);
@@ -120,7 +120,7 @@ function readyUrl(child: ChildProcess): Promise<string> {
       if (message.type === "ready" && "url" in message && typeof message.url === "string") {
         resolve(message.url);
       } else if (message.type === "failed" && "message" in message) {
-        // The message is complete already, code included.
+        // The message is already complete, including the code.
         reject(new ConnectError(String(message.message), Code.FailedPrecondition));
       }
     });

@@ -7,7 +7,7 @@ import { readOptions } from "../command-line/option-values.ts";
 import { type ServiceName, withFile } from "./service-options.ts";
 
 /**
- * Reads the options of this process's service again, from its command line and from the present file.
+ * Reads the options of this process's service again, from its command line and the present file.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -20,6 +20,6 @@ export function readServiceAgain<N extends ServiceName>(service: N): Values<N> {
     options,
     process.env,
   );
-  // The type follows from the table that the options are read by.
+  // The type follows from the table with which the options are read.
   return values as Values<N>;
 }

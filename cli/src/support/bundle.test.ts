@@ -21,7 +21,7 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** A secret of a random kind, as Millpond, a database or a person would have it. */
+/** A secret of a random kind, as Millpond, a database or a person would create it. */
 function randomSecret(): string {
   const bytes = randomBytes(randomInt(12, 48));
   switch (randomInt(4)) {
@@ -36,7 +36,7 @@ function randomSecret(): string {
   }
 }
 
-/** Lines of a log in which a secret that the host does not know may be: where no listed member has it, or with its form. */
+/** Log lines that may contain a secret unknown to the host: outside of the listed members, or in a recognizable form. */
 const unknownPlaces: readonly ((secret: string) => string)[] = [
   (secret) => JSON.stringify({ level: 30, msg: "a call", headers: { authorization: secret } }),
   (secret) => JSON.stringify({ level: 50, err: { message: "no", config: { env: [secret] } }, msg: "failed" }),
@@ -48,7 +48,7 @@ const unknownPlaces: readonly ((secret: string) => string)[] = [
   (secret) => `-----BEGIN PRIVATE KEY-----\n${secret}\n-----END PRIVATE KEY-----`,
 ];
 
-/** Where a secret that the host knows may be: anywhere. */
+/** Where a secret known to the host may occur: anywhere. */
 const knownPlaces: readonly ((secret: string) => string)[] = [
   ...unknownPlaces,
   (secret) => JSON.stringify({ level: 30, msg: `the value ${secret} is refused`, time: "now" }),
@@ -170,7 +170,7 @@ test("no secret of the host or of the pool is in a bundle, wherever it was writt
       expect(bundle.includes(spelling), `${spelling} of ${secret}`).toBe(false);
     }
   }
-  // The files that a report needs are there.
+  // The files that a report needs are present.
   expect(files.map(({ path }) => path)).toEqual(
     expect.arrayContaining([
       "host.json",

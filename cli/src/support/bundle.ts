@@ -29,7 +29,7 @@ import { knownSecrets } from "./known-secrets.ts";
 import { Redaction, shownLog, shownSettings } from "./redaction.ts";
 import type { ArchivedFile } from "./tar.ts";
 
-/** The end of each log that is taken. */
+/** How much of the end of each log is included. */
 const mostLogBytes = 1 << 20;
 const mostJournalLines = 5000;
 const commandTimeoutMs = 10_000;
@@ -143,7 +143,7 @@ function firstLine(path: string, pattern: RegExp): string {
   }
 }
 
-/** Variables by name; values of those that only name a choice, a number, a path or an address. */
+/** Variables by name; only values that name a choice, a number, a path or an address are shown. */
 function shownEnvironment(environment: NodeJS.ProcessEnv): Record<string, string> {
   const shown = new Set(
     (Object.keys(commandSpecs) as CommandName[]).flatMap((command) =>
@@ -179,7 +179,7 @@ function shownContexts(environment: NodeJS.ProcessEnv): readonly object[] {
   }
 }
 
-/** A kind of object with the types of its items forgotten. */
+/** A kind of object without the types of its items. */
 interface AnyKind {
   readonly title: string;
   readonly items: (connection: Connection) => Promise<readonly object[]>;
@@ -249,7 +249,7 @@ function namesIn(directory: string): readonly string[] {
   try {
     return readdirSync(directory);
   } catch {
-    return []; // There is none on this host, or it is not for this user.
+    return []; // The file does not exist on this host, or this user may not read it.
   }
 }
 

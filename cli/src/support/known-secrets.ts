@@ -9,7 +9,7 @@ import { contextFilePath, readContexts } from "../connection/context.ts";
 /** Larger files hold no secret of Millpond. */
 const mostBytes = 1 << 20;
 
-/** Members of JSON files that are secrets, or name files with them, by the end of their name. */
+/** Members of JSON files that are secrets, or that name files with secrets, by the end of their name. */
 const secretMember = /(?:secret|token|password|key)(file)?$/i;
 
 export interface SecretPlaces {
@@ -55,7 +55,7 @@ function contexts(environment: NodeJS.ProcessEnv) {
   try {
     return readContexts(contextFilePath(environment)).contexts;
   } catch {
-    return {}; // A file that cannot be read gives nothing away: `doctor` reports it.
+    return {}; // A file that cannot be read discloses nothing: `doctor` reports it.
   }
 }
 
@@ -74,7 +74,7 @@ function keysIn(directory: string): readonly string[] {
       .filter((name) => name.endsWith(".key"))
       .map((name) => join(directory, name));
   } catch {
-    return []; // Not there, or not for this user: then its contents cannot be in the bundle either.
+    return []; // Missing, or unreadable for this user: then its contents cannot be in the bundle either.
   }
 }
 
@@ -86,7 +86,7 @@ function read(file: string): string {
   }
 }
 
-/** A file with one secret, or a key: each of its lines is one, too. */
+/** A file with a secret or a key: each of its lines counts as a secret, too. */
 function addFile(secrets: Set<string>, file: string): void {
   const text = read(file);
   secrets.add(text.trim());

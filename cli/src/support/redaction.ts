@@ -4,10 +4,10 @@
 
 const removed = "[removed]";
 
-/** Shorter texts would be found by chance. Tokens have at least 16 characters. */
+/** Shorter texts would also match by chance. Tokens have at least 16 characters. */
 const leastSecretLength = 8;
 
-/** Forms of secrets, also of those that this host does not know. */
+/** The forms of secrets, including those that this host does not know. */
 const forms: readonly (readonly [RegExp, string])[] = [
   // Tokens of all kinds, and pool keys: `mp-admin-…`, `mp-claim-name.tenant.…`.
   [/\bmp-[a-z]+-[\w.:-]{12,}/gi, removed],
@@ -27,7 +27,7 @@ const forms: readonly (readonly [RegExp, string])[] = [
 export class Redaction {
   readonly #known: RegExp | undefined;
 
-  /** @param secrets all that are known here */
+  /** @param secrets all secrets known on this host */
   constructor(secrets: Iterable<string>) {
     const spellings = new Set<string>();
     for (const secret of secrets) {
@@ -38,7 +38,7 @@ export class Redaction {
       spellings.add(JSON.stringify(text).slice(1, -1));
       spellings.add(Buffer.from(text).toString("base64"));
     }
-    // A secret that contains another one goes first.
+    // A secret that contains another one is replaced first.
     const sorted = [...spellings].sort((one, other) => other.length - one.length);
     this.#known = sorted.length === 0 ? undefined : new RegExp(sorted.map(escape).join("|"), "g");
   }
@@ -53,7 +53,7 @@ function escape(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\/-]/g, String.raw`\$&`);
 }
 
-/** Options of services whose values are shown. Of all others, such as `store`, only that they are given. */
+/** Options of services whose values are shown. For all others, such as `store`, the bundle shows only that they are given. */
 export const shownOptions: Readonly<Record<"controller" | "agent", ReadonlySet<string>>> = {
   controller: new Set([
     "listen",
@@ -107,7 +107,7 @@ export function shownSettings(
   );
 }
 
-/** Members of a line of a service's log that are shown. */
+/** Members of a service's log lines that are shown. */
 const shownMembers: ReadonlySet<string> = new Set([
   "address",
   "claim",
@@ -134,7 +134,7 @@ const shownMembers: ReadonlySet<string> = new Set([
   "worker",
 ]);
 
-/** Returns a log with the shown members of each line of JSON; other lines as they are. */
+/** Returns a log in which each line of JSON has only the members that may be shown; other lines stay as they are. */
 export function shownLog(text: string): string {
   return text
     .split("\n")
@@ -145,7 +145,7 @@ export function shownLog(text: string): string {
           key === "" || /^\d+$/.test(key) || shownMembers.has(key) ? value : "(not shown)",
         );
       } catch {
-        // Cut at its beginning or its end, so that its members are not known.
+        // Truncated at its beginning or its end, so that its members are unknown.
         return "(a line that is not complete)";
       }
     })

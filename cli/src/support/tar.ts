@@ -36,7 +36,7 @@ function headerOf(path: string, size: number, seconds: number): Buffer {
   header.write(octal(0, 7), 116);
   header.write(octal(size, 11), 124);
   header.write(octal(seconds, 11), 136);
-  // The sum of the header is made with spaces in its own place.
+  // The checksum of the header is computed with spaces in its own place.
   header.write("        ", 148);
   header.write("0", 156);
   header.write("ustar\x0000", 257);

@@ -20,8 +20,8 @@ function cellsOf(character: string): number {
 }
 
 /**
- * Returns the text in exactly `width` cells: padded with blanks, or cut, which a `~` shows where it is cut. `keep` says which
- * part is kept: names of devices differ at their end.
+ * Returns the text in exactly `width` cells: padded with blanks, or truncated with a `~` at the cut. `keep` selects the part
+ * to keep: names of devices differ at their end.
  */
 export function fit(
   text: string,
@@ -50,7 +50,10 @@ export function fit(
   return keep === "end" ? `~${shown.toReversed().join("")}${blanks}` : `${shown.join("")}~${blanks}`;
 }
 
-/** Returns a bar of `width` cells. `granted` and `used` are parts of 1; the used part is dark, the rest of the grant light. */
+/**
+ * Returns a bar of `width` cells. `granted` and `used` are fractions of 1; the used part is dark, the rest of the grant
+ * light.
+ */
 export function bar(used: number | undefined, granted: number, width: number): string {
   const cells = (part: number): number => Math.round(Math.min(Math.max(part, 0), 1) * width);
   const dark = used === undefined ? 0 : cells(used);

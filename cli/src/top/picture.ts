@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The screen of `millpond top`: lines of exactly its width, as many as it has. Only visible rows are rendered.
+// The screen of `millpond top`: exactly as many lines as it has, each of its full width. Only visible rows are rendered.
 
 import { clean, fit } from "./cells.ts";
 import { orderOf, placeOf, scrolledTo, type Size, type TopState } from "./state.ts";
 import { type Rows, type Tone, type TopColumn, viewNames } from "./views.ts";
 
-/** How a line stands out where there is colour. */
+/** How a line is highlighted if colour is available. */
 export type Style = Tone | "title" | "chosen" | "alarm";
 
 export interface Line {
@@ -14,13 +14,13 @@ export interface Line {
   readonly style: Style;
 }
 
-/** The contents of the picture. */
+/** The contents of the screen. */
 export interface Shown {
   readonly rows: Rows;
   readonly state: TopState;
-  /** Details of the chosen object; undefined: not requested, or not received yet. */
+  /** Details of the selected object; undefined: not requested, or not received yet. */
   readonly details: string | undefined;
-  /** Why the rows are old; undefined: they are not. */
+  /** Why the rows are old; undefined: they are current. */
   readonly trouble: string | undefined;
   /** Address of the pool, for the head. */
   readonly where: string;
@@ -31,12 +31,12 @@ const frameLines = 5;
 const gap = " ";
 const marker = 2;
 
-/** Returns the number of rows that a screen has. */
+/** Returns the number of rows that fit on the screen. */
 export function roomFor({ lines }: Size): number {
   return Math.max(lines - frameLines, 1);
 }
 
-/** The rows without the extra columns for which a screen has no room. */
+/** The rows without the extra columns that do not fit on the screen. */
 export function fitted(rows: Rows, { columns: width }: Size): Rows {
   const columns = [...rows.columns];
   while (columns.at(-1)?.isExtra === true && leastWidth(columns) > width) columns.pop();

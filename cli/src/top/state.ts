@@ -11,16 +11,16 @@ export interface Size {
 
 export interface TopState {
   readonly view: ViewName;
-  /** Column by which the view is sorted, and whether upside down. */
+  /** Column by which the view is sorted, and whether in reverse order. */
   readonly sort: Readonly<Record<ViewName, { readonly column: number; readonly isReversed: boolean }>>;
   readonly filter: string;
-  /** The filter while the user types it; undefined: the user does not type. */
+  /** The filter while the user types it; undefined: the user is not typing one. */
   readonly typed: string | undefined;
-  /** Name of the chosen row, which stays chosen when the order changes; empty: the first row. */
+  /** Name of the selected row, which stays selected when the order changes; empty: the first row. */
   readonly chosen: string;
   /** First row on the screen. */
   readonly top: number;
-  /** The table, or the page in its place. */
+  /** The table, or the page shown in its place. */
   readonly page: "table" | "details" | "help";
   readonly detailsTop: number;
   readonly isPaused: boolean;
@@ -48,11 +48,11 @@ export function startState(view: ViewName, filter: string): TopState {
   };
 }
 
-/** A key as Node's readline reads it. */
+/** A key as Node's readline reports it. */
 export interface Key {
   /** `up`, `pagedown`, `return`, `a`. */
   readonly name?: string | undefined;
-  /** The characters that it stands for. */
+  /** The characters that it produces. */
   readonly sequence?: string | undefined;
   readonly ctrl?: boolean | undefined;
   readonly shift?: boolean | undefined;
@@ -78,13 +78,13 @@ function compare(a: number | string, b: number | string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Returns the place of the chosen row in an order; the first place when the row is gone. */
+/** Returns the position of the selected row in an order; the first position if the row is gone. */
 export function placeOf(rows: Rows, order: readonly number[], state: TopState): number {
   const place = order.findIndex((row) => rows.nameOf(row) === state.chosen);
   return Math.max(place, 0);
 }
 
-/** Returns the state after a key. `room`: number of rows that the screen has. */
+/** Returns the state after a key. `room`: the number of rows that fit on the screen. */
 export function press(state: TopState, key: Key, rows: Rows, room: number): TopState {
   const { name = "", sequence = "" } = key;
   if (key.ctrl === true && (name === "c" || name === "d")) return { ...state, isDone: true };
@@ -171,7 +171,7 @@ function choose(state: TopState, rows: Rows, step: number, room: number): Pick<T
   return { chosen: row === undefined ? "" : rows.nameOf(row), top: scrolledTo(place, state.top, room) };
 }
 
-/** Returns the first row of the screen that makes a place visible. */
+/** Returns the first row of the screen such that a position is visible. */
 export function scrolledTo(place: number, top: number, room: number): number {
   if (place < top) return place;
   return place >= top + room ? place - room + 1 : top;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The terminal of `millpond top`: the alternate screen, keys as they are pressed, and lines written only where they changed.
+// The terminal of `millpond top`: the alternate screen, keys as they are pressed, and only changed lines written.
 
 import { emitKeypressEvents } from "node:readline";
 import type { ReadStream, WriteStream } from "node:tty";
@@ -10,7 +10,7 @@ import type { Key, Size } from "./state.ts";
 const enter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const leave = "\x1b[?25h\x1b[?1049l";
 
-/** Chosen lines and titles stand out on any terminal; colours are used only where there are some. */
+/** Selected lines and titles stand out on any terminal; colours are used only if the terminal has them. */
 const styles: Readonly<Record<Style, { readonly colour: string; readonly plain: string }>> = {
   title: { colour: "\x1b[1m", plain: "\x1b[1m" },
   chosen: { colour: "\x1b[7m", plain: "\x1b[7m" },
@@ -62,7 +62,7 @@ export class Terminal implements Disposable {
     const changes = texts.flatMap((text, line) =>
       text === this.#drawn[line] ? [] : [`\x1b[${line + 1};1H${text}`],
     );
-    // One write, so that a slow connection shows no half pictures.
+    // One write, so that a slow connection shows no half-drawn screens.
     if (changes.length > 0) this.#output.write(changes.join(""));
     this.#drawn = texts;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The four tables of `millpond top`, made from the controller's answers.
+// The four tables of `millpond top`, built from the controller's answers.
 
 import {
   type Claim,
@@ -24,7 +24,7 @@ import { bar } from "./cells.ts";
 export const viewNames = ["devices", "claims", "sessions", "queues"] as const;
 export type ViewName = (typeof viewNames)[number];
 
-/** Colour of a line; its text has the same information. */
+/** Colour of a line; its text contains the same information. */
 export type Tone = "good" | "bad" | "dim" | "plain";
 
 /** One column of a view. The least widths fit 80 columns; the remaining width goes to the columns that grow. */
@@ -32,17 +32,17 @@ export interface TopColumn<T> {
   readonly title: string;
   readonly width: number;
   readonly grows?: boolean;
-  /** Shown only where there is room beside all others. Such columns are the last. */
+  /** Shown only if there is room beside all other columns. Such columns come last. */
   readonly isExtra?: boolean;
   readonly align?: "left" | "right";
-  /** The part that is shown where there is no room for all. Default: the start. */
+  /** The part that is shown if there is no room for the whole text. Default: the start. */
   readonly keep?: "start" | "end";
   readonly cell: (item: T) => string;
-  /** The key that it is sorted by: numbers in descending, texts in ascending order. */
+  /** The sort key: numbers in descending, texts in ascending order. */
   readonly key: (item: T) => number | string;
 }
 
-/** Rows of a view, of any kind of object. */
+/** The rows of a view, for objects of any kind. */
 export interface Rows {
   readonly columns: readonly TopColumn<number>[];
   readonly count: number;
@@ -111,7 +111,7 @@ interface Placed {
 }
 
 function deviceState({ node, device }: Placed): string {
-  // An unknown state must not look good.
+  // An unknown state must not look healthy.
   if (node.state !== NodeState.READY) return "Unknown";
   if (device.health !== DeviceHealth.HEALTHY) return "Unhealthy";
   return node.cordoned || device.cordoned ? "Cordoned" : "OK";
@@ -125,7 +125,7 @@ function percent(value: number | undefined): string {
   return value === undefined ? "?" : `${value}%`;
 }
 
-/** Returns the measured use of a device; undefined: not known, as on a node that is not in contact. */
+/** Returns the measured utilisation of a device; undefined: unknown, as on a node that is not in contact. */
 function measured({ node, device }: Placed): number | undefined {
   return node.state === NodeState.READY ? device.usedComputePercent : undefined;
 }
@@ -232,7 +232,7 @@ export function deviceRows(nodes: readonly Node[]): Rows {
         key: ({ device }) => device.openSessions,
       },
       { title: "STATE", width: 5, cell: deviceState, key: deviceState },
-      // Sent to administrators, and to tenants for a card that one of their claims has whole.
+      // Sent to administrators, and to tenants for a device that one of their claims has whole.
       ...(items.some(({ device }) => device.card !== undefined) ? cardColumns : []),
     ],
     {
@@ -316,7 +316,7 @@ export function claimRows(claims: readonly Claim[], nowSeconds: number): Rows {
   );
 }
 
-/** Returns the sum of the use of all its devices; undefined: it is not known for one of them. */
+/** Returns the sum of the utilisation of all its devices; undefined: it is unknown for one of them. */
 function sessionUse({ devices }: Session): number | undefined {
   return devices.some(({ computeUsedPercent }) => computeUsedPercent === undefined)
     ? undefined

@@ -2,7 +2,7 @@
 
 import type { Argument, Call, Value } from "./line.ts";
 
-/** `unified`: an address of host or device, as `cuMemcpy` takes them. */
+/** `unified`: an address of host or device memory, as `cuMemcpy` takes them. */
 export type Place = "host" | "device" | "unified";
 
 export interface Copy {
@@ -20,7 +20,7 @@ const memoryTypes: Readonly<Record<string, Place>> = {
   CU_MEMORYTYPE_UNIFIED: "unified",
 };
 
-/** Returns the copy that a call makes; undefined when it makes none, or does not state its size. */
+/** Returns the copy that a call makes; undefined if it makes none, or does not state its size. */
 export function copyOf(call: Call): Copy | undefined {
   const [, what] = /^cuMemcpy(\w*)$/.exec(call.name) ?? [];
   if (what === undefined) return undefined;
@@ -38,7 +38,7 @@ export function copyOf(call: Call): Copy | undefined {
   return { from: place, to: place, bytes };
 }
 
-/** A copy in two or three dimensions, which its struct describes. */
+/** A copy in two or three dimensions, described by a struct. */
 function boxOf(call: Call): Copy | undefined {
   const [description] = call.arguments;
   if (description?.value.kind !== "target" || description.value.value.kind !== "struct") return undefined;
@@ -56,7 +56,9 @@ function boxOf(call: Call): Copy | undefined {
   };
 }
 
-/** Returns the kernel that a call launches, by name, or by handle where the name is not known; undefined: no launch. */
+/**
+ * Returns the kernel that a call launches, by name, or by handle if the name is unknown; undefined: the call launches none.
+ */
 export function launchedBy(call: Call): string | undefined {
   if (call.name.startsWith("cuGraphLaunch")) return "(graph)";
   if (!/^cuLaunch(?!HostFunc)/.test(call.name)) return undefined;

@@ -42,7 +42,7 @@ const renderText = ({ text, isCut }: Text): string =>
       (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
     )}"${isCut ? "..." : ""}`;
 
-/** Numbers below `limit`, the same in every run. */
+/** Pseudo-random numbers below `limit`, the same in every run. */
 function randomNumbers(seed: number): (limit: number) => number {
   let state = seed;
   return (limit) => {
@@ -135,7 +135,7 @@ test("a call, in its parts", () => {
 test("no beginning of a line is a line, but that which lacks a note only", () => {
   for (let length = 0; length < good.length; ++length) {
     const isWhole = length === good.indexOf("; waits") || good.slice(0, length).endsWith("= CUDA_SUCCESS");
-    // The name of a result has shorter names in it: only the missing newline shows that it was cut.
+    // The name of a result may begin with a shorter name: only the missing newline shows that it was truncated.
     const isResult = length > good.indexOf(") = ") + 4 && length < good.indexOf("; waits");
     if (isWhole || isResult) continue;
     expect(parseCall(good.slice(0, length)), good.slice(0, length)).toBeUndefined();

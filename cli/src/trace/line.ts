@@ -10,9 +10,9 @@ export type Value =
   /** The target of a pointer. */
   | { readonly kind: "target"; readonly value: Value }
   | { readonly kind: "struct"; readonly fields: readonly Argument[] }
-  /** `isCut`: there were more. */
+  /** `isCut`: there were more elements. */
   | { readonly kind: "list"; readonly values: readonly Value[]; readonly isCut: boolean }
-  /** A value that is too long to be shown. */
+  /** A value that was too long to be shown. */
   | { readonly kind: "bytes"; readonly bytes: number };
 
 export interface Text {
@@ -35,7 +35,7 @@ export interface Header {
 }
 
 export interface Call {
-  /** Since the header of its process. Times are nanoseconds. */
+  /** Times are nanoseconds since the header of the call's process. */
   readonly start: number;
   readonly duration: number;
   readonly process: number;
@@ -47,13 +47,13 @@ export interface Call {
   readonly result: string;
   readonly waits: number;
   readonly isEarlierFailure: boolean;
-  /** The commands of the session that it made, of a trace with stacks. */
+  /** The commands of the session that the call caused, in a trace with stacks. */
   readonly commands?: Commands;
-  /** Number of its stack in its process, of a trace with stacks. */
+  /** Number of the call's stack within its process, in a trace with stacks. */
   readonly stack?: number;
 }
 
-/** Commands in the stream of a session: from offset `begin` on to before `end`, those of one thread. */
+/** Commands in the stream of a session, from offset `begin` up to but excluding `end`, all of one thread. */
 export interface Commands {
   /** The session's own number of the thread. */
   readonly thread: number;
@@ -63,10 +63,10 @@ export interface Commands {
 
 /** A return address of a stack, as a place in the file of a module. */
 export interface Frame {
-  /** Empty where no module is there, as for code made at run time. */
+  /** Empty if no module is there, as for code generated at run time. */
   readonly file: string;
   readonly offset: string;
-  /** The exported name before it. */
+  /** The nearest exported name before it. */
   readonly symbol?: string;
 }
 
@@ -86,7 +86,7 @@ const frameForm = / "((?:[^"\\]|\\["\\])*)"\+(0x[0-9a-f]+)(?::"((?:[^"\\]|\\["\\
 
 export const formVersion = 1;
 
-/** The header in a line; undefined when it is none. `version` is that of the form. */
+/** The header in a line; undefined if the line is not a header. `version` is that of the format. */
 export function parseHeader(line: string): (Header & { readonly version: number }) | undefined {
   const match = headerForm.exec(line);
   if (match === null) return undefined;
@@ -94,7 +94,7 @@ export function parseHeader(line: string): (Header & { readonly version: number 
   return { version: Number(version), process: Number(process), started, program };
 }
 
-/** The stack in a line; undefined when it is none. */
+/** The stack in a line; undefined if the line is not a stack. */
 export function parseStack(line: string): Stack | undefined {
   const match = stackForm.exec(line);
   if (match === null) return undefined;
@@ -109,7 +109,7 @@ export function parseStack(line: string): Stack | undefined {
   return { process: Number(match[1]), number: Number(match[2]), frames };
 }
 
-/** The call in a line; undefined when it is none. */
+/** The call in a line; undefined if the line is not a call. */
 export function parseCall(line: string): Call | undefined {
   const head = callForm.exec(line);
   if (head === null) return undefined;
@@ -137,10 +137,10 @@ export function parseCall(line: string): Call | undefined {
   };
 }
 
-/** Limit of the nesting of values: no trace comes near it, and no line can exhaust the stack. */
+/** Limit on the nesting of values: no trace comes close to it, and no line can exhaust the stack. */
 const mostDepth = 8;
 
-/** Reads values from a line. Returns undefined for anything else; then the line is not from a trace. */
+/** Reads values from a line. Returns undefined for anything else: then the line is not from a trace. */
 class Reader {
   position: number;
   readonly #line: string;

@@ -7,7 +7,7 @@ import type { CallSummary, CopySummary, Gap, LaunchSummary, Summary, ThreadSumma
 /** Limit of lists that may have thousands of entries. */
 const mostRows = 20;
 
-/** Formats microseconds for people: `212 ns`, `3.1 µs`, `52.7 ms`, `1.2 s`. */
+/** Formats microseconds for display: `212 ns`, `3.1 µs`, `52.7 ms`, `1.2 s`. */
 function formatMicroseconds(time: number): string {
   if (time < 1) return `${Math.round(time * 1000)} ns`;
   if (time < 1000) return `${time.toFixed(1)} µs`;
@@ -71,7 +71,7 @@ function exactOrBytes(bytes: number): string {
   return bytes < 1 << 20 ? `${bytes} B` : formatBytes(BigInt(bytes));
 }
 
-/** Renders the summary for people: a table for each question, without empty tables. */
+/** Renders the summary for display: a table for each question, without empty tables. */
 export function renderPicture(summary: Summary): string {
   const calls = summary.files.reduce((sum, file) => sum + file.calls, 0);
   const about = summary.processes.map(

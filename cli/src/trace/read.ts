@@ -20,7 +20,7 @@ export type Entry =
   | { readonly kind: "header"; readonly line: number; readonly header: Header }
   | { readonly kind: "call"; readonly line: number; readonly call: Call; readonly text: string }
   | { readonly kind: "stack"; readonly line: number; readonly stack: Stack }
-  /** The last line has no end: it was being written when the program was killed, or is now. */
+  /** The last line is incomplete: it was being written when the program was killed, or is being written now. */
   | { readonly kind: "cut"; readonly line: number };
 
 /**
@@ -71,7 +71,7 @@ function badLine(path: string, line: number, text: string): Error {
 }
 
 /**
- * The lines of a file. The last one is not whole where its newline is missing: it is being written, or the program that wrote
+ * The lines of a file. The last one is incomplete if its newline is missing: it is being written, or the program that wrote
  * it was killed.
  */
 export async function* linesOf(path: string): AsyncGenerator<{ text: string; isWhole: boolean }> {

@@ -13,7 +13,7 @@ export interface Summary {
   readonly copies: readonly CopySummary[];
   readonly launches: readonly LaunchSummary[];
   readonly failedCalls: number;
-  /** The first of them. */
+  /** The line number of the first of them. */
   readonly failures: readonly Failure[];
   /** The longest times that a thread spent in the program, between two calls. */
   readonly gaps: readonly Gap[];
@@ -22,7 +22,7 @@ export interface Summary {
 export interface FileSummary {
   readonly file: string;
   readonly calls: number;
-  /** The last line has no end: the program was killed, or is running. */
+  /** The last line is incomplete: the program was killed, or is still running. */
   readonly isCut: boolean;
 }
 
@@ -35,10 +35,10 @@ export interface ThreadSummary {
   readonly process: number;
   readonly thread: number;
   readonly calls: number;
-  /** From the beginning of its first call to the end of its last. */
+  /** From the start of its first call to the end of its last. */
   readonly span: number;
   readonly inCalls: number;
-  /** The part of `inCalls` in calls that waited for the worker. */
+  /** The part of `inCalls` spent in calls that waited for the worker. */
   readonly inWaits: number;
 }
 
@@ -60,7 +60,7 @@ export interface CopySummary {
   readonly to: Place;
   readonly count: number;
   readonly bytes: number;
-  /** Time in the calls; an asynchronous copy continues after its call. */
+  /** Time spent in the calls; an asynchronous copy continues after its call. */
   readonly total: number;
 }
 
@@ -118,7 +118,7 @@ interface CallTotal {
   errors: number;
 }
 
-/** Sums up the entries of files as they come. */
+/** Sums up the entries of files as they are read. */
 export class Summarizer {
   readonly #files: FileSummary[] = [];
   readonly #processes: ProcessTotal[] = [];
@@ -266,7 +266,7 @@ const isFailure = ({ result }: Call): boolean =>
 
 function callSummary(name: string, { durations, waits, errors }: CallTotal): CallSummary {
   const sorted = Float64Array.from(durations).sort();
-  // The nearest rank: a time that was measured.
+  // The nearest rank, so that the result is a time that was measured.
   const at = (share: number): number => micro(sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0);
   const total = sorted.reduce((sum, each) => sum + each, 0);
   return {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The exports of libnvidia-ml.so.1, and the functions that native/nvml has to implement for them. */
+/** The exports of libnvidia-ml.so.1, and the functions that native/nvml must implement for them. */
 import { nvml, type NvmlFunction, type NvmlParameter, unsupportedNvml } from "@millpond/cuda";
 import { banner, wrapList } from "../text.ts";
 

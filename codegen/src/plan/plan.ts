@@ -19,7 +19,7 @@ import type { StructMeanings } from "../crossing.ts";
 import type { Layouts } from "../layout.ts";
 import { stemOf } from "../names.ts";
 
-/** Command → tail → what is in it. */
+/** Command → tail → its content. */
 export type TailMeanings = Readonly<Record<string, Readonly<Record<string, TailMeaning>>>>;
 
 /** The symbols of one entry point: the plain one and its per-thread twin. */
@@ -54,11 +54,11 @@ export interface PlannedCall {
   /** The worker's side is written by hand: `command` is one of the hand-written ones. */
   readonly isWorkerByHand: boolean;
   readonly driverSymbol: string;
-  /** No stream parameter, but a per-thread twin: the stream of the flavour crosses as a last field. */
+  /** It has no stream parameter, but a per-thread twin: the stream of the variant is sent as a last field. */
   readonly hasImplicitStream: boolean;
-  /** Field with the function or kernel that cached answers are about. */
+  /** The field with the function or kernel to which cached answers refer. */
   readonly subject?: string;
-  /** Invalidates cached answers about its subject. */
+  /** It invalidates cached answers about its subject. */
   readonly forgets: boolean;
 }
 
@@ -69,15 +69,15 @@ export interface Plan {
   readonly entries: readonly Entry[];
   readonly calls: readonly PlannedCall[];
   /**
-   * Hand-written commands and those of generated calls, by name: the number of a command is its place here, from 1, so the
+   * Hand-written commands and those of generated calls, by name. The number of a command is its position here, from 1, so the
    * file and the order of its description make no difference.
    */
   readonly commands: readonly PlannedCommand[];
   /** The hand-written ones among them. */
   readonly handCommands: ReadonlySet<Command>;
-  /** The meaning of the members of structs that cross from a client. */
+  /** The meaning of the members of structs that clients send. */
   readonly structs: StructMeanings;
-  /** The contents of the tails of manually written commands. */
+  /** The contents of the tails of hand-written commands. */
   readonly tails: TailMeanings;
 }
 
@@ -86,7 +86,7 @@ export interface Description {
   readonly driver: { readonly [group: string]: Group };
   readonly commands: readonly Command[];
   readonly structs?: StructMeanings;
-  /** Absent: nothing is in tails that is followed. */
+  /** Absent: tails contain nothing that is dereferenced. */
   readonly tails?: TailMeanings;
 }
 
@@ -114,5 +114,5 @@ export function collectEntries(abi: Abi): Entry[] {
   }));
 }
 
-/** An argument that the call writes, which crosses in the reply. */
+/** An argument that the call writes and that is returned in the reply. */
 export const isOutput = (argument: Argument): boolean => argument.kind === "out" || argument.kind === "finds";

@@ -34,7 +34,7 @@ const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "
 const sameTypes = (a: readonly Parameter[], b: readonly Parameter[], layouts: Layouts): boolean =>
   a.length === b.length && a.every((p, i) => layouts.spell(p.type) === layouts.spell(b[i]?.type ?? ""));
 
-/** Why a command cannot leave the described state; undefined when it can. */
+/** Why a command cannot leave the described state; undefined if it can. */
 function leftMisfit({ fields }: Command, left: Left): string | undefined {
   if (typeof left === "string") return undefined;
   const types = new Map<string, FieldType>(fields);
@@ -50,7 +50,8 @@ function leftMisfit({ fields }: Command, left: Left): string | undefined {
 }
 
 /**
- * The field type of a number or enum by value; 64 bits are a number, because addresses and handles are described as such.
+ * The field type of a number or enum passed by value; 64 bits are a number, because addresses and handles are described as
+ * such.
  */
 function numberType(layouts: Layouts, type: string): RequestField[1] {
   const field = fieldTypeOf(layouts, type);
@@ -296,7 +297,7 @@ class Planner {
     };
   }
 
-  /** Why the parameter's type does not fit its description; undefined when it does. */
+  /** Why the parameter's type does not match its description; undefined if it does. */
   #misfit(parameter: Parameter, argument: Argument, all: readonly PlannedArgument[]): string | undefined {
     const { type } = parameter;
     const target = pointee(type);
@@ -362,7 +363,7 @@ class Planner {
     }
   }
 
-  /** Why the meaning of a struct's members is unknown; undefined when it is known, or when the type is a number. */
+  /** Why the meaning of a struct's members is unknown; undefined if it is known, or if the type is a number. */
   #undescribed(type: string): string | undefined {
     return undescribed(this.#layouts, type, this.#description.structs ?? {});
   }

@@ -2,7 +2,7 @@
 import type { Command } from "@millpond/cuda";
 import type { TailMeanings } from "./plan.ts";
 
-/** Tails of commands that `tails.ts` does not describe, and descriptions in it without a tail. */
+/** Tails of commands that `tails.ts` does not describe, and entries in it without a tail. */
 export function tailProblems(commands: readonly Command[], tails: TailMeanings | undefined): string[] {
   if (tails === undefined) return [];
   const known = new Set(

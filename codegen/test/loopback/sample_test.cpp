@@ -273,7 +273,7 @@ TEST("a handle whose creation failed is known, but of no use") {
   CHECK_EQ(loopback().lastAsync, CUDA_ERROR_INVALID_HANDLE);
   CHECK_EQ(cuStreamEnd_v2(stream), CUDA_SUCCESS);
   CHECK_EQ(loopback().lastAsync, CUDA_ERROR_INVALID_HANDLE);
-  CHECK(seen.stream != nullptr);  // the driver was asked nothing
+  CHECK(seen.stream != nullptr);  // the driver was not called
   CHECK(loopback().worker.violations.empty());
 }
 

@@ -3,7 +3,7 @@
 
 static CUstream stream, other;
 
-/// Asks something while a stream is captured, and says what became of the capture.
+/// Makes a query while a stream is being captured, and prints what became of the capture.
 #define ASK(mode, call)                                               \
   do {                                                                \
     CHECK(cuStreamBeginCapture_v2(stream, mode));                     \

@@ -389,7 +389,7 @@ static void ends(void) {
   SEE(cuLibraryUnload(library));
 }
 
-/// Objects made from an array, a graph and images.
+/// Objects created from an array, a graph and images.
 static void make_more(CUarray of) {
   CUDA_RESOURCE_DESC resource;
   CUDA_TEXTURE_DESC sampling;

@@ -33,7 +33,7 @@ PROGRAM("contexts-explicit", "created contexts: the stack, threads, what each ha
   CHECK(cuCtxGetId(a, &first));
   CHECK(cuCtxGetId(b, &second));
   say("ids differ: %s", yes(first != second));
-  // Modules, streams and memory belong to a context; memory is reached from any of the device.
+  // Modules, streams and memory belong to a context; memory is accessible from any context of the device.
   CUdeviceptr memory = allocate(64);
   CUmodule module = kernels();
   int value = 3;

@@ -31,7 +31,7 @@ static void clean_up(void) {
 
 PROGRAM("exit-handlers", "an exit handler of the program ends what is left, in a context that it pushes") {
   context = primary();
-  // Handlers run in the opposite order, so the driver has not taken its leave when this one does.
+  // Handlers run in reverse order, so the driver has not shut down yet when this one runs.
   if (atexit(clean_up)) skip("no room for an exit handler");
   CHECK(cuCtxPushCurrent_v2(context));
   CHECK(cuCtxPushCurrent_v2(context));

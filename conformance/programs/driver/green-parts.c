@@ -96,7 +96,7 @@ static void streams(CUgreenCtx green, CUcontext context, CUcontext primary) {
   SEE(cuEventSynchronize(event));
   SEE(cuGreenCtxWaitEvent(green, event));
 
-  // With the green one current: objects other than streams belong to the primary one.
+  // With the green context current: objects other than streams belong to the primary one.
   SEE(cuCtxSetCurrent(context));
   value = 2;
   launch(kernel(module, "fill"), 8, 32, NULL, parameters);
@@ -122,7 +122,7 @@ static void streams(CUgreenCtx green, CUcontext context, CUcontext primary) {
   SEE(cuStreamDestroy_v2(stream));
   SEE(cuGreenCtxDestroy(NULL));
   SEE(cuGreenCtxDestroy(green));
-  // All that was made there is still there.
+  // Everything that was created there still exists.
   SEE(cuEventSynchronize(another));
   SEE(cuMemsetD32_v2(made, 3, 16));
   SEE(cuMemFree_v2(made));

@@ -6,7 +6,7 @@
 
 enum { kCount = 32, kRounds = 6, kRegisteredBytes = 8192 };
 
-/// Words that host and device pass to each other in shared memory, and the data that they announce.
+/// Words that host and device pass to each other in shared memory, and the data that these words announce.
 struct shared {
   volatile uint32_t request, answer;
   volatile uint64_t wide;
@@ -16,7 +16,7 @@ struct shared {
 static CUfunction add;
 static CUdeviceptr out;
 
-/// Waits for a word without asking the driver for anything.
+/// Waits for a word without calling the driver.
 static bool comes_to(const volatile uint32_t* word, uint32_t value) {
   struct timespec start, now;
   clock_gettime(CLOCK_MONOTONIC, &start);
@@ -55,7 +55,7 @@ static void hand_words(const char* what, struct shared* memory) {
   memory->request = 7;
   SEE(cuStreamWaitValue32_v2(stream, request, 7, CU_STREAM_WAIT_VALUE_EQ));
   SEE(cuStreamSynchronize(stream));
-  // The data that the word announces was written before it, and is read after the wait.
+  // The data that the word announces is written before it, and read after the wait.
   SEE(cuStreamWaitValue32_v2(stream, request, 100, CU_STREAM_WAIT_VALUE_GEQ));
   add_data(memory, device, stream);
   for (int i = 0; i < kCount; ++i) memory->data[i] = i;
@@ -97,7 +97,8 @@ PROGRAM("handed-words", "words in host memory that a stream waits for while the 
   memset(memory, 0, 4 << 20);
   hand_words("much memory", memory);
   CHECK(cuMemFreeHost(memory));
-  // The system's, not an allocator's: a sanitizer's has the same addresses in every process, and so in the worker.
+  // Mapped directly, without an allocator: a sanitizer's allocator uses the same addresses in every process, and therefore in
+  // the worker too.
   memory = mmap(NULL, kRegisteredBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) exit(1);
   memset(memory, 0, kRegisteredBytes);

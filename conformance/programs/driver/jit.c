@@ -22,7 +22,7 @@ PROGRAM("jit", "compiling PTX with options: logs of information and errors, targ
   SEE(cuModuleLoadDataEx(&module, broken, 5, options, values));
   say("the log tells of an error: %s, its length is told: %s", yes(strstr(errors, "undeclared") != NULL),
       yes((size_t)values[3] > 0 && (size_t)values[3] <= sizeof errors));
-  // A buffer that is too small is filled and ended.
+  // A buffer that is too small is filled and terminated.
   char small[16];
   memset(small, 'x', sizeof small);
   CUjit_option few[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

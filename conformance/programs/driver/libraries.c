@@ -43,7 +43,7 @@ PROGRAM("libraries", "libraries, which need no context: kernels, functions of th
   CHECK(cuMemsetD32_v2(b, 12, 32));
   unsigned n = 32;
   void* parameters[] = {&a, &b, &c, &n};
-  // A kernel takes a function's place.
+  // A kernel is used in place of a function.
   launch((CUfunction)add, 1, 32, NULL, parameters);
   int out[32];
   CHECK(cuMemcpyDtoH_v2(out, c, sizeof out));

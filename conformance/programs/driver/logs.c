@@ -3,7 +3,7 @@
 
 #include "driver.h"
 
-// A driver may log more than the fact of a failure: other lines are ignored.
+// A driver may log more than the failure itself; other lines are ignored.
 static const char kBegin[] = "Returning ";
 
 static void told(void* data, CUlogLevel level, char* message, size_t length) {
@@ -11,7 +11,7 @@ static void told(void* data, CUlogLevel level, char* message, size_t length) {
   say("%s is told, level %d, %zu bytes: %s", (const char*)data, level, length, message);
 }
 
-/// Prints the lines of a log that say what a call returned, without the time and the thread.
+/// Prints the lines of a log that report the result of a call, without the time and the thread.
 static void see_lines(const char* text) {
   for (const char* line = text; *line; line = strchr(line, '\n') + 1) {
     const char* head = strstr(line, "[CUDA]");

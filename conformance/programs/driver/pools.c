@@ -38,7 +38,7 @@ PROGRAM("pools", "memory in stream order by the driver: its pool, pools of one's
   is = 0;
   SEE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &is));
   SEE(cuMemFreeAsync(memory, a));
-  // The pool goes once its memory has come back.
+  // The pool is destroyed once its memory has been freed.
   SEE(cuMemPoolDestroy(pool));
   CHECK(cuStreamSynchronize(a));
   SEE(cuDeviceGetDefaultMemPool(&fallback, 0));

@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-/// Data that one process passes to the other besides the file of the pool.
+/// Data that one process passes to the other in addition to the pool's file descriptor.
 struct shared {
   CUmemPoolPtrExportData large, small, late, stranger, ball;
   CUipcEventHandle written, freed;
@@ -35,7 +35,7 @@ static CUdeviceptr take(CUmemoryPool pool, size_t bytes, unsigned word, CUstream
   return memory;
 }
 
-/// The word there, which has to be that one.
+/// Prints whether the word there is the expected one.
 static unsigned expect(unsigned word, CUdeviceptr at) {
   const unsigned is = word_at(at);
   if (is == word) return word;
@@ -129,7 +129,7 @@ static void use_memory(CUmemoryPool pool, struct shared* shared, CUstream stream
   CHECK(cuEventDestroy_v2(freed));
 }
 
-/// Doubles the other's values, again and again. Only events order this.
+/// Doubles the other process's values, again and again. Only events order the accesses.
 static void play_back(CUmemoryPool pool, struct shared* shared, CUstream stream) {
   CUdeviceptr ball = 0;
   CUevent written, freed;
@@ -170,7 +170,7 @@ static void play(CUdeviceptr ball, CUevent written, CUevent freed, CUstream stre
   if (wrong > 0) exit(1);
 }
 
-/// The pool goes before its memory, and its file may be opened again.
+/// The pool is destroyed before its memory, and its file may be opened again.
 static void open_again(CUmemoryPool pool, int file, struct shared* shared) {
   CUmemoryPool second = NULL;
   CUdeviceptr large = 0;

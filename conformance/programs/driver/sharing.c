@@ -124,7 +124,7 @@ static void exporting_process(void) {
   await_turn(kPeer);
 }
 
-/// Memory of cuMemCreate, which is handed on as a file.
+/// Memory from cuMemCreate, which is shared as a file descriptor.
 static CUdeviceptr mapped(void) {
   CUmemAllocationProp properties;
   CUmemAccessDesc access;

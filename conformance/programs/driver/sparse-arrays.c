@@ -102,7 +102,7 @@ static void tiles(CUstream stream) {
   entry.flags = 0;
   entry.subresource.sparseLevel.offsetX = 1;
   SEE(cuMemMapArrayAsync(&entry, 1, stream));
-  // Memory that is released stays for as long as it is mapped.
+  // Released memory persists for as long as it is mapped.
   SEE(cuMemRelease(memory));
   turn_over(array, shape.tileExtent.width, shape.tileExtent.height);
   entry = tile(array, 0, &shape);

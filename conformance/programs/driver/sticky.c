@@ -10,8 +10,8 @@ PROGRAM("sticky", "an illegal address as the driver tells of it: which calls fai
   CUevent event;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CHECK(cuEventCreate(&event, 0));
-  // On no machine is anything mapped there, neither memory of the device nor, for devices that can access it, of the
-  // host.
+  // On every machine this address is unmapped: there is neither device memory nor, for devices that can access it, host
+  // memory.
   CUdeviceptr nowhere = 0x1000;
   unsigned long long index = 0;
   void* parameters[] = {&nowhere, &index};

@@ -25,7 +25,7 @@ PROGRAM("streams", "streams of the driver: flags, priorities, identities, defaul
     append(log, i * 10 + 1, NULL);
     append(log, i * 10 + 2, CU_STREAM_LEGACY);
     append(log, i * 10 + 3, CU_STREAM_PER_THREAD);
-    // Two blocking streams are only in order by the legacy one between them.
+    // Two blocking streams are ordered only by the legacy stream between them.
     append(log, i * 10 + 4, NULL);
   }
   append(log, 99, NULL);

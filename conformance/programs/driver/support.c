@@ -205,7 +205,7 @@ unsigned long long digest(const void* data, size_t bytes) {
   return hash;
 }
 
-// The assembler finds the files by its -I. A zero follows each, which ends the texts.
+// The assembler finds the files through its -I option. A zero byte follows each, which terminates the texts.
 #define IMAGE(symbol, file)                               \
   __asm__(".section .rodata\n"                            \
           ".balign 16\n"                                  \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
-// draw: value + 100 y + x at each element of the canvas. read: an element of the image at ((x + shift) scale, the same of
-// y). fetch: an element of the line.
+// draw: value + 100 y + x at each element of the canvas. read: an element of the image at ((x + shift) scale, and likewise
+// for y). fetch: an element of the line.
 static const char kImage[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
     ".global .texref image;\n.global .texref line;\n.global .surfref canvas;\n.global .texref unbound;\n"

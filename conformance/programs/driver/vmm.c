@@ -17,7 +17,7 @@ PROGRAM("vmm", "addresses reserved, memory made, mapped, given rights, shared as
   CUdeviceptr range = 0, fixed = 0;
   SEE(cuMemAddressReserve(&range, 4 * size, 0, 0, 0));
   SEE(cuMemAddressFree(range, 4 * size));
-  // An address that was free a moment ago can be asked for.
+  // An address that was free a moment ago can be requested.
   SEE(cuMemAddressReserve(&fixed, 4 * size, 0, range, 0));
   say("where it was asked for: %s", yes(fixed == range));
   CUmemGenericAllocationHandle first, second;
@@ -87,7 +87,7 @@ PROGRAM("vmm", "addresses reserved, memory made, mapped, given rights, shared as
   SEE(cuMemAddressFree(range, 2 * size));
   SEE(cuMemCreate(&second, 1000, &prop, 0));
   SEE(cuMemAddressReserve(&range, 1000, 0, 0, 0));
-  // The driver goes through any handle that it is given, so this one is good.
+  // The driver dereferences any handle that it is given, so this one is valid.
   CHECK(cuMemCreate(&first, size, &prop, 0));
   SEE(cuMemMap(0x1000, size, 0, first, 0));
   SEE(cuMemRelease(first));

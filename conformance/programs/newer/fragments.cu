@@ -26,7 +26,7 @@ static __global__ void multiply(const __half* a, const __half* b, float* c) {
 static __global__ void multiplyBytes(int* c) {
   const int lane = static_cast<int>(threadIdx.x);
   int sum[2] = {lane, -lane};
-  // Every element of a is -2, every one of b is 200: of 16 products.
+  // Every element of a is -2, every one of b is 200: a sum of 16 products.
   asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
                : "+r"(sum[0]), "+r"(sum[1])
                : "r"(0xfefefefe), "r"(0xc8c8c8c8));

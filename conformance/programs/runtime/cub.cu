@@ -5,7 +5,7 @@
 
 #include "conformance.h"
 
-/// Calls a primitive twice: for the size of its temporary storage, and with that storage.
+/// Calls a primitive twice: to get the size of its temporary storage, and with that storage.
 template <typename Call>
 static void withMemory(Call call) {
   size_t bytes = 0;
@@ -35,7 +35,7 @@ static void scan(const std::vector<int>& values) {
   conformance::say("sums of %d: %s", count, out.take() == wanted ? "right" : "wrong");
 }
 
-/// Blocks pass their counts to each other, with a flag, in one access of 16 bytes.
+/// Blocks pass their counts to each other together with a flag, in a single access of 16 bytes.
 static void runs(const std::vector<int>& values) {
   const int count = static_cast<int>(values.size());
   conformance::Device<int> in(values), first(values.size()), lengths(values.size()), found(1);

@@ -6,7 +6,7 @@
 static constexpr int kSide = 4;
 static constexpr int kFaces = 6;
 
-/// The direction to the middle of an element of a face.
+/// The direction to the centre of an element of a face.
 static __device__ float3 directionTo(int face, int x, int y) {
   const float u = (static_cast<float>(x) + 0.5f) / kSide * 2 - 1;
   const float v = (static_cast<float>(y) + 0.5f) / kSide * 2 - 1;
@@ -86,7 +86,7 @@ PROGRAM("cube-maps", "cube maps and layers of them, read by direction, and writt
       sample<<<kFaces, side>>>(texture, scale, out);
       std::vector<float> values = out.take();
       values.resize(kSide * kSide * kFaces);
-      // At its centre an element is sampled alone, except for rounding by the GPU.
+      // At its centre an element is sampled without its neighbours, except for rounding by the GPU.
       bool isNear = true;
       for (size_t i = 0; i < values.size(); ++i) isNear = isNear && std::fabs(values[i] - static_cast<float>(i)) < 0.25f;
       if (filter == cudaFilterModePoint) conformance::list("nearest", values);

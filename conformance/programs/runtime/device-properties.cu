@@ -41,7 +41,7 @@ PROGRAM("device-properties", "properties and attributes of the device agree with
   say("schedule %u", flags & cudaDeviceScheduleMask);
   SEE(cudaSetDeviceFlags(0x1000));
   cudaGetLastError();
-  // Reading all attributes fails for none that exists.
+  // No existing attribute fails when it is read.
   int known = 0;
   for (int i = 1; i <= 120; ++i) {
     int value = 0;

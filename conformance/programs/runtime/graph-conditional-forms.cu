@@ -8,7 +8,7 @@ using Handle = cudaGraphConditionalHandle;
 
 __global__ void choose(const int* value, Handle handle) { cudaGraphSetConditional(handle, static_cast<unsigned>(*value)); }
 __global__ void mark(int* out, int by) { *out += by; }
-/// One round of a loop of `most` rounds; counts rounds in `rounds` and, over all loops, in `all`.
+/// One iteration of a loop of `most` iterations; counts iterations in `rounds` and, over all loops, in `all`.
 __global__ void turn(int* rounds, int* all, int most, Handle handle) {
   *all += 1;
   *rounds += 1;
@@ -164,7 +164,7 @@ void defaults() {
   }
 }
 
-/// A loop in a loop, the inner one's handle of the outer graph, or of the body that it is in.
+/// A loop within a loop; the inner loop's handle belongs to the outer graph, or to the body that contains it.
 void nested(bool ofBody) {
   Fixture f;
   cudaGraph_t graph = newGraph();
@@ -183,7 +183,7 @@ void nested(bool ofBody) {
   CHECK(cudaGraphDestroy(graph));
 }
 
-/// As above, but the outer loop sets the inner condition before each round.
+/// As above, but the outer loop sets the inner condition before each iteration.
 void nestedAndSet() {
   Fixture f;
   f.value.put({1});

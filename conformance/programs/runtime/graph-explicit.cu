@@ -66,7 +66,7 @@ PROGRAM("graph-explicit", "a graph made node by node: kernels, copies, sets, hos
     say("launched: %08x %d %d, called %d", static_cast<unsigned>(out[0]), out[2], out[63], called);
   }
   SEE(cudaEventQuery(event));
-  // A circle cannot be run.
+  // A cyclic graph cannot be run.
   cudaGraph_t circle;
   cudaGraphNode_t a, b;
   CHECK(cudaGraphCreate(&circle, 0));

@@ -12,7 +12,7 @@ static void report(const char* when) {
       attributeOf(cudaGraphMemAttrReservedMemHigh));
 }
 
-/// A graph that takes memory, and gives it back if `frees`.
+/// A graph that allocates memory, and frees it if `frees`.
 static cudaGraph_t graphOf(size_t bytes, bool frees, void** memory) {
   cudaGraph_t graph;
   CHECK(cudaGraphCreate(&graph, 0));

@@ -31,7 +31,7 @@ PROGRAM("graph-memory", "graphs that take and give back memory: captured, node b
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphDestroy(graph));
 
-  // Memory that outlives the launch is given back by hand.
+  // Memory that outlives the launch is freed explicitly.
   CHECK(cudaGraphCreate(&graph, 0));
   cudaMemAllocNodeParams params = {};
   params.poolProps.allocType = cudaMemAllocationTypePinned;

@@ -45,7 +45,7 @@ PROGRAM("graph-nested", "graphs within graphs, clones, and objects that live as 
   SEE(cudaGraphNodeFindInClone(&found, last, clone));
   SEE(cudaGraphNodeFindInClone(&found, a, clone));
   cudaGetLastError();
-  // The clone does not see what is added afterwards.
+  // Nodes that are added afterwards do not appear in the clone.
   kernelNode(outer, {child}, reinterpret_cast<void*>(twice), twiceParameters);
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));

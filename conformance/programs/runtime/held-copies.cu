@@ -47,7 +47,7 @@ void copies(int* host) {
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   Device<int> from(kCount), to(kCount);
-  // A kernel that is loaded at its first launch would wait for the function.
+  // A kernel that is loaded at its first launch would wait for the host function.
   fill(from, 0, stream);
   held("from the device", stream, [&] {
     fill(from, 1, stream);

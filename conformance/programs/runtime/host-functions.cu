@@ -54,7 +54,7 @@ PROGRAM("host-functions", "functions of the host in streams: order, thread, what
   CHECK(cudaStreamSynchronize(stream));
   conformance::list("order", log.order);
   say("on another thread: %s", log.isOther ? "yes" : "no");
-  // Writes of a host function are visible to the copy after it.
+  // Writes of a host function are visible to the following copy.
   struct Write {
     int* to;
   } write{pinned};
@@ -66,7 +66,7 @@ PROGRAM("host-functions", "functions of the host in streams: order, thread, what
   CHECK(cudaLaunchHostFunc(stream, calls, notes.data()));
   CHECK(cudaStreamSynchronize(stream));
   say("a call from a host function: %s", cudaGetErrorName(log.inside));
-  // Another stream waits for a function by an event.
+  // Another stream waits for a host function by an event.
   std::atomic<int> isRaised{0};
   cudaEvent_t event;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

@@ -4,7 +4,7 @@
 template <class T>
 static __device__ uint64_t mix(T a, T b) {
   const T divisor = b == 0 ? T{3} : b;
-  // The opposite of the lowest value is none of the type's: ptxas makes of it what suits it.
+  // The negation of the lowest value does not fit into the type, so ptxas may choose any result.
   const T opposite = static_cast<T>(a << 1) == 0 ? b : a;
   uint64_t hash = 1469598103934665603u;
   const T results[] = {static_cast<T>(a + b), static_cast<T>(a - b), static_cast<T>(a * b), static_cast<T>(a / divisor),
@@ -25,7 +25,7 @@ static __host__ __device__ uint64_t sample(uint32_t i) {
 template <class T>
 static __global__ void width(uint64_t* out) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  // The first few take the ends of the range.
+  // The first few values are the limits of the range.
   const T low = static_cast<T>(static_cast<T>(-1) < T{0} ? uint64_t{1} << (sizeof(T) * 8 - 1) : 0);
   const T a = i == 0 ? low : i == 1 ? static_cast<T>(low - 1) : static_cast<T>(sample(i));
   // The lowest value divided by -1 overflows.

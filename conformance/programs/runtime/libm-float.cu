@@ -82,7 +82,7 @@ PROGRAM("libm-float", "functions of single precision within the guide's error bo
       const double exact = function.exact(static_cast<double>(in[i]));
       const auto rounded = static_cast<float>(exact);
       const double unit = static_cast<double>(std::nextafterf(std::fabs(rounded), INFINITY)) - static_cast<double>(std::fabs(rounded));
-      // The rounding of the exact value itself adds half a unit.
+      // Rounding the exact value itself adds half a unit.
       if (!(std::fabs(static_cast<double>(out[i]) - exact) <= (function.bound + 0.5) * unit)) ++beyond;
     }
     say("%s: %u of %u beyond %g units", function.name, beyond, n, function.bound);

@@ -18,7 +18,7 @@ PROGRAM("limits", "limits of a device: what they are, setting them, a stack that
   size_t value = 0;
   SEE(cudaDeviceGetLimit(&value, static_cast<cudaLimit>(0x50)));
   SEE(cudaDeviceSetLimit(static_cast<cudaLimit>(0x50), 1));
-  // The driver takes as much for every thread that the device can have at once.
+  // The driver allocates this much for every thread that can be resident on the device.
   SEE(cudaDeviceSetLimit(cudaLimitStackSize, 16 << 10));
   CHECK(cudaDeviceGetLimit(&value, cudaLimitStackSize));
   say("stack of 16 KiB: %s", value >= (16u << 10) ? "yes" : "no");

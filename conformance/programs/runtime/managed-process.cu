@@ -52,7 +52,7 @@ static void handlers(const char* when) {
   munmap(closed, 4096);
 }
 
-// A system call reads and writes managed memory as it does other memory.
+// System calls read and write managed memory like other memory.
 static void systemCalls() {
   int* data = managed(kFew);
   turn(data, kFew);
@@ -70,7 +70,7 @@ static void systemCalls() {
   CHECK(cudaFree(data));
 }
 
-// The first thing that is done with large managed memory is often to read a file into it.
+// The first use of large managed memory is often to read a file into it.
 static void file() {
   FILE* temporary = std::tmpfile();
   std::vector<int> values(kMany);

@@ -28,7 +28,7 @@ static long long total(const int* data, int n) {
   return sum;
 }
 
-// By its host address, in turns with copies of every kind.
+// Through its host address, in alternation with copies of every kind.
 static void pinned(int n) {
   int* host = nullptr;
   const size_t bytes = static_cast<size_t>(n) * sizeof(int);
@@ -61,7 +61,8 @@ static void pinned(int n) {
 static void registered() {
   constexpr int n = 5000;
   constexpr int apart = 4096;
-  // The system's, not an allocator's: a sanitizer's has the same addresses in every process, and so in the worker.
+  // Mapped directly, without an allocator: a sanitizer's allocator uses the same addresses in every process, and therefore in
+  // the worker too.
   constexpr size_t count = 2 * n + apart + 2;
   void* pages = mmap(nullptr, count * sizeof(int), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) std::abort();
@@ -77,7 +78,7 @@ static void registered() {
   for (int round = 1; round <= 3; ++round) {
     for (int i = 0; i < n; ++i) first[i] = i + round;
     move<<<blocks(n), 256>>>(pair, n);
-    *memory = *last = round;  // in the same pages, meanwhile
+    *memory = *last = round;  // in the same pages, in the meantime
     CHECK(cudaDeviceSynchronize());
     say("registered, round %d: %lld, at the border %d %d", round, total(second, n), *memory, *last);
   }

@@ -36,7 +36,7 @@ PROGRAM("occupancy", "how many blocks fit: by threads and shared memory, suggest
   say("dynamic shared memory for one block: %s", bytes >= 48 * 1024 ? "48 KiB or more" : "less");
   int blocks = -1;
   SEE(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, bounded, 512, 0));
-  // How many depends on the card; that the bounds are left aside does not.
+  // How many depends on the device; that the bounds are ignored does not.
   say("beyond the launch bounds: %s", blocks > 0 ? "some" : "none");
   SEE(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 0, 0));
   SEE(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, plain, 2000, 0));

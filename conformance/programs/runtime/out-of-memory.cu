@@ -5,7 +5,7 @@ PROGRAM("out-of-memory", "allocations until nothing is left: the error, and that
   std::vector<void*> blocks;
   cudaError_t status = cudaSuccess;
   size_t size = size_t{256} << 20;
-  // More than any device has, so that it ends.
+  // More than any device has, so that the loop ends.
   while (blocks.size() < 4096) {
     void* block = nullptr;
     status = cudaMalloc(&block, size);

@@ -11,7 +11,7 @@ PROGRAM("peer", "copies and accesses between two devices") {
   say("itself: %d", can);
   SEE(cudaDeviceEnablePeerAccess(0, 0));
   cudaGetLastError();
-  // A copy between a device and itself needs no second one.
+  // A copy between a device and itself needs no second device.
   conformance::Device<int> a(std::vector<int>{1, 2, 3, 4}), b(4);
   SEE(cudaMemcpyPeer(b, 0, a, 0, 16));
   conformance::list("copied", b.take());

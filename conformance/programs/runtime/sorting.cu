@@ -10,7 +10,7 @@ static __global__ void bitonic(unsigned* data, unsigned j, unsigned k) {
   if ((i & k) == 0 ? a > b : a < b) data[i] = b, data[other] = a;
 }
 
-// A radix sort of one block: counts, scans, scatters by four bits at a time.
+// A radix sort in one block: counts, scans and scatters by four bits at a time.
 static __global__ void radix(const unsigned* in, unsigned* out, unsigned n, unsigned shift) {
   __shared__ unsigned counts[16], starts[16];
   if (threadIdx.x < 16) counts[threadIdx.x] = 0;

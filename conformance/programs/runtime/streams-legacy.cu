@@ -16,7 +16,7 @@ PROGRAM("streams-legacy", "the legacy stream among others: order, flags, priorit
   cudaStream_t blocking, free;
   CHECK(cudaStreamCreate(&blocking));
   CHECK(cudaStreamCreateWithFlags(&free, cudaStreamNonBlocking));
-  // The legacy stream waits for the blocking one, and that one for it.
+  // The legacy stream waits for the blocking one, and the other way round.
   for (int round = 0; round < 8; ++round) {
     append<<<1, 1, 0, blocking>>>(log, end, round * 10);
     append<<<1, 1>>>(log, end, round * 10 + 1);

@@ -67,7 +67,7 @@ PROGRAM("textures", "texture objects on linear memory and arrays: addressing, fi
     conformance::list("normalized", out.take());
     CHECK(cudaDestroyTextureObject(texture));
   }
-  // Halfway between texels, where the filter's few bits of fraction are exact.
+  // Halfway between texels, where the filter's few fraction bits are exact.
   texture = make(resource, cudaAddressModeClamp, cudaFilterModeLinear, cudaReadModeElementType, 0);
   plane<<<1, dim3(12, 5)>>>(texture, out, 0.5f);
   conformance::list("filtered", out.take());

@@ -50,7 +50,7 @@ PROGRAM("threads", "500 threads that use the device, many on one stream, and the
     outOfOrder += next[static_cast<size_t>(value / 100)]++ != value % 100;
   }
   say("%d entries, %d out of order", order[0], outOfOrder);
-  // The last error is a thread's own.
+  // Each thread has its own last error.
   cudaFree(reinterpret_cast<void*>(0x1234));
   cudaError_t other = cudaErrorUnknown;
   std::thread([&] { other = cudaPeekAtLastError(); }).join();

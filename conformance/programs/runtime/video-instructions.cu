@@ -13,8 +13,8 @@ static __global__ void run(const uint32_t* words, int count, uint32_t* results) 
   if (i >= count) return;
   const uint32_t a = words[i], b = words[(i + 1) % count], c = words[(i + 3) % count];
   uint32_t* out = results + i * kResults;
-  // Only what ptxas makes of them as the PTX ISA says: where more than one of saturation, a part as the result and
-  // unsigned sums come together, it does something else.
+  // Only combinations that ptxas compiles as the PTX ISA specifies: if more than one of saturation, a partial result and
+  // unsigned sums are combined, it does something else.
   RUN("vadd.s32.u32.s32.sat %0, %1.b0, %2.h1;");
   RUN("vadd.u32.u32.u32.add %0, %1.b3, %2.b2, %3;");
   RUN("vsub.s32.s32.s32 %0.b1, %1.h0, %2, %3;");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What changes something: a button that asks first, says what will follow and takes a reason, which goes to the audit.
+// An action that changes something: a button that asks for confirmation, explains the consequences and accepts a reason,
+// which is recorded in the audit.
 
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
@@ -8,7 +9,7 @@ import { textOf } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 
 export interface Doing {
-  /** Empty: not said. */
+  /** The reason; empty: none given. */
   readonly reason: string;
   /** For the call. */
   readonly headers: Readonly<Record<string, string>>;
@@ -24,16 +25,16 @@ export function Action({
   onDo,
 }: {
   readonly label: string;
-  /** What a screen reader says, where a page has several buttons with this label. It begins with the label. */
+  /** The accessible name, if a page has several buttons with this label. It begins with the label. */
   readonly accessibleName?: string;
-  /** What is asked. */
+  /** The question in the dialog. */
   readonly title: string;
   readonly command: string;
-  /** What will follow, and what more is to be said. */
+  /** The consequences, and further inputs. */
   readonly children?: ComponentChildren;
-  /** Forms begin again from what is there now. */
+  /** Called when the dialog opens: forms start again from the present values. */
   readonly onOpen?: () => void;
-  /** Throws what the controller refuses with. */
+  /** Throws the controller's refusal. */
   readonly onDo: (doing: Doing) => Promise<void>;
 }) {
   const t = texts();
@@ -41,7 +42,7 @@ export function Action({
   const [reason, setReason] = useState("");
   const [trouble, setTrouble] = useState("");
   const [isBusy, setBusy] = useState(false);
-  // What is shown in it may ask the controller.
+  // Its contents may call the controller.
   const [isOpen, setOpen] = useState(false);
   const open = (): void => {
     setReason("");

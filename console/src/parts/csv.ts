@@ -6,8 +6,8 @@ export interface CsvColumn<T> {
 }
 
 /**
- * A text that begins like a formula would be one for a spreadsheet: names of others must not be run there, so it gets an
- * apostrophe before it.
+ * A text that begins like a formula would be run by a spreadsheet. Names chosen by others must not be, so the text gets a
+ * leading apostrophe.
  */
 function field(value: string | number | undefined): string {
   const text = String(value ?? "");
@@ -23,7 +23,7 @@ export function toCsv<T>(columns: readonly CsvColumn<T>[], items: readonly T[]):
   return `${lines.map((line) => line.join(",")).join("\r\n")}\r\n`;
 }
 
-/** Has the browser save a file. */
+/** Makes the browser save a file. */
 export function saveCsv<T>(name: string, columns: readonly CsvColumn<T>[], items: readonly T[]): void {
   const url = URL.createObjectURL(new Blob([toCsv(columns, items)], { type: "text/csv" }));
   const link = document.createElement("a");

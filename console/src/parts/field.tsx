@@ -30,7 +30,7 @@ export function Field({
   );
 }
 
-/** A DNS label, as claims, tokens, queues and tenants have them; the browser sends no other. */
+/** A DNS label, as for claims, tokens, queues and tenants; the browser submits nothing else. */
 export function NameField({
   label = texts().name,
   ...more

@@ -15,7 +15,7 @@ export function partOf(part: bigint, whole: bigint): number {
   return whole === 0n ? 0 : Number(part) / Number(whole);
 }
 
-/** Unix seconds, in the browser's own time and the page's language; 0: never. */
+/** A time from Unix seconds, in the browser's time zone and the page's language; 0: never. */
 export function dateTime(seconds: bigint): string {
   return seconds === 0n
     ? texts().never
@@ -25,7 +25,7 @@ export function dateTime(seconds: bigint): string {
       });
 }
 
-/** Seconds since; undefined: never. */
+/** The time since, from seconds; undefined: never. */
 export function secondsSince(seconds: bigint, now = Date.now()): number | undefined {
   return seconds === 0n ? undefined : Math.max(0, Math.floor(now / 1000) - Number(seconds));
 }
@@ -35,7 +35,7 @@ export function age(seconds: bigint): string {
   return since === undefined ? texts().never : formatAge(since);
 }
 
-/** Thousandths of a GPU. */
+/** GPUs, from thousandths. */
 export function gpus(milli: bigint): string {
   return (Number(milli) / 1000).toLocaleString(document.documentElement.lang, { maximumFractionDigits: 2 });
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { go } from "../state/place.ts";
 
-/** A link within the console: an ordinary one, which another tab, or no script at all, follows as well. */
+/** A link within the console: an ordinary one, which also works in another tab, or without scripts. */
 export function Link({
   to,
   children,

@@ -4,11 +4,11 @@ import { percent } from "./format.ts";
 import { texts } from "../texts/texts.ts";
 
 /**
- * What is granted of something as an outline, and what is measured as a filling: the eye sees who pays for more than is used,
- * and who uses more than was granted. What is not known is hatched.
+ * The granted fraction as an outline and the measured one as a filling, so that grants above usage and usage above
+ * grants stand out. Unknown values are hatched.
  *
- * @param granted Of 1.
- * @param measured Of 1; undefined: not known.
+ * @param granted From 0 to 1.
+ * @param measured From 0 to 1; undefined: unknown.
  */
 export function Meter({
   granted,
@@ -17,7 +17,7 @@ export function Meter({
 }: {
   readonly granted: number;
   readonly measured: number | undefined;
-  /** Beside it; default: the measured percentage. */
+  /** The text beside it; default: the measured percentage. */
   readonly text?: string;
 }) {
   const t = texts();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Number and size of the vGPUs of a claim, as text of a form.
+// Number and size of the vGPUs of a claim, as texts of a form.
 
 import { parsePercent, parseSize } from "@millpond/api/browser";
 import { texts } from "../texts/texts.ts";
@@ -16,9 +16,9 @@ export interface SizeText {
 export const noSize: SizeText = { gpus: "", memory: "", compute: "" };
 
 /**
- * As a request has it; what is not given is 0.
+ * The values for a request; 0 if not given.
  *
- * @throws what is wrong with a text
+ * @throws the problem with a text
  */
 export function parseSizeText({ gpus, memory, compute }: SizeText) {
   return {
@@ -28,7 +28,7 @@ export function parseSizeText({ gpus, memory, compute }: SizeText) {
   };
 }
 
-/** The size for a command: none of it where a text is not readable, such as one that is half typed. */
+/** The options for a command; a text that cannot be parsed, for example because it is half typed, is left out. */
 export function readableSize({ gpus, memory, compute }: SizeText): SizeText {
   try {
     parseSizeText({ gpus, memory, compute });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// States as words with a tone. Green is what is known to be in order, grey what is not known.
+// States as words with a colour. Green means known to be in order, grey unknown.
 
 import { ClaimState, type Node, NodeState, ServiceClass, SessionState } from "@millpond/api/browser";
 import { type Gpu, type GpuState, gpuState } from "../state/nodes.ts";
@@ -41,7 +41,7 @@ interface Shown {
   readonly tone: Tone;
 }
 
-/** Also of states that only later controllers know. */
+/** Also handles states that only later controllers know. */
 const unknown: Shown = { word: "unknown", tone: "dim" };
 
 const claimStates: Readonly<Record<number, Shown>> = {

@@ -7,7 +7,7 @@ const columnWidth = 3;
 const lineHeight = 2;
 const fullPercent = 100;
 
-/** As `Strip`, as wide as what it is in. */
+/** As `Strip`, as wide as the element that contains it. */
 export function WideStrip(props: Omit<Parameters<typeof Strip>[0], "width">) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
@@ -27,11 +27,11 @@ const kinds = ["unknown", "used", "beyond", "granted"] as const;
 type Shapes = Record<(typeof kinds)[number], string>;
 
 /**
- * Samples from left to right, one column each, the newest at the right edge: measured as its height, granted as a line. A
- * column of what is not known is grey over its whole height. Shapes, not a canvas: without a GPU each canvas of a table costs
- * a quarter of a millisecond in each frame of a scroll.
+ * Samples from left to right, one column each, the newest at the right edge: measured as its height, granted as a line. The
+ * column of an unknown sample is grey over its whole height. It consists of shapes because, without a GPU, each canvas of a
+ * table costs a quarter of a millisecond in each frame while scrolling.
  *
- * @param full What the whole height is, percent of a device.
+ * @param full The value of the full height, in percent of a device.
  */
 export function Strip({
   samples,
@@ -54,7 +54,7 @@ export function Strip({
   );
 }
 
-/** As paths, from the back to the front. */
+/** As paths, from back to front. */
 function shapesOf(
   shown: readonly Sample[],
   { full, width, height }: { readonly full: number; readonly width: number; readonly height: number },

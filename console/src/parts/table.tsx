@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The one table: sorted and filtered by the address, read out as CSV, with as many rows in the page as are seen.
+// The one table component: sorted and filtered by the address, exported as CSV, with only the visible rows in the page.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
@@ -15,17 +15,17 @@ export interface Column<T> {
   /** A track of a CSS grid, in rem: `8rem`, `minmax(10rem, 2fr)`. */
   readonly width: string;
   readonly isNumber?: boolean;
-  /** What it is sorted, filtered and saved by; undefined: not known, which comes last. */
+  /** The value for sorting, filtering and exporting; undefined: unknown, which is sorted last. */
   readonly value: (item: T) => string | number | undefined;
-  /** What is shown; default: the value. */
+  /** The cell's content; default: the value. */
   readonly cell?: (item: T) => ComponentChildren;
 }
 
 const rowHeight = 36;
-/** Between columns, as the style sheet has it. */
+/** The gap between columns, as in the style sheet. */
 const gapRem = 0.9;
 
-/** Drawn beyond what is seen, so that a fast scroll shows no gap. */
+/** Rows drawn beyond the visible ones, so that fast scrolling shows no gap. */
 const spareRows = 6;
 
 export function Table<T>({
@@ -36,16 +36,16 @@ export function Table<T>({
   controls,
   isPart = false,
 }: {
-  /** Names the table, and the file that is saved. */
+  /** The name of the table, and of the exported file. */
   readonly label: string;
   readonly items: readonly T[];
-  /** The first names the row. */
+  /** The first column names the row. */
   readonly columns: readonly Column<T>[];
-  /** Where its first cell leads. */
+  /** The link of its first cell. */
   readonly addressOf?: (item: T) => string;
   /** More filters. */
   readonly controls?: ComponentChildren;
-  /** One of several of a view: the filter and the order in the address are not for it. */
+  /** The view has several tables: the filter and the order in the address do not apply to this one. */
   readonly isPart?: boolean;
 }) {
   const t = texts();
@@ -59,7 +59,7 @@ export function Table<T>({
   const scroller = useRef<HTMLDivElement>(null);
   const filterBox = useRef<HTMLInputElement>(null);
   const [view, setView] = useState({ top: 0, height: 800 });
-  // Keys come faster than drawings: the next one goes on from the last.
+  // Keys may come faster than renderings: the next one continues from the last.
   const active = useRef(0);
   const isMoving = useRef(false);
   const [, drawAgain] = useReducer((count: number) => count + 1, 0);
@@ -69,7 +69,7 @@ export function Table<T>({
     if (element === null) {
       return undefined;
     }
-    // Within a row nothing is drawn again: the browser scrolls by itself.
+    // Within a row's height nothing is rendered again: the browser itself scrolls.
     const look = (): void => {
       const top = Math.floor(element.scrollTop / rowHeight) * rowHeight;
       const height = element.clientHeight;
@@ -132,7 +132,7 @@ export function Table<T>({
   const first = Math.max(0, Math.floor(view.top / rowHeight) - spareRows);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 1 + spareRows);
   const slots = Math.ceil(view.height / rowHeight) + 2 * spareRows + 3;
-  // All rows are as wide, so that their columns are.
+  // All rows have the same width, so that their columns line up.
   const tracks = {
     gridTemplateColumns: columns.map(({ width }) => width).join(" "),
     minWidth: `${columns.reduce((sum, { width }) => sum + leastRem(width) + gapRem, 2)}rem`,
@@ -164,7 +164,7 @@ export function Table<T>({
         role="table"
         aria-label={label}
         aria-rowcount={rows.length + 1}
-        // What scrolls is reached by keys, also where no row leads anywhere.
+        // Scrollable content must be reachable by keyboard, even if no row has a link.
         tabIndex={0}
         onKeyDown={move}
       >
@@ -187,7 +187,7 @@ export function Table<T>({
               <div
                 class="row"
                 role="row"
-                // A row that scrolls out is the one that comes in.
+                // The element of a row that scrolls out is reused for the one that scrolls in.
                 key={index % slots}
                 aria-rowindex={index + 2}
                 data-row={index}
@@ -249,7 +249,7 @@ function ColumnHead({
     );
   }
   const order = sort === id ? "ascending" : sort === `-${id}` ? "descending" : "none";
-  // Of numbers the greatest are looked for first.
+  // For numbers, the greatest are of interest first.
   const orders = isNumber ? [`-${id}`, id, ""] : [id, `-${id}`, ""];
   const next = orders[(orders.indexOf(order === "none" ? "" : sort) + 1) % orders.length] ?? "";
   return (

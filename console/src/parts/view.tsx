@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every view has: a title, the same as a command, and its contents.
+// What every view has: a title, the equivalent command, and its contents.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -19,7 +19,7 @@ export function View({
   readonly title: string;
   readonly command: string;
   readonly children: ComponentChildren;
-  /** Beside the title. */
+  /** Shown beside the title. */
   readonly more?: ComponentChildren;
 }) {
   useEffect(() => {
@@ -37,7 +37,7 @@ export function View({
   );
 }
 
-/** A command, to be copied. */
+/** A command to be copied. */
 export function Command({ text }: { readonly text: string }) {
   const t = texts();
   const [isCopied, setCopied] = useState(false);
@@ -61,7 +61,7 @@ export function Command({ text }: { readonly text: string }) {
   );
 }
 
-/** What is drawn of an answer; before the first one, that it is asked for, or why it does not come. */
+/** Renders an answer; before the first one, that it has been requested, or why it does not arrive. */
 export function Awaited<T>({
   of,
   children,
@@ -109,7 +109,7 @@ export function Fields({ of }: { readonly of: readonly (readonly [string, Compon
 
 export type Tone = "good" | "bad" | "warn" | "dim";
 
-/** A state as a word; its colour says nothing more. */
+/** A state as a word; its colour adds no information. */
 export function Badge({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
 }
@@ -128,7 +128,7 @@ export function Labels({ of }: { readonly of: Readonly<Record<string, string>> }
   );
 }
 
-/** A table of few rows. */
+/** A table with few rows. */
 export function Plain({
   label,
   heads,
@@ -139,7 +139,7 @@ export function Plain({
   readonly children: ComponentChildren;
 }) {
   return (
-    // What scrolls is reached by keys.
+    // Scrollable content must be reachable by keyboard.
     <section class="panel scroll-x" tabIndex={0} aria-label={label}>
       <table class="plain">
         <thead>
@@ -157,7 +157,7 @@ export function Plain({
   );
 }
 
-/** What it has, of what it may have at most. */
+/** An amount, and its limit. */
 export function Used({
   used,
   limit,

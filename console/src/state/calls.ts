@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls of the controller that the page came from, by the login in its cookie.
+// Calls to the controller from which the page was loaded, authenticated by the login in its cookie.
 
 import { Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AccessService, ClaimService, errorCodeOf, PoolService, QueueService } from "@millpond/api/browser";
 
-/** A page of another origin cannot send it. */
+/** A page of another origin cannot send this header. */
 export const pageHeader = "millpond-console";
 
 const asPage: Interceptor = (next) => (request) => {
@@ -29,7 +29,7 @@ export function isLoggedOut(error: unknown): boolean {
   return error instanceof ConnectError && error.code === Code.Unauthenticated;
 }
 
-/** Whether a controller that does its work said it: a refusal is not a silence. */
+/** Whether a working controller sent it: a refusal is also an answer. */
 export function isAnswer(error: unknown): boolean {
   return error instanceof ConnectError && errorCodeOf(error) !== undefined && error.code !== Code.Unavailable;
 }

@@ -11,9 +11,9 @@ export interface Sample {
   readonly measured: number | undefined;
 }
 
-/** As many as a wide page shows. */
+/** As many as fit on a wide page. */
 const mostSamples = 480;
-/** Least time between samples: several views that refresh together make one. */
+/** The shortest time between samples: several views that refresh together produce one. */
 const leastGapMs = 1000;
 
 const series = new Map<string, Sample[]>();

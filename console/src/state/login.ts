@@ -16,7 +16,7 @@ export interface Me {
 /** `unknown`: not requested yet; `none`: no user is logged in. */
 export const login = new Store<Me | "unknown" | "none">("unknown");
 
-/** Name of the OpenID provider that users may log in with; empty: there is none. */
+/** Name of the OpenID provider through which users may log in; empty: there is none. */
 export const provider = new Store<string>("");
 
 /** Why the last login ended or failed, for the login page; empty: it did not. */
@@ -25,7 +25,7 @@ export const loginTrouble = new Store<string>("");
 interface Refusal {
   readonly message?: string;
   readonly provider?: string;
-  /** Why a login by the provider failed. */
+  /** Why a login through the provider failed. */
   readonly trouble?: string;
 }
 
@@ -49,7 +49,7 @@ async function send(method: string, body?: unknown): Promise<Me> {
   return answer;
 }
 
-/** Finds out whether there is a login. */
+/** Determines whether there is a login. */
 export async function resume(): Promise<void> {
   login.set(await send("GET").catch(() => "none" as const));
 }
@@ -60,7 +60,7 @@ export async function logIn(by: { readonly token: string } | { readonly code: st
   loginTrouble.set("");
 }
 
-/** This browser is logged out in any case; the login page shows why the login has not ended for copies of the cookie. */
+/** This browser is logged out in any case; the login page reports that copies of the cookie remain valid, and why. */
 export async function logOut(): Promise<void> {
   try {
     await send("DELETE");
@@ -70,7 +70,7 @@ export async function logOut(): Promise<void> {
   login.set("none");
 }
 
-/** Handles that the controller no longer knows the login. */
+/** Handles an answer saying that the login is no longer valid. */
 export function loseLogin(why: string): void {
   if (login.get() !== "none") {
     loginTrouble.set(why);

@@ -14,7 +14,7 @@ export function useNodes() {
   });
 }
 
-/** A device with the node that it is in. */
+/** A device with its node. */
 export interface Gpu {
   readonly node: Node;
   readonly device: Device;
@@ -26,7 +26,7 @@ export function gpusOf(nodes: readonly Node[]): Gpu[] {
 
 export type GpuState = "ok" | "cordoned" | "unhealthy" | "unknown";
 
-/** Returns the state of a device; an unknown state must not look good. */
+/** Returns the state of a device; an unknown state must not look healthy. */
 export function gpuState({ node, device }: Gpu): GpuState {
   if (node.state !== NodeState.READY) {
     return "unknown";
@@ -37,7 +37,7 @@ export function gpuState({ node, device }: Gpu): GpuState {
   return node.cordoned || device.cordoned ? "cordoned" : "ok";
 }
 
-/** Percent; undefined: not known. */
+/** Percent; undefined: unknown. */
 export function measuredOf({ node, device }: Gpu): number | undefined {
   return node.state === NodeState.READY ? device.usedComputePercent : undefined;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The place of the page. The address is the state: views, filters and orders are in it and nowhere else.
+// The location of the page. The address is the state: views, filters and orders are in it and nowhere else.
 
 import { Store, useStore } from "./store.ts";
 

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-/** A value that components follow. */
+/** A value to which components subscribe. */
 export class Store<T> {
   #value: T;
   readonly #followers = new Set<(value: T) => void>();
@@ -31,7 +31,7 @@ export class Store<T> {
 export function useStore<T>(store: Store<T>): T {
   const [value, setValue] = useState(() => store.get());
   useEffect(() => {
-    // It may have changed between the first drawing and this.
+    // It may have changed between the first rendering and now.
     setValue(() => store.get());
     return store.follow((next) => setValue(() => next));
   }, [store]);

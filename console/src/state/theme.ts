@@ -12,7 +12,7 @@ export const theme = new Store<Theme>(
 );
 
 function show(): void {
-  // The style sheet has both colours of everything.
+  // The style sheet has both variants of all colours.
   document.documentElement.dataset["theme"] = theme.get();
 }
 show();

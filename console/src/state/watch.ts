@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Refreshes the data of the page while the page is visible. When an answer does not come, the last one stays, marked as old,
-// until the controller, or the next leader, answers again.
+// Refreshes the data of the page while the page is visible. When no answer arrives, the last one stays, marked as old, until
+// the controller, or the next leader, answers again.
 
 import { useEffect, useState } from "preact/hooks";
 import { isAnswer, isLoggedOut, textOf } from "./calls.ts";
@@ -24,7 +24,10 @@ const shortestMs = 2000;
 const longestRetryMs = 8000;
 const patienceMs = 20_000;
 
-/** Pause per time of an answer: slow calls are made less often, so a page takes at most a twentieth of a controller's time. */
+/**
+ * Pause as a multiple of the answer's duration: slow calls are made less often, so a page uses at most a twentieth of a
+ * controller's time.
+ */
 const pausePerAnswer = 20;
 
 /**

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Where a claim would go now: the controller's own scheduler, over the nodes that the page knows. Queues, quotas and the
-// labels of other claims are not looked at.
+// labels of other claims are ignored.
 
 import { mayKnowAll, minMemoryBytes, type Node, NodeState, renderReason } from "@millpond/api/browser";
 import {
@@ -32,7 +32,7 @@ export type Outcome =
       readonly node: string;
       readonly uuids: ReadonlySet<string>;
       readonly indexes: readonly number[];
-      /** How many such claims fit, this one included. */
+      /** How many such claims fit, including this one. */
       readonly count: number;
       /** Counting stopped before the pool was full. */
       readonly isLeast: boolean;
@@ -126,17 +126,17 @@ function toSchedulerDevice(gpu: Gpu): DeviceState {
 export interface Room {
   readonly model: string;
   readonly gpus: number;
-  /** Healthy, open devices that no claim uses. */
+  /** Healthy, uncordoned devices that no claim uses. */
   readonly whole: number;
   readonly freeMemory: bigint;
   /** The largest free memory of one device, and the compute that is free beside it. */
   readonly largestMemory: bigint;
   readonly largestCompute: number;
-  /** Free memory on devices that are partly used, of all free memory, 0 to 1. */
+  /** Free memory on devices that are partly used, as a fraction of all free memory, 0 to 1. */
   readonly fragmented: number;
 }
 
-/** Only devices that take claims now count as free. */
+/** Only devices that accept claims now count as free. */
 export function roomByModel(gpus: readonly Gpu[]): Room[] {
   const models = Map.groupBy(gpus, ({ device }) => device.name);
   return [...models]

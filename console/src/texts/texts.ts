@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Texts of the page. Messages of the controller, reasons above all, are shown as they are.
+// Texts of the page. Messages from the controller, above all reasons, are shown unchanged.
 
 import { Store } from "../state/store.ts";
 import { english, type Texts } from "./english.ts";
@@ -37,7 +37,7 @@ async function show(next: Language): Promise<void> {
   try {
     await load(next);
   } catch (error) {
-    // Such as after an upgrade of the controller: the page stays in the language that it has.
+    // For example after an upgrade of the controller: the page stays in its present language.
     reportError(error);
     return;
   }

@@ -48,7 +48,7 @@ export function AccessView({ me }: { readonly me: Me }) {
       value: () => "",
       cell: ({ name }) => (
         <Action
-          // Rows take turns in showing tokens.
+          // Only one row at a time shows its token.
           key={name}
           label={t.actions.revoke}
           accessibleName={`${t.actions.revoke}: ${name}`}
@@ -207,7 +207,7 @@ function MakeToken({ me, onMade }: { readonly me: Me; readonly onMade: (made: Ma
 const batch = 1000;
 const mostKept = 10_000;
 
-/** Goes on where the last answer ended, as events do. */
+/** Continues where the last answer ended, like events. */
 export function AuditView() {
   const t = texts();
   const watched = useWatch<readonly AuditRecord[]>("audit", async (signal, before = []) => {

@@ -10,7 +10,7 @@ import { claims } from "../state/calls.ts";
 import { addressOf, go } from "../state/place.ts";
 import { texts } from "../texts/texts.ts";
 
-/** A claim that lives until it is released, or until nobody has renewed its lease. */
+/** A claim that lives until it is released, or until its lease expires. */
 export function SubmitClaim() {
   const t = texts();
   const [name, setName] = useState("");
@@ -40,7 +40,7 @@ export function SubmitClaim() {
   );
 }
 
-/** JSON is YAML as well, and of one line. */
+/** JSON is also valid YAML, and fits on one line. */
 function applyCommand({ gpus, ...members }: Readonly<Record<string, string>>): string {
   const given = Object.entries(members).filter(([, value]) => value !== "");
   const count = gpus === undefined || gpus === "" ? {} : { gpus: Number(gpus) };

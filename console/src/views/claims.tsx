@@ -11,7 +11,7 @@ import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 import { SubmitClaim } from "./claim-submit.tsx";
 
-/** What each vGPU is to have. */
+/** The requested size of each vGPU. */
 export function askedOf({ memoryBytes, memoryPercent, computePercent, exclusive }: Claim): string {
   const t = texts();
   const memory = memoryBytes > 0n ? bytes(memoryBytes) : memoryPercent > 0 ? percent(memoryPercent) : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How programs on other machines use this pool: lines to be copied, with its address in them.
+// How programs on other machines use this pool: commands to be copied, with the pool's address.
 
 import { Field } from "../parts/field.tsx";
 import { readableSize, SizeFields } from "../parts/size.tsx";
@@ -8,7 +8,7 @@ import { Command, View } from "../parts/view.tsx";
 import { setQuery, usePlace } from "../state/place.ts";
 import { texts } from "../texts/texts.ts";
 
-/** Of a package, and of an archive in its usual place. */
+/** The path in a package, and in an archive at its usual location. */
 const directory = "/usr/lib/millpond/build/native/release/client";
 
 interface Choice {
@@ -41,7 +41,7 @@ function snippetsOf(address: string, { gpus, memory, compute, image }: Choice): 
     memory && `memory=${JSON.stringify(memory)}`,
     share && `compute=${share}`,
   ].filter(Boolean);
-  // The address may come from a link of anyone: no more than the reference of an image goes into commands.
+  // The address may come from anyone's link: only an image reference is copied into commands.
   const where = /^[a-z0-9][\w./:@-]*$/i.test(image) ? image : "IMAGE";
   const limits = [
     `millpond.dev/vgpu: ${count}`,

@@ -13,7 +13,7 @@ import { texts } from "../texts/texts.ts";
 const batch = 1000;
 const mostKept = 10_000;
 
-/** Events go on where the last answer ended, so none is missed and none comes twice, whichever controller answers. */
+/** Events continue where the last answer ended, so that none is missed or repeated, whichever controller answers. */
 export function EventList({ subject = "" }: { readonly subject?: string }) {
   const t = texts();
   const watched = useWatch<readonly Event[]>(`events ${subject}`, async (signal, before = []) => {

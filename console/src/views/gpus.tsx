@@ -16,8 +16,8 @@ function nameOf({ node, device }: Gpu): string {
 }
 
 /**
- * Temperature, power and clock. The controller sends them to administrators, and to a tenant for a card that one of its claims
- * has whole.
+ * Temperature, power and clock. The controller sends them to administrators, and to a tenant for a device that one of its
+ * claims has whole.
  */
 function cardColumns(): Column<Gpu>[] {
   const t = texts();
@@ -60,8 +60,8 @@ function withUnit(value: number | undefined, unit: string): string {
 }
 
 /**
- * @param items The GPUs: figures of cards have columns where there are any.
- * @param more Columns behind the usual ones.
+ * @param items The GPUs: measurements have columns if there are any.
+ * @param more Additional columns after the usual ones.
  */
 export function gpuColumns(items: readonly Gpu[], more: readonly Column<Gpu>[] = []): Column<Gpu>[] {
   const t = texts();

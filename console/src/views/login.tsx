@@ -6,12 +6,12 @@ import { addressOf, go, usePlace } from "../state/place.ts";
 import { useStore } from "../state/store.ts";
 import { texts } from "../texts/texts.ts";
 
-/** The view to come back to; the login page itself is none. */
+/** The view to which to return; the login page itself does not count. */
 function returnAddress(path: readonly string[]): string {
   return path[0] === "login" ? addressOf() : location.pathname + location.search;
 }
 
-/** Whatever is looked at without a login is asked for again after it. */
+/** Data that was requested without a login is requested again after it. */
 export function LoginView() {
   const t = texts();
   const trouble = useStore(loginTrouble);
@@ -35,7 +35,7 @@ export function LoginView() {
     document.title = `${t.logIn} · Millpond`;
     const code = location.hash.slice(1);
     if (path[0] === "login" && code !== "") {
-      // Out of the address and the history before anything else.
+      // Removes the code from the address and the history before anything else.
       history.replaceState(null, "", location.pathname);
       void enter({ code });
     }
@@ -45,7 +45,7 @@ export function LoginView() {
       <img src="/console/icon.svg" alt="" width="48" height="48" />
       <h1>Millpond</h1>
       {providerName !== "" && (
-        // An ordinary link: the controller sends the browser on to the provider.
+        // An ordinary link: the controller redirects the browser to the provider.
         <p>
           <a class="button main" href={`/console/oidc/login?to=${encodeURIComponent(returnAddress(path))}`}>
             {t.logInWith(providerName)}

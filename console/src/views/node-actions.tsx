@@ -8,7 +8,7 @@ import type { Gpu } from "../state/nodes.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 
-/** For administrators: the controller refuses others. */
+/** For administrators only: the controller refuses others. */
 export function NodeActions({ node, onDone }: { readonly node: Node; readonly onDone: () => void }) {
   const t = texts();
   const { name, cordoned } = node;
@@ -42,7 +42,7 @@ export function NodeActions({ node, onDone }: { readonly node: Node; readonly on
   );
 }
 
-/** Cordons one GPU of a node, or ends that. */
+/** Cordons or uncordons one GPU of a node. */
 export function GpuAction({ gpu, onDone }: { readonly gpu: Gpu; readonly onDone: () => void }) {
   const t = texts();
   const { node, device } = gpu;
@@ -65,7 +65,7 @@ export function GpuAction({ gpu, onDone }: { readonly gpu: Gpu; readonly onDone:
   );
 }
 
-/** What a drain would take back, as it is now. */
+/** The claims that a drain would preempt at present. */
 function Victims({ node }: { readonly node: string }) {
   const t = texts();
   const { data } = useWatch("claims", async (signal) => (await claims.listClaims({}, { signal })).claims);

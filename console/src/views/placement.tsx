@@ -13,7 +13,7 @@ import { addressOf, setQuery, usePlace } from "../state/place.ts";
 import { type Outcome, roomByModel, whatIf } from "../state/what-if.ts";
 import { texts } from "../texts/texts.ts";
 
-/** A wish as the address has it. */
+/** A request, as in the address. */
 interface WishText {
   readonly gpus: string;
   readonly memory: string;
@@ -35,14 +35,14 @@ function commandOf({ model, ...size }: WishText): string {
     ["-m", memory],
     ["-c", compute],
   ].flatMap(([flag = "", value = ""]) => (value === "" ? [] : [flag, value]));
-  // In one word, so that no model is an option itself.
+  // A fixed word, so that no model name is interpreted as an option.
   if (model !== "") {
     options.push(`--model=${shellWord(model)}`);
   }
   return ["millpond run --no-wait", ...options, "-- PROGRAM"].join(" ");
 }
 
-/** The outcome, or what is wrong with a text of the form. */
+/** The outcome, or the problem with a text of the form. */
 function judge(
   nodes: readonly Node[],
   text: WishText,
@@ -144,9 +144,9 @@ function Rooms({ gpus }: { readonly gpus: readonly Gpu[] }) {
   );
 }
 
-/** Labels by which sites say where a node stands, the usual ones first. */
+/** Labels that sites use for the location of a node, the most common ones first. */
 const usualGroups = ["rack", "zone", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
-/** More are found by the filter of the nodes. */
+/** Others can be found with the filter of the nodes. */
 const mostShown = 1500;
 
 function Floor({ nodes, chosen }: { readonly nodes: readonly Node[]; readonly chosen: Chosen }) {

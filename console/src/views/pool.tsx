@@ -19,7 +19,7 @@ interface Sum {
   readonly gpus: number;
   /** In GPUs. */
   readonly granted: number;
-  /** In GPUs; undefined: not known of one. */
+  /** In GPUs; undefined: unknown for at least one. */
   readonly measured: number | undefined;
   readonly memory: bigint;
   readonly grantedMemory: bigint;
@@ -160,7 +160,7 @@ function Trend({ gpus }: { readonly gpus: number }) {
   );
 }
 
-/** Most of what can be wrong at once is wrong for one reason: the first so many tell it. */
+/** Many simultaneous problems usually have one cause, which the first ones show. */
 const mostShown = 50;
 
 function Attention({ nodes }: { readonly nodes: readonly Node[] }) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Making, changing and deleting queues. For administrators: the controller refuses others.
+// Creating, changing and deleting queues. For administrators only: the controller refuses others.
 
 import { useState } from "preact/hooks";
 import { borrowingWord, parseBorrowing, parseQuota, type Queue, quotaText } from "@millpond/api/browser";
@@ -10,7 +10,7 @@ import { nameWord, shellWord } from "../parts/shell.ts";
 import { queues } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 
-/** The settings of a queue as texts of a form, which are those of the command. */
+/** The settings of a queue as texts of a form, in the notation of the command. */
 interface Form {
   readonly name: string;
   /** Empty: none. */
@@ -41,7 +41,7 @@ function formOf({ name, parent, weight, borrowing, guaranteed, limit }: Queue): 
   };
 }
 
-/** Of the settings that differ from those that it has. */
+/** The options for the settings that differ from the present ones. */
 function optionsOf(form: Form, before: Form): string {
   const names = ["parent", "weight", "borrowing", "guaranteed", "limit"] as const;
   return names
@@ -50,7 +50,7 @@ function optionsOf(form: Form, before: Form): string {
     .join("");
 }
 
-/** Makes a queue; with `queue`, changes that one. */
+/** Creates a queue, or with `queue` changes that one. */
 export function PutQueue({ queue, onDone }: { readonly queue?: Queue; readonly onDone: () => void }) {
   const t = texts();
   const before = queue === undefined ? first : formOf(queue);
@@ -115,7 +115,7 @@ export function PutQueue({ queue, onDone }: { readonly queue?: Queue; readonly o
   );
 }
 
-/** A quota as the command has it. */
+/** A quota in the notation of the command. */
 export function QuotaField(of: {
   readonly label: string;
   readonly value: string;

@@ -14,7 +14,7 @@ interface Branch {
   readonly depth: number;
 }
 
-/** Each queue below the one that it is a part of. */
+/** Each queue below its parent. */
 function toTree(all: readonly Queue[], parent = "", depth = 0): Branch[] {
   return all.flatMap((queue) =>
     queue.parent === parent ? [{ queue, depth }, ...toTree(all, queue.name, depth + 1)] : [],

@@ -12,7 +12,7 @@ import { addressOf } from "../state/place.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 
-/** Of all its devices, percent; undefined: not known of one. */
+/** For all its devices, percent; undefined: unknown for at least one. */
 function measuredOf({ devices }: Session): number | undefined {
   return devices.some(({ computeUsedPercent }) => computeUsedPercent === undefined)
     ? undefined

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Making, changing and deleting tenants. For administrators: the controller refuses others.
+// Creating, changing and deleting tenants. For administrators only: the controller refuses others.
 
 import { useState } from "preact/hooks";
 import type { Tenant } from "@millpond/api/browser";
@@ -11,7 +11,7 @@ import { queues } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 import { limitCommand, LimitFields, limitTexts, parseLimits } from "./tenant-limits.tsx";
 
-/** Makes a tenant; with `tenant`, changes that one. */
+/** Creates a tenant, or with `tenant` changes that one. */
 export function PutTenant({ tenant, onDone }: { readonly tenant?: Tenant; readonly onDone: () => void }) {
   const t = texts();
   const isNew = tenant === undefined;

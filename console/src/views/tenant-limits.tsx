@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The limits of a tenant and of its users as texts of a form, which are those of the command.
+// The limits of a tenant and of its users as texts of a form, in the notation of the command.
 
 import { parseQuota, quotaText, type Tenant } from "@millpond/api/browser";
 import { Field } from "../parts/field.tsx";
@@ -15,7 +15,7 @@ interface UserLimitText {
 
 export interface LimitTexts {
   readonly limit: string;
-  /** Of each user that is not named. */
+  /** The limit of each user that is not named. */
   readonly each: string;
   readonly users: readonly UserLimitText[];
 }
@@ -29,9 +29,9 @@ export function limitTexts(tenant: Tenant | undefined): LimitTexts {
 }
 
 /**
- * The tenant as a request has it. Limits of users that are not changed are left out: they stay as they are.
+ * The tenant for a request. Unchanged limits of users are left out, so that they stay as they are.
  *
- * @throws what is wrong with a text
+ * @throws the problem with a text
  */
 export function parseLimits({ limit, each, users }: LimitTexts, before: LimitTexts) {
   const isSame = each === before.each && JSON.stringify(users) === JSON.stringify(before.users);
@@ -48,7 +48,7 @@ export function parseLimits({ limit, each, users }: LimitTexts, before: LimitTex
   };
 }
 
-/** The commands that do the same: one changes the limit of one user. */
+/** The equivalent commands: one command for each user whose limit changes. */
 export function limitCommand(name: string, isNew: boolean, now: LimitTexts, before: LimitTexts): string {
   const change = `millpond tenant change ${nameWord(name)}`;
   const first = isNew ? `millpond tenant create ${nameWord(name)}` : change;
@@ -80,7 +80,7 @@ export function LimitFields({
       <QuotaField label={t.limit} value={of.limit} onChange={(limit) => onChange({ ...of, limit })} />
       <QuotaField label={t.userLimit} value={of.each} onChange={(each) => onChange({ ...of, each })} />
       {of.users.map(({ user, limit }, index) => (
-        // Rows have no name of their own while one is typed.
+        // Rows are not keyed by name, which changes while it is typed.
         <div class="field-row" key={index}>
           <Field
             label={t.userOf(index + 1)}

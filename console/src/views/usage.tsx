@@ -11,7 +11,7 @@ import { texts } from "../texts/texts.ts";
 
 const secondsPerHour = 3600;
 
-/** Days by what the address says. */
+/** The number of days, by the word in the address. */
 const periods = { "1d": 1, "7d": 7, "30d": 30, "365d": 365 } as const;
 const periodNames = Object.keys(periods) as readonly (keyof typeof periods)[];
 

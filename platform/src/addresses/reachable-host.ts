@@ -4,7 +4,10 @@ import { isIPv4, isIPv6 } from "node:net";
 
 import { networkInterfaces } from "node:os";
 
-/** At which address others reach what listens at `host`: of all addresses of this machine, the first that they can. */
+/**
+ * The address at which others reach a server that listens on `host`: if that means all addresses, the first external one of
+ * this machine.
+ */
 export function reachableHost(host: string): string {
   if (host !== "0.0.0.0" && host !== "::") return host;
   const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
@@ -15,11 +18,11 @@ export function reachableHost(host: string): string {
 }
 
 /**
- * Whether a request without TLS was sent to an address or a name that is this server's for certain. A page of a browser that
- * has its own name resolved to loopback (DNS rebinding) sends that name.
+ * Whether a request without TLS was sent to an address or a name that certainly belongs to this server. A page of a
+ * browser that has its own name resolved to loopback (DNS rebinding) sends that name.
  *
- * @param host the header of the request
- * @param names further names of this server
+ * @param host the Host header of the request
+ * @param names additional names of this server
  */
 export function isOwnHost(host: string | undefined, names: readonly string[] = []): boolean {
   const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]\s]+))(?::\d{1,5})?$/.exec(host ?? "");

@@ -31,7 +31,7 @@ function line(local: string, remote: string, state: string, owner: number, inode
 
 const ours = line("0100007F:C001", "0100007F:1C02", "01", 1000);
 const held = (owner: number) => line("0100007F:1C02", "0100007F:C001", "01", owner);
-/** The other end before its server accepts it: the kernel names no user. */
+/** The other end before its server accepts it: the kernel reports no user. */
 const waiting = line("0100007F:1C02", "0100007F:C001", "01", 0, 0);
 
 interface Shown {
@@ -42,7 +42,7 @@ interface Shown {
   readonly between?: Partial<Ends>;
 }
 
-/** Checks a connection with these contents of the kernel's tables. */
+/** Checks a connection against these contents of the kernel's tables. */
 async function check(shown: Shown): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "millpond-tables-"));
   try {
@@ -158,7 +158,7 @@ asRoot.each([
   ["::", "accepts"],
   ["::", "accepts nothing until it was sent something"],
 ])("a user who took a port on %s and %s hears nothing", async (host, how) => {
-  // The second kind blocks its event loop for a while, and would read then what it was sent.
+  // The second kind blocks its event loop for a while, and would afterwards read what it was sent.
   const program = `
     const server = require("node:net").createServer((socket) => {
       socket.on("data", (bytes) => process.stdout.write("heard " + bytes));

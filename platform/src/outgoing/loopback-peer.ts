@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which user serves a connection over loopback. Without TLS nothing else tells a service from another user's program that
-// took the service's port while it was away, and waits for tokens. The client library asks the kernel for one socket
-// (native/protocol/transport/loopback_peer.h); Node has no netlink, so the tables in /proc are read here.
+// Determines which user serves a connection over loopback. Without TLS nothing else distinguishes a service from another
+// user's program that has taken the service's port while it was down, and waits for tokens. The client library asks the
+// kernel for one socket (native/protocol/transport/loopback_peer.h); Node has no netlink, so the tables in /proc are read
+// here.
 
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { millpondError } from "@millpond/api";
 import { isLoopbackAddress } from "../addresses/loopback.ts";
 
-/** The two ends of a connection, from its client's side. */
+/** The two ends of a connection, from the client's side. */
 export interface Ends {
   readonly localAddress: string;
   readonly localPort: number;
@@ -32,16 +33,16 @@ const filesHere: UserFiles = {
   mapping: "/proc/self/uid_map",
 };
 
-/** How often the tables are read in search of a server: they change meanwhile. */
+/** How often the tables are read in search of a server, because they change meanwhile. */
 const attempts = 3;
 
-/** No process serves the connection any more, as while a service restarts. */
+/** No process serves the connection any more, for example because a service is restarting. */
 export class NoServerError extends Error {}
 
 /**
  * Refuses a server on loopback that belongs to neither root, nor this process's user, nor the user `millpond` of installed
- * services, nor a user of MILLPOND_TRUSTED_USERS. Other addresses pass; so does all where the kernel shows no sockets, and a
- * server whose user a mapping of users hides.
+ * services, nor a user of MILLPOND_TRUSTED_USERS. Other addresses are accepted. So is every server if the kernel shows no
+ * sockets, and a server whose user is hidden by a user namespace.
  *
  * @throws MILLPOND_E_TLS, NoServerError
  */
@@ -71,7 +72,7 @@ export async function assertTrustedPeer(
   );
 }
 
-/** The user that stands for all whom a mapping of users hides. */
+/** The user id that stands for all users hidden by a user namespace. */
 const hiddenUser = 65_534;
 
 function parseTrustedUsers(text = ""): Set<number> {
@@ -88,15 +89,15 @@ function parseTrustedUsers(text = ""): Set<number> {
   );
 }
 
-/** Users of the processes that have the other end, or will accept it; none where the kernel does not show TCP. */
+/** Users of the processes that have the other end, or will accept it; empty if the kernel does not show TCP sockets. */
 async function serversOf(ends: Ends, { tcp, tcp6 }: UserFiles): Promise<readonly number[]> {
   const wanted = new Wanted(ends);
   for (let attempt = 0; attempt < attempts; attempt += 1) {
-    // Most servers listen on 127.0.0.1, and have accepted by now.
+    // Most servers listen on 127.0.0.1, and have already accepted the connection.
     const first = await wanted.look([tcp]);
     if (first.holder !== undefined) return [first.holder];
-    // Listeners come first in a table, and those of both families in that of IPv6. So a listener that is seen here was
-    // there while the connection waited to be accepted: it is that connection's, not one that replaced it.
+    // Listeners come first in a table, and the IPv6 table holds those of both families. So a listener found here existed
+    // while the connection waited to be accepted: it belongs to that connection and has not replaced another one.
     const seen = await wanted.look([tcp6, tcp]);
     if (seen.holder !== undefined) return [seen.holder];
     if (seen.isWaiting && seen.listeners.length > 0) return seen.listeners;
@@ -105,15 +106,15 @@ async function serversOf(ends: Ends, { tcp, tcp6 }: UserFiles): Promise<readonly
   throw new NoServerError(`no process of this machine serves the connection to port ${ends.remotePort}`);
 }
 
-/** What one reading of the tables shows. */
+/** The result of reading the tables once. */
 interface Seen {
   /** User of the process that has the other end. */
   holder?: number;
-  /** The other end exists, and no process has it yet. */
+  /** The other end exists, but no process has it yet. */
   isWaiting: boolean;
   /** Users of the processes that listen at the other end. */
   readonly listeners: number[];
-  /** The own end is there. */
+  /** Our own end is in the tables. */
   isOurs: boolean;
 }
 
@@ -136,7 +137,7 @@ class Wanted {
     );
   }
 
-  /** Reads tables until the process that has the other end is found. */
+  /** Reads the tables until the process with the other end is found. */
   async look(paths: readonly string[]): Promise<Seen> {
     const seen: Seen = { isWaiting: false, listeners: [], isOurs: false };
     for (const path of paths) {
@@ -165,7 +166,7 @@ class Wanted {
   }
 }
 
-/** User and holder of the socket whose line has its first address here. No process has a socket without an inode. */
+/** User and inode of the socket whose line has its first address here. Without an inode no process has the socket. */
 function ownerAt(lines: string, at: number): { readonly user: number; readonly isHeld: boolean } {
   const end = lines.indexOf("\n", at);
   const [, , , , , , user = "", , inode = ""] = lines
@@ -175,7 +176,7 @@ function ownerAt(lines: string, at: number): { readonly user: number; readonly i
   return { user: Number(user), isHeld: inode !== "0" };
 }
 
-/** Whole lines of a table, several at a time; none where there is no such table. */
+/** Whole lines of a table, several at a time; none if the table does not exist. */
 async function* linesOf(path: string): AsyncGenerator<string> {
   let file: FileHandle;
   try {
@@ -201,8 +202,8 @@ async function* linesOf(path: string): AsyncGenerator<string> {
 }
 
 /**
- * An end as the kernel prints it: words of the address in this machine's byte order, and the port. IPv4 in the tables of both
- * families.
+ * An end in the kernel's notation: words of the address in this machine's byte order, and the port. IPv4 in the notation of
+ * both tables.
  */
 function kernelForms(address: string, port: number): string[] {
   const plain = address.replace(/^::ffff:/i, "");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Connections to controllers and agents that succeed soon or fail: a machine without power answers nothing, and the
-// system would keep trying for minutes. Those without TLS are made to trusted users of this machine only.
+// Connections to controllers and agents that succeed soon or fail: a machine without power does not answer, and the system
+// would keep trying for minutes. Connections without TLS are made only to trusted users of this machine.
 
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
@@ -12,7 +12,7 @@ import { assertTrustedPeer, NoServerError } from "./loopback-peer.ts";
 /** Error code of a connection that was not established in time; no byte of the call was received. */
 export const notConnectedCode = "ERR_NOT_CONNECTED";
 
-/** Limit of a connection where callers set none. */
+/** Time limit for a connection if callers set none. */
 const usualConnectMs = 10_000;
 
 interface PromptOptions {
@@ -59,7 +59,7 @@ class PlainAgent extends HttpAgent {
     this.#connectMs = connectMs;
   }
 
-  /** Hands over the connection only after its server's user was checked, so that nothing is sent to another one. */
+  /** Hands over the connection only after its server's user has been checked, so that nothing is sent to another user. */
   override createConnection(
     options: NetConnectOpts,
     callback?: (error: Error | null, socket: Duplex) => void,

@@ -5,7 +5,7 @@
  */
 export class BestIndex {
   readonly #scores: Float64Array;
-  /** Winner of each match; 1 is the final, and the matches that feed n are 2n and 2n + 1. */
+  /** Winner of each match: 1 is the final, and the matches that feed n are 2n and 2n + 1. */
   readonly #winners: Int32Array;
   readonly #leaves: number;
 

@@ -74,7 +74,7 @@ test("spread takes the emptiest node and device, binpack the fullest with room",
 });
 
 test("what has filled the pool so far decides what is kept together", () => {
-  // Shares of 0.7 leave gaps of 0.3. Where shares of 0.3 are common, these gaps are where they belong.
+  // Shares of 0.7 leave gaps of 0.3. If shares of 0.3 are common, these gaps are the best place for them.
   const common = placeAll({ nodes: [node("node-x", 60)] }, [
     ...Array.from({ length: 30 }, (_, index) => request(`large-${index}`, { memoryPercent: 70 })),
     ...Array.from({ length: 20 }, (_, index) => request(`small-${index}`, { memoryPercent: 30 })),

@@ -15,14 +15,14 @@ import { type FreeCapacity, freeCapacityOf, wholeMilli } from "./free-capacity.t
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-/** Cached results for one node. A node that changes is another object, so nothing here goes stale. */
+/** Cached results for one node. A changed node is another object, so nothing here becomes stale. */
 interface Memory {
   readonly room: FreeCapacity;
   /** By policy, workload and request; null: the node has no place. */
   readonly offers: Map<string, Offer | null>;
 }
 
-/** Upper bound of distinct requests whose offers are cached for one node, or for a pool. */
+/** Upper bound on the distinct requests whose offers are cached for one node, or for a pool. */
 const maxRemembered = 64;
 
 /** Below this number of nodes a linear scan is faster than building a ranking. */

@@ -5,8 +5,8 @@ import { anyModel, wholeMilli } from "./free-capacity.ts";
 import { type WeightedShape, type Workload, workloadOf } from "./workload.ts";
 
 /**
- * A typical mix of requests, in percent of the claims: most training jobs ask for one GPU, half of the GPU time goes to jobs
- * of fewer than eight, and inference and development ask for shares.
+ * A typical mix of requests, in percent of the claims: most training jobs request one GPU, half of the GPU time goes to jobs
+ * of fewer than eight, and inference and development request shares.
  */
 const usual: readonly (readonly [gpus: number, gpuMilli: number, percent: number])[] = [
   [1, 1000, 42],
@@ -26,12 +26,12 @@ export const usualWorkload: Workload = workloadOf(
   usual.map(([gpus, milli, weight]) => weighted(gpus, milli, weight)),
 );
 
-/** How many claims the usual workload counts as, beside the observed ones. */
+/** The number of claims as which the typical workload counts, in addition to the observed ones. */
 const usualClaims = 50;
 
 /**
- * Learns the workload from the claims that hold devices; the more there are, the more they outweigh the usual one. Call it
- * now and then, not for each decision: with another workload every node is scored again.
+ * Estimates the workload from the claims that hold devices; the more there are, the more they outweigh the typical one. To be
+ * called now and then, not for each decision: with another workload every node is scored again.
  */
 export function learnWorkload(snapshot: Snapshot): Workload {
   const claims = new Map<string, { gpus: number; gpuMilli: number }>();

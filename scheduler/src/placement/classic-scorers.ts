@@ -53,7 +53,7 @@ export class BestFitScorer extends StatelessScorer {
   }
 }
 
-/** Like best fit, but with fine steps and GPUs before CPU: fills a node before it opens another. */
+/** Like best fit, but with fine steps and GPUs before CPU: fills a node before it uses another. */
 export class BinpackScorer extends StatelessScorer implements ChoiceScorer {
   readonly #largest: LargestNode;
 
@@ -72,7 +72,10 @@ export class BinpackScorer extends StatelessScorer implements ChoiceScorer {
   }
 }
 
-/** Prefers the room with the most free GPU: claims disturb each other least, and a lost node costs the fewest of them. */
+/**
+ * Prefers the room with the most free GPU: claims disturb each other least, and the loss of a node affects the fewest of
+ * them.
+ */
 export class SpreadScorer extends StatelessScorer implements ChoiceScorer {
   score(room: FreeCapacity, shape: Shape): number {
     const { freeMilli } = room;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Prices of shares by how they combine on GPUs. If each size were asked for as often as in the workload, how many GPUs would
-// be needed at least, and how much of them does each size cost? This is the cutting stock problem. Its linear relaxation is
+// Prices of shares by how they combine on GPUs. If each size were requested as often as in the workload, how many GPUs would
+// be needed at least, and what share of them is due to each size? This is the cutting stock problem. Its linear relaxation is
 // solved by column generation (Gilmore and Gomory, 1961): the dual prices of the optimum are the effective sizes. A share of
-// 0.81 that no other share fits beside costs a whole GPU; one of 0.16 that fills such a gap costs nothing.
+// 0.81 beside which no other share fits costs a whole GPU; one of 0.16 that fills such a gap costs nothing.
 
 import { wholeMilli } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
 export interface SharePrices {
-  /** At index r, 0 to 1000: the greatest value, in GPUs, of shares in r thousandths of a GPU. */
+  /** At index r, 0 to 1000: the greatest total value, in GPUs, of shares within r thousandths of a GPU. */
   readonly worth: Float64Array;
   /** The price of a share of the given thousandths, in GPUs. */
   readonly priceOf: (gpuMilli: number) => number;
 }
 
-/** Upper bound of generated columns, after which the prices are good enough; two for each size are typical. */
+/** Upper bound on generated columns, after which the prices are good enough; two for each size are typical. */
 const maxColumns = 2000;
 const tolerance = 1e-9;
 /**
- * Tolerance, in GPUs, by which the best pattern may be worth more than one GPU: the prices are then this close to the
+ * Tolerance, in GPUs: when the best pattern is worth at most this much more than one GPU, the prices are this close to the
  * optimum.
  */
 const closeEnough = 1e-4;
@@ -51,7 +51,7 @@ function solve(sizes: readonly number[], demands: readonly number[]): Float64Arr
     line[row] = 1 / Math.floor(wholeMilli / size);
     return line;
   });
-  // Slightly uneven amounts, so that no two rows tie and the method cannot cycle.
+  // Slightly uneven demands, so that no two rows tie and the method cannot cycle.
   const amounts = Float64Array.from(demands, (demand, row) => {
     const uneven = demand / total + 1e-5 * (1 + ((row * 7919) % 97) / 97);
     return uneven * (inverse[row]?.[row] ?? 0);
@@ -138,13 +138,13 @@ function solve(sizes: readonly number[], demands: readonly number[]): Float64Arr
 
 interface Pattern {
   readonly worth: Float64Array;
-  /** Calls back for each share of the best pattern of a whole GPU. */
+  /** Calls back for each share of the best pattern for a whole GPU. */
   readonly take: (each: (position: number) => void) => void;
 }
 
 /** Solves the knapsack problem for every capacity up to a whole GPU. */
 function bestPattern(sizes: readonly number[], prices: ArrayLike<number>): Pattern {
-  // Steps of the greatest common divisor of the sizes: values do not change between them.
+  // In steps of the greatest common divisor of the sizes, because values do not change between them.
   const step = sizes.reduce((divisor, size) => commonDivisor(divisor, size), wholeMilli);
   const worth = new Float64Array(wholeMilli + 1);
   const choice = new Int32Array(wholeMilli + 1).fill(-1);

@@ -3,7 +3,7 @@
 import { matchesModel, type FreeCapacity, wholeMilli } from "./free-capacity.ts";
 import type { WeightedShape } from "./workload.ts";
 
-/** Sums over the target workload for rooms with the same model and CPU for the same shapes. */
+/** Sums over the target workload, for rooms that have the same model and enough CPU for the same shapes. */
 interface Sums {
   /** At index r: r times the weight of the one-GPU shapes that need more than r thousandths. */
   readonly stranded: Float64Array;
@@ -13,7 +13,7 @@ interface Sums {
   readonly tooFew: Float64Array;
   /** Weight of all shapes of several whole GPUs. */
   readonly several: number;
-  /** Shapes that ask for parts of several GPUs. */
+  /** Shapes that request parts of several GPUs. */
   readonly parts: readonly WeightedShape[];
 }
 

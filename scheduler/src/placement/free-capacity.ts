@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The numbers that scores depend on: free capacity of a node, and the request of a claim.
+// The numbers on which scores depend: the free capacity of a node, and the request of a claim.
 
 /** A whole GPU, in thousandths. */
 export const wholeMilli = 1000;
 
-/** A model mask that every model matches. */
+/** A model mask that matches every model. */
 export const anyModel = -1;
 
 /** The most models that a mask can distinguish. */
@@ -17,7 +17,7 @@ export interface Shape {
   readonly memoryMiB: number;
   /** 0: none. */
   readonly gpus: number;
-  /** For each GPU, 1 to 1000; 0 without GPUs. */
+  /** Thousandths of each GPU, 1 to 1000; 0 without GPUs. */
   readonly gpuMilli: number;
   /** Bit i: model i is acceptable. */
   readonly models: number;
@@ -25,9 +25,9 @@ export interface Shape {
 
 /** Free capacity of a node. Changed in place, only by `take` and `give`. */
 export interface FreeCapacity {
-  /** Index of its GPUs' model; -1 where it has none. */
+  /** Index of the model of its GPUs; -1: it has none. */
   readonly model: number;
-  /** Infinity where CPU is unknown or not requested. */
+  /** Infinity if CPU is unknown or not requested. */
   cpuMilli: number;
   memoryMiB: number;
   /** Free capacity of each GPU, 0 to 1000. */
@@ -84,8 +84,8 @@ export function fitsCapacity(room: FreeCapacity, shape: Shape): boolean {
 }
 
 /**
- * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with the
- * least left over. `preferred` is the GPU of a share of one.
+ * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with the least
+ * left over. `preferred` is the GPU for a share of one GPU.
  */
 export function gpusFor(room: FreeCapacity, shape: Shape, preferred: number): readonly number[] {
   const { gpus, gpuMilli } = shape;

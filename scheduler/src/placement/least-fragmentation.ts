@@ -7,9 +7,9 @@ import { gpusFor, type FreeCapacity, type Shape, wholeMilli } from "./free-capac
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-// Weights of the terms, in GPUs of loss; scheduler/NOTES.md derives the terms and their weights. The exact figures are not
-// critical: half or double of any changes results by less than their spread.
-/** For a GPU without CPU left for it. */
+// Weights of the terms, in GPUs of loss; scheduler/NOTES.md derives the terms and their weights. The exact values are not
+// critical: halving or doubling any of them changes the results by less than their spread.
+/** For a GPU for which no CPU is left. */
 const strandedWeight = 2;
 /** For the part of a GPU that shares leave unfilled. */
 const unfilledWeight = 10;
@@ -93,7 +93,7 @@ export class LeastFragmentationScorer implements ChoiceScorer {
     return fixed - this.#lossOfShares(room, room.cpuMilli, gpus, takenMilli);
   }
 
-  /** Fragmentation after the placement, and the gaps that it adds. */
+  /** Fragmentation after the placement, and the gaps that the placement adds. */
   #lossOfShares(
     room: FreeCapacity,
     cpuMilli: number,

@@ -13,11 +13,11 @@ export interface Decision {
 }
 
 /**
- * The scores of one shape, with the state of each room that they were computed for, so that only changed rooms are rescored.
+ * The scores of one shape, with the state of each room for which they were computed, so that only changed rooms are rescored.
  */
 interface ScoreCache {
   readonly best: BestIndex;
-  /** Version of each room that its score was computed for. */
+  /** Version of each room for which its score was computed. */
   readonly versions: Int32Array;
   /** Position in the list of changes up to which the scores are current. */
   upTo: number;
@@ -26,13 +26,13 @@ interface ScoreCache {
 /** Length of the list of changes for each room; the oldest are dropped. */
 const changesPerRoom = 4;
 
-/** Upper bound of memory for scores; each shape takes 24 bytes for each room. */
+/** Upper bound on the memory for scores; each shape takes 24 bytes for each room. */
 const mostScoreBytes = 1 << 29;
 const scoreBytesPerRoom = 24;
 
 /**
  * Rooms, and decisions about them in sequence. Finds the best room for a shape without a full scan: only rooms that have
- * changed since the shape was last asked for are rescored. The result equals that of a scan of all rooms in order: the first
+ * changed since the shape was last requested are rescored. The result equals that of a scan of all rooms in order: the first
  * one with the best score.
  */
 export class Placer {
@@ -50,8 +50,8 @@ export class Placer {
   readonly #untouched: readonly string[];
 
   /**
-   * @param rooms owned by the placer, which alone changes them from now on
-   * @param mostShapes upper bound of shapes whose scores are cached. Default: as many as half a gigabyte holds
+   * @param rooms owned by the placer, the only one to change them from now on
+   * @param mostShapes upper bound on the shapes whose scores are cached. Default: as many as fit into half a gigabyte
    */
   constructor(rooms: readonly FreeCapacity[], scorer: Scorer, mostShapes?: number) {
     this.#rooms = rooms;
@@ -99,7 +99,7 @@ export class Placer {
     return this.#log.length;
   }
 
-  /** The decisions since a mark, for carrying them out elsewhere. */
+  /** The decisions since a mark, so that they can be carried out elsewhere. */
   since(mark: number): readonly Decision[] {
     return this.#log.slice(mark);
   }
@@ -140,7 +140,7 @@ export class Placer {
     this.#changes[this.#changeCount++] = index;
   }
 
-  /** Drops the oldest changes; shapes last asked for before them are scored for all rooms the next time. */
+  /** Drops the oldest changes. Shapes that were last requested before them are scored for all rooms the next time. */
   #forgetChanges(): void {
     const half = this.#changes.length >> 1;
     this.#changes.copyWithin(0, half);
@@ -180,7 +180,7 @@ export class Placer {
 
   #newCache(shape: Shape): ScoreCache {
     const best = new BestIndex(this.#rooms.length);
-    // Untouched rooms come in few kinds: each kind is scored once.
+    // Untouched rooms are of few kinds, and each kind is scored once.
     const untouched = new Map<string, number>();
     this.#rooms.forEach((_, index) => {
       if (this.#versions[index] !== 1) {

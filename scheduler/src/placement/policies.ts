@@ -12,7 +12,7 @@ import { LeastFragmentationScorer } from "./least-fragmentation.ts";
 import type { Scorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-/** Policies that rank rooms by a score. */
+/** The policies that rank rooms by a score. */
 export const scoredPolicies = [
   "least-fragmentation",
   "binpack",

@@ -14,7 +14,7 @@ export class Random {
     return Math.floor((this.#next() / 0x1_0000_0000) * count);
   }
 
-  /** 32 bits, by the generator mulberry32. */
+  /** 32 bits from the generator mulberry32. */
   #next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;

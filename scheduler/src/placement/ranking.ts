@@ -7,8 +7,8 @@ import type { NodeState } from "../snapshot.ts";
 export interface Offer {
   readonly taken: readonly Candidate[];
   /**
-   * Ranks of the offer, most significant first, smaller is better: bytes of the largest device taken, where the claim asks
-   * for bytes (a small claim leaves the large devices free); distance between the devices; the negated score.
+   * Ranks of the offer, most significant first, smaller is better: bytes of the largest device used, if the claim requests
+   * bytes (so that a small claim leaves the large devices free); distance between the devices; the negated score.
    */
   readonly ranks: readonly [number, number, number];
 }
@@ -26,14 +26,14 @@ export function isBetter({ node, offer }: BestOffer, than: BestOffer): boolean {
 }
 
 /**
- * The offers of a pool's nodes to claims with the same request, and the best of them: a tournament tree that is replayed
- * only where a node has changed since the last query. A changed node is another value.
+ * The offers of a pool's nodes to claims with the same request, and the best of them: a tournament tree, of which only the
+ * matches of nodes that have changed since the last query are replayed. A changed node is another object.
  */
 export class Ranking {
   #nodes: readonly NodeState[] = [];
-  /** By position of the node; undefined: it has no place. */
+  /** By position of the node; undefined: the node has no place. */
   #offers: (BestOffer | undefined)[] = [];
-  /** Winner of each match; 1 is the final, the matches that feed n are 2n and 2n + 1, and the nodes come last. */
+  /** Winner of each match: 1 is the final, the matches that feed n are 2n and 2n + 1, and the nodes come last. */
   #winners: (BestOffer | undefined)[] = [];
 
   best(nodes: readonly NodeState[], offerOf: (node: NodeState) => Offer | undefined): BestOffer | undefined {

@@ -11,7 +11,7 @@ export interface Scorer {
    * @param value the result of `valueOf` for the room
    */
   score(room: FreeCapacity, shape: Shape, value: number): number;
-  /** The GPU of the latest score, where the shape is a share of one GPU. */
+  /** The GPU of the latest score, if the shape is a share of one GPU. */
   readonly gpu: number;
 }
 

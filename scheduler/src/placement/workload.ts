@@ -8,7 +8,7 @@ export interface WeightedShape {
   readonly weight: number;
 }
 
-/** The expected mix of requests, by which scores weigh free capacity. */
+/** The expected mix of requests, by which scores weight free capacity. */
 export interface Workload {
   /** Every shape, most frequent first; weights sum to 1. */
   readonly all: readonly WeightedShape[];
@@ -20,7 +20,7 @@ export interface Workload {
 
 const targetShare = 0.95;
 
-/** The workload in which each shape is as frequent as in `seen`. Equal shapes count together. */
+/** The workload in which each shape is as frequent as in `seen`. Equal shapes are counted together. */
 export function workloadOf(seen: Iterable<WeightedShape>): Workload {
   const exact = new Map<string, WeightedShape>();
   const targets = new Map<string, WeightedShape>();
@@ -50,7 +50,7 @@ export function workloadOf(seen: Iterable<WeightedShape>): Workload {
   };
 }
 
-/** The share of the claims in which two workloads differ, 0 to 1. */
+/** The fraction of the claims in which two workloads differ, 0 to 1. */
 export function differenceOf(a: Workload, b: Workload): number {
   const weights = new Map(a.all.map(({ shape, weight }) => [shapeKey(shape), weight]));
   for (const { shape, weight } of b.all) {

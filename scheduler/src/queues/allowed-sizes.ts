@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A share of a large device is more memory than the same share of a small one, and a number of bytes is a greater share of a
-// small one. Where devices differ, a quota may therefore allow a unit on some of them only.
+// A given share of a large device is more memory than the same share of a small one, and a given number of bytes is a greater
+// share of a small device. If devices differ, a quota may therefore allow a unit on some of them only.
 
 import { shareOf } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
@@ -9,7 +9,7 @@ import { type Amount, amountOf } from "./quota.ts";
 import type { Unit } from "./unit.ts";
 
 /**
- * The pool with the devices closed whose size would take the unit beyond its quota.
+ * The pool in which the devices are closed whose size would take the unit beyond its quota.
  *
  * @returns undefined when this applies to all sizes, or to none
  */

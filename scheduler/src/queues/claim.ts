@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Inputs and results of a decision about the queues: values only. Times are Unix seconds.
+// Inputs and results of a decision about the queues: plain values. Times are Unix seconds.
 
 import type { Reason } from "@millpond/api";
 import type { ClaimRequest } from "../request.ts";
@@ -13,11 +13,11 @@ import type { Amount } from "./quota.ts";
 interface Standing {
   readonly queue: string;
   readonly tenant: string;
-  /** The user of the tenant that it is charged to; empty: unknown, and charged to none. */
+  /** The user of the tenant to whom it is charged; empty: unknown, and charged to none. */
   readonly user: string;
   /** Priority within the queue; higher is scheduled first. */
   readonly priority: number;
-  /** May be preempted. Best-effort claims always may. */
+  /** May be preempted. Best-effort claims always may be. */
   readonly isPreemptible: boolean;
   /** Gets only what all others leave, and is preempted first. */
   readonly isBestEffort: boolean;
@@ -30,7 +30,7 @@ export interface WaitingClaim extends Standing {
   /** Unique; smaller is earlier. */
   readonly arrival: number;
   readonly waitingSince: number;
-  /** Seconds after which it ends, counted from its binding; 0: no limit. */
+  /** Seconds after binding at which it ends; 0: no limit. */
   readonly timeLimitSeconds: number;
   readonly gangSize: number;
   /** All members of the gang must be on one node. */
@@ -53,13 +53,13 @@ export interface RunningClaim extends Standing {
 
 /** A preempted allocation that may still be in use: briefly, or until a lost node returns. */
 export interface Leftover {
-  /** As in the grants of the devices. */
+  /** The name in the grants of the devices. */
   readonly statement: Statement;
-  /** Null: its node is lost, and the time is unknown. */
+  /** null: its node is lost, and the time is unknown. */
   readonly endsAt: number | null;
 }
 
-/** The claims and leftovers that hold devices of one node. The same value as long as none of them changes. */
+/** The claims and released allocations that hold devices of one node. The same object for as long as none of them changes. */
 export interface Holdings {
   readonly running: readonly RunningClaim[];
   readonly leftovers: readonly Leftover[];
@@ -94,7 +94,7 @@ export interface QueueSnapshot {
   readonly holdings?: (node: string) => Holdings;
 }
 
-/** Bounds of the search. */
+/** Limits of the search. */
 export interface PlanSettings {
   /** The first claim of a queue gets a reservation after this wait: from then on no claim overtakes it. */
   readonly reserveAfterSeconds: number;
@@ -103,7 +103,7 @@ export interface PlanSettings {
   readonly maxReservations: number;
   /** The most claims that are preempted for one claim or gang. */
   readonly maxVictims: number;
-  /** The most claims that are considered as victims for a gang; for a claim, the most nodes, and the most claims on each. */
+  /** The most claims considered as victims for a gang; for a single claim, the most nodes, and the most claims on each. */
   readonly maxCandidates: number;
 }
 
@@ -118,7 +118,7 @@ export const defaultPlanSettings: PlanSettings = {
 /** A claim to be preempted. */
 export interface Preemption {
   readonly claim: string;
-  /** The claim or gang that gets its capacity. */
+  /** The claim or gang for which the capacity is freed. */
   readonly beneficiary: string;
   readonly reason: Reason;
 }
@@ -134,7 +134,7 @@ export interface Blocked {
 }
 
 export interface QueueDecision {
-  /** In the order in which they were made; each assumes that the ones before it are carried out. */
+  /** In the order in which they were made; each assumes that those before it are carried out. */
   readonly grants: readonly Statement[];
   readonly preemptions: readonly Preemption[];
   /** Every waiting claim that is not granted. */

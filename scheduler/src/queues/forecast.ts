@@ -5,18 +5,18 @@ import { compareEndings, type Ending, type EndingsOn, holdingsOf, outlookOf } fr
 import { reserve, type Reservation } from "./reservation.ts";
 import { makeUnits, shapeOfUnit, totalsOf, type Unit } from "./unit.ts";
 
-/** What has to happen before a claim gets room, if the claims ahead of it stay the same. */
+/** What must happen before a claim gets room, if the claims ahead of it stay the same. */
 export interface Forecast {
   /** Claims whose capacity it gets, in the order in which they are expected to end. */
   readonly waitsFor: readonly string[];
-  /** Unix seconds, at the latest; null: unknown. */
+  /** The latest time, Unix seconds; null: unknown. */
   readonly startsAt: number | null;
 }
 
 /** The next expected release of a claim. */
 export interface NextRelease {
   readonly claim: string;
-  /** Unix seconds, at the latest. */
+  /** The latest time, Unix seconds. */
   readonly at: number;
 }
 
@@ -24,7 +24,7 @@ export interface NextRelease {
 type Decided = Pick<QueueDecision, "order" | "blocked">;
 
 /**
- * Claims ahead of this one get freed capacity first, once, and release it again.
+ * Claims ahead of this one get freed capacity first, once each, and release it again.
  *
  * @returns undefined when the claim does not wait for room, when it fits nowhere, or when too many are ahead of it
  */
@@ -37,7 +37,7 @@ export function forecast(
   const units = unitsForRoom(snapshot, decided);
   const position = units.findIndex(({ members }) => members.some(({ request }) => request.claim === claim));
   const those = units.slice(0, position + 1);
-  // Looking ahead is expensive, except for claims with the same request.
+  // Looking ahead is expensive, so it is done once for all claims with the same request.
   const shapes = new Set(those.map((unit) => (unit.members.length > 1 ? unit.name : shapeOfUnit(unit))));
   if (those.length > settings.maxCandidates || shapes.size > settings.maxReservations) {
     return undefined;
@@ -52,7 +52,7 @@ export function forecast(
   return last && toForecast(last, snapshot.now);
 }
 
-/** When quotas and gangs release a claim is unknown, so such claims have no forecast by room. */
+/** When quotas or gangs free a claim is unknown, so such claims have no forecast. */
 function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Unit[] {
   const byFirst = new Map(
     makeUnits(snapshot.waiting, totalsOf(snapshot)).map((unit) => [unit.first.request.claim, unit]),
@@ -63,7 +63,7 @@ function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Uni
     .filter((unit) => unit !== undefined);
 }
 
-/** The endings of the claims that hold devices, and of those that will. */
+/** The ends of the claims that hold devices, and of those that will. */
 function endingsWith(
   holdings: (node: string) => Holdings,
   before: readonly Reservation[],
@@ -99,7 +99,7 @@ function toForecast({ statements, ended, startsAt }: Reservation, now: number): 
   return { waitsFor, startsAt: startsAt === null ? null : Math.max(startsAt, now) };
 }
 
-/** The first expected ending of the running claims. */
+/** The first expected end among the running claims. */
 export function nextRelease({ running }: Pick<QueueSnapshot, "running">): NextRelease | undefined {
   let next: NextRelease | undefined;
   for (const { statement, endsAt } of running) {

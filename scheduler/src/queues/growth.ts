@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether a claim may grow on its devices. Its present allocation stays; the increase is treated like a new claim: it
-// comes from free capacity that is not reserved for claims ahead of it.
+// Whether a claim may grow on its devices. Its present allocation stays; the increase is treated like a new claim: it comes
+// from free capacity that is not reserved for claims ahead of it.
 
 import { type Reason, reason } from "@millpond/api";
 import { type DeviceState, freeOf, growthOf, type Snapshot } from "../snapshot.ts";
@@ -12,7 +12,7 @@ import { keeperOf, holdsOf, withHolds } from "./reservation.ts";
 import { amountOfStatements } from "./unit.ts";
 
 export interface Growth {
-  /** The claim as it would ask now; it does not wait. */
+  /** The claim as it would request devices now; it does not wait. */
   readonly claim: WaitingClaim;
   readonly held: Statement;
   /** The new sizes: on the same devices, in the same order. */

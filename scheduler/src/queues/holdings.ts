@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The expected endings on each node, in order. Results are cached by the holdings of a node.
+// The expected ends on each node, in order. Results are cached by the holdings of a node.
 
 import type { Holdings, QueueSnapshot, RunningClaim } from "./claim.ts";
 import type { Statement } from "../statement.ts";
 
-/** A claim, or a leftover of one, that will release what it holds. */
+/** A claim, or a released allocation, that will free what it holds. */
 export interface Ending {
   readonly statement: Statement;
   /** Null: unknown. */
   readonly endsAt: number | null;
-  /** Among unknown endings, the claim that began first is expected to end first. */
+  /** Among unknown ends, the claim that began first is expected to end first. */
   readonly beganAt: number;
 }
 
-/** By the name of a node, in expected order. */
+/** By the name of a node, in the expected order. */
 export type EndingsOn = (node: string) => readonly Ending[];
 
 /** Derived from the holdings of a node. */
 interface Outlook {
   readonly endings: readonly Ending[];
-  /** Leftovers, and claims that have been given notice. */
+  /** Released allocations, and claims that have been given notice. */
   readonly noticed: readonly Ending[];
   /** Running claims that have been given notice. */
   readonly ending: readonly RunningClaim[];
@@ -57,7 +57,7 @@ export function holdingsOf(
   return (node) => known.get(node) ?? nothing;
 }
 
-/** Known endings by time, then unknown ones, oldest first. */
+/** Known ends by time, then unknown ones, oldest first. */
 export function compareEndings(a: Ending, b: Ending): number {
   const [first, second] = [a.endsAt ?? Number.POSITIVE_INFINITY, b.endsAt ?? Number.POSITIVE_INFINITY];
   if (first !== second) {

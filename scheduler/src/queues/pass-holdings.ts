@@ -27,7 +27,7 @@ export class PassHoldings {
 
   readonly endings: EndingsOn = (node) => outlookOf(this.of(node)).endings;
 
-  /** Expected endings of leftovers and of claims with notice. */
+  /** Expected ends of released allocations and of claims with notice. */
   readonly noticed: EndingsOn = (node) => outlookOf(this.of(node)).noticed;
 
   /** The claims of a node with notice. */
@@ -50,7 +50,7 @@ export class PassHoldings {
     }
   }
 
-  /** When the claims with notice have released enough for the quotas of a claim; undefined: it is not enough. */
+  /** When the claims with notice have released enough for the quotas of a claim; undefined: they do not release enough. */
   allowedAt(
     tree: QueueTree,
     nodes: Snapshot["nodes"],

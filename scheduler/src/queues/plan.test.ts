@@ -139,7 +139,7 @@ describe("fair share", () => {
     expect(blocked.get("b")?.reason).toBe(
       "queue q borrows for preemptible claims only: this would bring the others to 2 of 1 GPU",
     );
-    // Claims that have borrowed block no other queue.
+    // Claims on borrowed capacity block no other queue.
     const other = new QueueHistory({ pool: pool(4), queues });
     const may = { isPreemptible: true } as const;
     other.arrive(job("x", may), job("y", may), job("z", may));

@@ -36,9 +36,10 @@ import {
  * Decides about the waiting claims.
  *
  * Queues take turns by weighted fair share, guarantees first. Within a queue higher priority goes first, then earlier
- * arrival, but a claim that has waited for `ageAfterSeconds` goes before all. A claim that does not fit is overtaken by
- * others that do (backfill), until it is the first of its queue and has waited for `reserveAfterSeconds`: then the room that
- * will be free first is reserved for it, and other claims only get what does not delay it. Best-effort claims come last.
+ * arrival, but a claim that has waited for `ageAfterSeconds` goes before all others. A claim that does not fit is overtaken
+ * by others that do (backfill), until it is the first of its queue and has waited for `reserveAfterSeconds`: then the room
+ * that will be free first is reserved for it, and other claims only get capacity that does not delay it. Best-effort claims
+ * come last.
  */
 export function planQueues(
   snapshot: QueueSnapshot,
@@ -68,7 +69,7 @@ export function openFor(
 /**
  * Places a bound claim as if its allocation were released and it were requested now.
  *
- * @returns why this is impossible, where it is
+ * @returns why this is impossible, if it is
  */
 export function placeAnew(
   snapshot: QueueSnapshot,
@@ -90,7 +91,7 @@ interface Found<T> {
   readonly amount: Amount;
   /** Why its quotas do not allow this placement. */
   readonly refusal: Reason | undefined;
-  /** Whether they allow it on devices of another size. */
+  /** Whether its quotas allow the unit on devices of another size. */
   readonly isAllowedElsewhere: boolean;
 }
 
@@ -103,14 +104,14 @@ class Planner {
   readonly #reservations: Reservation[] = [];
   /** Queues whose first claim without room has been considered. */
   readonly #headed = new Set<string>();
-  /** Shapes that fit nowhere: within a pass the pool only fills up. */
+  /** Shapes that fit nowhere: within a pass the pool only becomes fuller. */
   readonly #hopeless = new Set<string>();
-  /** Why claims of a shape and payer exceed a quota: within a pass usage only grows. */
+  /** Why claims of a given shape and account exceed a quota: within a pass usage only grows. */
   readonly #excessive = new Map<string, Reason>();
-  /** Queues and tenants, and users, with a claim for which quota is reserved. */
+  /** Queues, tenants and users with a claim for which quota is reserved. */
   readonly #keeping = new Set<string>();
   #isLeavingNoted = false;
-  /** How often claims were searched whose preemption would free quota. */
+  /** The number of searches for claims whose preemption would free quota. */
   #quotaLooks = 0;
   readonly #obstacles = new RoomObstacles();
   readonly #grants: Statement[] = [];
@@ -176,7 +177,7 @@ class Planner {
     throw new RangeError(`the claim ${claim.request.claim} has no turn: it waits already, or has no queue`);
   }
 
-  /** All units in the order of their turns, which depends on the decision about each one before. */
+  /** All units in the order of their turns, which depends on the decision about each previous one. */
   *#units(waiting: readonly WaitingClaim[]): Generator<Unit, void> {
     const { now } = this.#snapshot;
     const units = makeUnits(waiting, totalsOf(this.#snapshot));
@@ -255,7 +256,7 @@ class Planner {
     });
   }
 
-  /** A placement for the unit: where a quota forbids it, on devices of the sizes that the quota allows. */
+  /** A placement for the unit; if a quota forbids it, on devices of the sizes that the quota allows. */
   #findAllowed<T extends { readonly statements: readonly Statement[] }>(
     unit: Unit,
     pool: Snapshot,
@@ -277,14 +278,14 @@ class Planner {
     return allowed !== undefined && allowed.refusal === undefined ? allowed : check(best, part !== undefined);
   }
 
-  /** The reservations that the unit could delay: it would still run when they start. */
+  /** The reservations that the unit could delay, because it would still run when they start. */
   #obeyedBy({ members }: Unit): Reservation[] {
     const limits = members.map(({ timeLimitSeconds }) => timeLimitSeconds);
     const endsAt = limits.includes(0) ? Number.POSITIVE_INFINITY : this.#snapshot.now + Math.max(...limits);
     return this.#reservations.filter(({ startsAt }) => startsAt === null || startsAt < endsAt);
   }
 
-  /** @param about `refusal`: why it may not be placed where there is room, though it may be elsewhere */
+  /** @param about `refusal`: why it may not be placed where there is room, although it may be elsewhere */
   #wait(
     unit: Unit,
     shape: string,
@@ -308,7 +309,7 @@ class Planner {
       return;
     }
     const ahead = later?.found;
-    // Capacity that is about to be released is reserved for the unit for which it is enough.
+    // Capacity that is about to be released is reserved for the first unit for which it is sufficient.
     const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(unit);
     if (noticed !== undefined) {
       this.#promise(noticed);
@@ -340,7 +341,7 @@ class Planner {
   }
 
   /**
-   * A quota blocks the unit: it may preempt claims of that quota with a lower right.
+   * A quota blocks the unit: it may preempt claims of that quota that have a weaker right.
    *
    * @returns whether enough is being released
    */
@@ -349,7 +350,7 @@ class Planner {
     amount: Amount,
     { account, refusal }: { readonly account: string; readonly refusal: Reason },
   ): boolean {
-    // Later units of this shape and account are refused too: capacity that they would get is released for this one.
+    // Later units of this shape and account are refused too: the capacity that they would get is being released for this one.
     this.#excessive.set(account, refusal);
     let allowedAt = this.#allowedAt(unit, amount);
     if (allowedAt === undefined && this.#quotaLooks < this.#settings.maxReservations) {
@@ -393,7 +394,7 @@ class Planner {
     }
   }
 
-  /** When the claims with notice have released enough for the quotas; undefined: it is not enough. */
+  /** When the claims with notice have released enough for the quotas; undefined: they do not release enough. */
   #allowedAt({ first }: Unit, amount: Amount): number | undefined {
     return this.#holdings.allowedAt(this.#tree, this.#pool.nodes, { claim: first, amount });
   }
@@ -450,7 +451,7 @@ class Planner {
     });
   }
 
-  /** Once in a pass, and only when preemption may be needed. */
+  /** At most once in a pass, and only when preemption may be needed. */
   #noteLeaving(): void {
     if (this.#isLeavingNoted) {
       return;
@@ -476,7 +477,7 @@ class Planner {
     return Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
   }
 
-  /** The capacity as it is at this point of the pass. */
+  /** The capacity at this point of the pass. */
   get #room(): Room {
     return { pool: this.#pool, reservations: this.#reservations, now: this.#snapshot.now };
   }

@@ -69,7 +69,8 @@ describe("preemption", () => {
     history.now += 5;
     history.arrive(job("large", { gpus: 2 }));
     history.pass(60);
-    // For its own guarantee it preempts the claim with the higher cost: room of the other one would not count as its own.
+    // To get its own guarantee it preempts the claim with the higher cost: capacity of the other one would not count towards
+    // its guarantee.
     expect(history.arrive(job("urgent", { queue: "r", priority: 5 })).preemptions).toMatchObject([
       { claim: "old" },
     ]);
@@ -103,7 +104,7 @@ describe("preemption", () => {
     ]);
     history.pass(30);
     expect(running(history)).toEqual(["elsewhere", "keeps", "middle", "urgent"]);
-    // Now the other queue gets its turn, from the last claim that may be preempted.
+    // Now the other queue has its turn, and gets the room of the last claim that may be preempted.
     history.pass(30);
     expect(running(history)).toEqual(["elsewhere", "keeps", "late", "urgent"]);
   });
@@ -201,7 +202,7 @@ describe("preemption", () => {
     expect(history.arrive(job("x1", { queue: "x" })).preemptions).toEqual([]);
     const other = new QueueHistory({ pool: pool(2), queues });
     other.arrive(job("y0", { queue: "y", ...may }), job("y1", { queue: "y", ...may }));
-    // It asks for two GPUs, and one is guaranteed.
+    // It requests two GPUs, and one is guaranteed.
     expect(other.arrive(job("large", { queue: "x", gpus: 2 })).preemptions).toEqual([]);
     expect(other.arrive(job("small", { queue: "x", priority: 1 })).preemptions).toHaveLength(1);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chooses victims so that a unit fits: few, of low priority, recently started. The search is bounded.
+// Chooses victims so that a unit fits: as few as possible, of low priority, recently started. The search is bounded.
 
 import { type Reason, reason } from "@millpond/api";
 import { allowsDevice, allowsNode } from "../constraints.ts";
@@ -37,7 +37,7 @@ interface Context {
   readonly isForQuota: boolean;
 }
 
-/** @returns undefined when no claim may be preempted, or the eligible ones are not enough or too many */
+/** @returns undefined when no claim may be preempted, or when the eligible ones are not sufficient or too many */
 export function findVictims(snapshot: Snapshot, unit: Unit, context: Context): PreemptionPlan | undefined {
   const victims = eligible(snapshot, unit, context);
   const taken = victims.length === 0 ? undefined : cheapest(snapshot, unit, victims, context);
@@ -121,7 +121,7 @@ function isOfOneNode({ members }: Unit, isForQuota: boolean): boolean {
   return members.length === 1 && !isForQuota;
 }
 
-/** Whether claims are charged to the quotas of the unit: only those free quota for it. */
+/** Whether a claim is charged to the quotas of the unit: only such claims free quota for it. */
 function chargedWith({ first }: Unit, tree: QueueTree): (claims: readonly RunningClaim[]) => boolean {
   const own = new Set(tree.chain(first.queue).map(({ name }) => name));
   return ([claim]) =>
@@ -129,7 +129,7 @@ function chargedWith({ first }: Unit, tree: QueueTree): (claims: readonly Runnin
     (claim.tenant === first.tenant || tree.chain(claim.queue).some(({ name }) => own.has(name)));
 }
 
-/** An upper bound of claims in all; where each node is considered by itself, of nodes, and of claims on each. */
+/** The most claims that are considered; if each node is considered by itself, the most nodes, and the most claims on each. */
 class Bound {
   readonly #most: number;
   readonly #isByNode: boolean;
@@ -222,7 +222,7 @@ function reasonToTake(
   return reason("borrowed-guarantee", { queue: victim.queue, owner: entitled });
 }
 
-/** Fewest claims, then lowest priority, then least time lost, then the first node by name. */
+/** Fewest claims, then lowest priority, then least lost time, then the first node by name. */
 function cheapest(
   snapshot: Snapshot,
   unit: Unit,
@@ -308,7 +308,7 @@ function takeUntilFits(
   if (count === victims.length) {
     return undefined;
   }
-  // Spares victims that turn out to be unnecessary, the most expensive first.
+  // Spares victims that turn out to be unnecessary, the most expensive ones first.
   let taken = victims.slice(0, count + 1);
   for (const victim of taken.toReversed()) {
     const others = taken.filter((each) => each !== victim);

@@ -194,7 +194,7 @@ test("no history over-allocates, splits a gang, breaks a quota, turns a priority
     }),
     { numRuns: 300 },
   );
-  // The histories are such that preemption occurs.
+  // At least some of the histories include preemptions.
   expect(preempted).toBeGreaterThan(5);
   expect(reclaimed).toBeGreaterThan(5);
 });
@@ -230,7 +230,7 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
     }),
     { numRuns: 150 },
   );
-  // Such snapshots have preemptions among their decisions. How many varies much from seed to seed.
+  // In such snapshots some decisions preempt. How many varies much from seed to seed.
   const preempted = fc
     .sample(undecided, { numRuns: 500, seed: 1 })
     .reduce((sum, snapshot) => sum + planQueues(snapshot).preemptions.length, 0);
@@ -291,7 +291,7 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
       const ahead = new Map<string, number>();
       const waitingIn = (name: string) => history.waiting.filter((claim) => claim.queue === name).length;
       for (let step = 0; step < 600; step++) {
-        // More than the pool can take: 8 halves of a device run for 300 s each, and some claims always wait.
+        // More than the pool can hold: 8 halves of a device run for 300 s each, and some claims always wait.
         const stream = step % 2 === 0 ? "a" : "b";
         if (waitingIn(stream) < 6) {
           history.arrive(...jobsOf({ ...small, queue: stream }, step));

@@ -25,13 +25,13 @@ export interface TenantSpec {
   /** Unique. */
   readonly name: string;
   readonly limit: Quota;
-  /** Upper bound for the claims of each user that `userLimits` does not name. Absent: there is none. */
+  /** Upper bound for the claims of each user that `userLimits` does not name. Absent: no bound. */
   readonly userLimit?: Quota;
   /** Upper bounds for the claims of single users, by name. */
   readonly userLimits?: ReadonlyMap<string, Quota>;
 }
 
-/** The upper bound for a user of the tenant. Claims of an unknown user, of earlier releases, have none. */
+/** The upper bound for a user of the tenant. Claims without a known user, from earlier releases, have none. */
 export function limitOfUser(tenant: TenantSpec | undefined, user: string): Quota {
   return user === "" ? {} : (tenant?.userLimits?.get(user) ?? tenant?.userLimit ?? {});
 }

@@ -5,7 +5,7 @@
 import type { Excess } from "@millpond/api";
 import type { Placement } from "../statement.ts";
 
-/** A part of the pool. */
+/** An amount of the pool's capacity. */
 export interface Amount {
   /** Thousandths of a device: a vGPU counts as the greater of its shares of memory and compute. */
   readonly gpuMilli: number;
@@ -14,7 +14,7 @@ export interface Amount {
   readonly memoryBytes: bigint;
 }
 
-/** Bounds of an amount; an absent one is not set. */
+/** Bounds on an amount; an absent one is not set. */
 export interface Quota {
   readonly gpuMilli?: number;
   readonly computePercent?: number;
@@ -70,7 +70,7 @@ export function excessOf(amount: Amount, limit: Quota): Excess | undefined {
   return undefined;
 }
 
-/** Whether an amount is within all the bounds that are set, with at least one set. */
+/** Whether an amount is within all bounds that are set, of which there is at least one. */
 export function isWithinGuarantee(amount: Amount, guaranteed: Quota): boolean {
   const isSet =
     guaranteed.gpuMilli !== undefined ||

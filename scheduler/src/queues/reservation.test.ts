@@ -48,7 +48,7 @@ function makePool(claims: typeof held extends fc.Arbitrary<infer T> ? T : never)
     nodes: [0, 1, 2, 3].map((node) => ({
       name: `node-${node}`,
       isReady: true,
-      // The last node takes no claims, whatever ends there.
+      // The last node accepts no claims, whatever ends there.
       isCordoned: node === 3,
       devices: Array.from({ length: 2 + (node % 3) }, (_, index) => ({
         uuid: `GPU-${index}`,
@@ -123,6 +123,6 @@ test("as few claims as possible have to end, in their order, and the unit is pla
     }),
     { numRuns: 300 },
   );
-  // In these pools some claims have to end first.
+  // In these pools some claims must end first.
   expect(waits).toBeGreaterThan(0);
 });

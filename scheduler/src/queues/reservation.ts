@@ -9,7 +9,7 @@ import type { Statement } from "../statement.ts";
 import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
 import { placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
 
-/** Capacity of a device that has to stay free. */
+/** Capacity of a device that must stay free. */
 interface Hold {
   readonly keeper: Reservation;
   readonly node: string;
@@ -20,10 +20,10 @@ interface Hold {
 
 export interface Reservation {
   readonly unit: Unit;
-  /** When there is room, at the latest; null: unknown. */
+  /** The latest time at which there is room; null: unknown. */
   readonly startsAt: number | null;
   readonly statements: readonly Statement[];
-  /** The endings that it needs, on the nodes where it is placed. */
+  /** The ends of claims that it needs, on the nodes where it is placed. */
   readonly ended: readonly Ending[];
 }
 
@@ -63,7 +63,7 @@ interface Future {
   readonly before: readonly Reservation[];
 }
 
-/** The snapshot after these endings, some of which earlier reservations may use. */
+/** The snapshot after these claims have ended, whose capacity earlier reservations may use in part. */
 function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): Snapshot {
   const names = new Set(ended.map(({ statement }) => statement.claim));
   const staying = before.map((each) => ({
@@ -73,19 +73,19 @@ function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): S
   return withHolds(withoutGrants(snapshot, ended), staying);
 }
 
-/** The fewest endings that are needed, in order, and the placement after them. */
+/** The fewest ends of claims that are needed, in order, and the placement after them. */
 interface Least {
   readonly ended: readonly Ending[];
   readonly statements: readonly Statement[];
 }
 
-/** Whether all of it is on one node, wherever other claims are. */
+/** Whether all of it must be on one node, wherever other claims are. */
 function isOfOneNode({ members, first }: Unit): boolean {
   const isTogether = members.length === 1 || first.isSameNode;
   return isTogether && members.every(({ request }) => request.constraints?.affinity === undefined);
 }
 
-/** For a unit that needs one node, each node is considered by itself: it needs some of the endings on that node. */
+/** For a unit that needs one node, each node is considered by itself: the unit needs some of the claims there to end. */
 function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
   const { snapshot, endingsOn } = future;
   let best:
@@ -96,7 +96,7 @@ function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
     const endings = endingsOn(node.name);
     const enough = enoughOn(node, endings);
     if (enough === 0) {
-      // There is room already: the best of the nodes is taken.
+      // There is already room: the best of the nodes is chosen.
       const statements =
         placeUnit(afterEndings(future, []), unit) ?? placeUnit(onNode(future, node, []), unit);
       return statements && { ended: [], statements };
@@ -110,25 +110,26 @@ function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
   return best && statements && { ended: best.ended, statements };
 }
 
-/** Results for a node with these endings, cached by value: a changed node is another value. */
+/** Results for a node with these ends, cached by the node object: a changed node is another object. */
 interface Counted {
   readonly endings: readonly Ending[];
-  /** How many have to end, by shape; null: all are not enough. */
+  /** How many claims must end, by shape; null: all of them are not sufficient. */
   readonly enough: Map<string, number | null>;
 }
 
-/** Upper bound of unit shapes that are cached for one node. */
+/** Upper bound on the unit shapes that are cached for one node. */
 const maxRemembered = 64;
 const counted = new WeakMap<NodeState, Counted>();
 
-/** How many of a node's endings are needed so that the unit fits; null: all are not enough. */
+/** How many of a node's claims must end so that the unit fits; null: all of them are not sufficient. */
 function counterFor(future: Future, unit: Unit) {
   const count = (node: NodeState, endings: readonly Ending[]) => {
     const tryFirst = (enough: number) => placeUnit(onNode(future, node, endings.slice(0, enough)), unit);
     return leastFitting(tryFirst, endings.length, tryFirst(endings.length)) ?? null;
   };
   if (unit.members.length > 1) {
-    // Whether several members fit depends on where the first ones go, which the workload decides: not cached.
+    // Whether several members fit depends on where the first ones go, which the workload determines, so the result is not
+    // cached.
     return count;
   }
   const shape = shapeOfUnit(unit);
@@ -154,12 +155,12 @@ function counterFor(future: Future, unit: Unit) {
   };
 }
 
-/** The node alone, after these have released what they hold of it. */
+/** The node alone, after these claims have released their parts of it. */
 function onNode(future: Future, node: NodeState, ended: readonly Ending[]): Snapshot {
   return afterEndings({ ...future, snapshot: { ...future.snapshot, nodes: [node] } }, ended);
 }
 
-/** For a unit that may span nodes. Usually few endings are needed, so the search gallops from the beginning. */
+/** For a unit that may span nodes. Usually few claims must end, so the search gallops from the beginning. */
 function leastOf(future: Future, unit: Unit): Least | undefined {
   const { snapshot, endingsOn } = future;
   const ordered = snapshot.nodes.flatMap(({ name }) => endingsOn(name)).sort(compareEndings);
@@ -175,7 +176,7 @@ function leastOf(future: Future, unit: Unit): Least | undefined {
   return placed && { ended: ordered.slice(0, enough), statements: placed };
 }
 
-/** More released capacity fits more: searches backwards from a sufficient number of endings. */
+/** More released capacity fits more, so this searches backwards from a sufficient number of ended claims. */
 function leastFitting(
   tryFirst: (count: number) => readonly Statement[] | undefined,
   most: number,
@@ -202,7 +203,7 @@ export function keeperOf({ unit }: Pick<Reservation, "unit">, now: number): Keep
   return { keeper: unit.holder, waitedSeconds: now - unit.waitingSince };
 }
 
-/** The snapshot with reserved capacity marked as taken. */
+/** The snapshot with reserved capacity marked as allocated. */
 export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
   const apart = withRepelled(snapshot, reservations);
   const byNode = Map.groupBy(holdsOf(snapshot, reservations), ({ node }) => node);
@@ -278,7 +279,7 @@ export function withoutGrants(
 }
 
 /**
- * The capacity that has to stay free: what the reservations need beyond what the claims that must end first still hold.
+ * The capacity that must stay free: what the reservations need beyond what is still held by the claims that must end first.
  * Released capacity counts for one reservation only, in their order.
  */
 export function holdsOf({ nodes }: Snapshot, reservations: readonly Reservation[]): Hold[] {

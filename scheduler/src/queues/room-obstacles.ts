@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why a unit gets no capacity now: the pool has none for it, or what it has is reserved for others.
+// Why a unit gets no capacity now: the pool has none for it, or reserves for others what it has.
 
 import { type Reason, reason } from "@millpond/api";
 import { explainWaiting } from "../explain.ts";
@@ -17,7 +17,7 @@ export interface Room {
   readonly now: number;
 }
 
-/** Answers for one pass, remembered by shape: within a pass the pool only fills up. */
+/** Answers for one pass, cached by shape: within a pass the pool only becomes fuller. */
 export class RoomObstacles {
   /** Shapes that would not fit even without reservations. */
   readonly #full = new Set<string>();
@@ -47,7 +47,7 @@ export class RoomObstacles {
     return why;
   }
 
-  /** Forgets earlier answers: the pool has got capacity back. */
+  /** Forgets earlier answers, because capacity has returned to the pool. */
   forget(): void {
     this.#full.clear();
     this.#explanations.clear();

@@ -72,7 +72,7 @@ interface Siege {
   readonly asked: readonly Ask[];
   readonly queues?: readonly QueueSpec[];
   readonly tenantLimit?: number;
-  /** Upper bound of rounds of running claims that it waits for. */
+  /** Upper bound on the rounds of running claims for which it waits. */
   readonly rounds: number;
 }
 
@@ -214,7 +214,7 @@ test.each(Object.entries(sieges))("%s", (_name, siege) => {
     history.pass(10);
   }
   expect(history.broken).toEqual([]);
-  // The streams proceed, too.
+  // The streams make progress, too.
   expect(arrivals).toBeGreaterThan(50);
   const bound = settings.reserveAfterSeconds + rounds * runSeconds;
   for (const name of names) {

@@ -14,7 +14,7 @@ import {
 import type { RunningTotals } from "./claim.ts";
 import { limitOfUser, type QueueSpec, type TenantSpec } from "./queue.ts";
 
-/** The queue, tenant and user that a claim is charged to. */
+/** The queue, tenant and user to which a claim is charged. */
 export interface Payer {
   readonly queue: string;
   readonly tenant: string;
@@ -29,7 +29,7 @@ export interface Turns {
   has(queue: string): boolean;
   /** Thousandths of a device that are not charged to a queue in this pass. */
   discount(queue: string): number;
-  /** Since when the first undecided claim of a leaf queue waits. */
+  /** Since when the first undecided claim of a leaf queue has waited. */
   since(queue: string): number;
 }
 
@@ -59,7 +59,7 @@ function noCharges(totals?: Pick<RunningTotals, "tenants" | "users">): Charges {
   };
 }
 
-/** Users of different tenants are different users: names of tenants have no slash. */
+/** Users of different tenants are different users; names of tenants contain no slash. */
 export function userKey({ tenant, user }: Pick<Payer, "tenant" | "user">): string {
   return `${tenant}/${user}`;
 }
@@ -139,7 +139,7 @@ export class QueueTree {
     this.#account(this.#charged, payer, amount, subtract);
   }
 
-  /** The claim has notice: it is charged until the refund, but its queue's guarantee can no longer be met from it. */
+  /** The claim has notice: it is charged until its refund, but no longer counts towards its queue's guarantee. */
   leave({ queue }: Payer, amount: Amount): void {
     this.#change(this.#leaving, queue, amount, add);
   }
@@ -151,7 +151,7 @@ export class QueueTree {
 
   /**
    * Reserves quota for a waiting claim: later claims only get what this leaves. A claim that exceeds its quotas on its own
-   * reserves nothing. One that waits for its own user reserves of that user's quota only: the user's claims must not hold up
+   * reserves nothing. One that waits for its own user's limit reserves only quota of that user, whose claims must not hold up
    * those of others.
    *
    * @returns whether it is reserved
@@ -176,7 +176,7 @@ export class QueueTree {
     return true;
   }
 
-  /** Whether the quota of its user does not allow the amount. */
+  /** Whether the quota of its user forbids the amount. */
   isBeyondUser(payer: Payer, amount: Amount): boolean {
     return this.#excess(payer, amount, [this.#charged])?.kind === "user";
   }
@@ -194,7 +194,7 @@ export class QueueTree {
     }
     const { kind, name } = kept;
     const keeper = this.#keepers[kind].get(kind === "user" ? userKey(payer) : name);
-    // A reservation has a keeper; without one, the quota itself is exceeded.
+    // A reservation belongs to a claim or gang; without one, the quota itself is exceeded.
     return keeper === undefined ? kept.reason : reason("quota-kept-for", { scope: kind, name, ...keeper });
   }
 
@@ -345,7 +345,7 @@ export class QueueTree {
   }
 }
 
-/** Why a queue's usage would be borrowing that is not allowed. What may be preempted blocks no other queue. */
+/** Why a queue's usage would be borrowing that is not allowed. Usage that may be preempted blocks no other queue. */
 function refuseBorrowed(
   name: string,
   { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
@@ -374,7 +374,7 @@ function isLess(a: readonly number[], b: readonly number[]): boolean {
   return false;
 }
 
-/** Without borrowing, bounds that are not guaranteed are zero; but a guarantee in one unit does not bound the others. */
+/** Without borrowing, a bound without a guarantee is zero; but a guarantee in one unit does not bound the others. */
 function fillGuarantee(guaranteed: Quota): Quota {
   return Object.keys(guaranteed).length === 0 ? { gpuMilli: 0 } : guaranteed;
 }

@@ -59,7 +59,7 @@ export function* takeTurns(units: readonly Unit[], standings: Standings): Genera
   }
 }
 
-/** Whether it has waited long enough that room and quotas are reserved for it. */
+/** Whether it has waited long enough for room and quotas to be reserved for it. */
 export function mayReserve(
   { waitingSince }: Unit,
   { now, settings }: Pick<Standings, "now" | "settings">,
@@ -68,8 +68,8 @@ export function mayReserve(
 }
 
 /**
- * Claims that overtook the first claim of a queue are not charged to it. Otherwise a queue whose small claims proceed while
- * a large one has a reservation would lose its turn, and freed capacity to others, again and again.
+ * Claims that overtook the first claim of a queue are not charged to it. Otherwise a queue whose small claims proceed while a
+ * large one has a reservation would lose its turn, and freed capacity would go to others, again and again.
  */
 function discountsOf(left: ReadonlyMap<string, readonly Unit[]>, standings: Standings): Map<string, number> {
   const { tree, nodes, holdings: holdingsOn } = standings;

@@ -16,12 +16,12 @@ import { userKey } from "./tree.ts";
 export interface Unit {
   /** `claim NAME` or `gang NAME`: unique. */
   readonly name: string;
-  /** The same as data. */
+  /** The same in structured form. */
   readonly holder: HolderRef;
   /** At least one, in order of arrival; all have the same queue, tenant, user and priority. */
   readonly members: readonly WaitingClaim[];
   readonly first: WaitingClaim;
-  /** When it began to wait and could have been placed. */
+  /** Since when it has waited and could have been placed. */
   readonly waitingSince: number;
   /** How many members have not arrived; 0 when it can be placed. */
   readonly missing: number;
@@ -110,8 +110,8 @@ function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim):
 }
 
 /**
- * Places a claim on the devices of a node that have room for the most claims of its kind. When all members ask the same,
- * they fit in this way if they fit at all, so the reservation of a gang is enough for it, wherever it would score best by
+ * Places a claim on the devices of a node that have room for the most claims of its kind. When all members request the same,
+ * they fit in this way if they fit at all, so the reservation of a gang is sufficient for it, wherever it would score best by
  * then.
  */
 function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): Statement | undefined {
@@ -136,7 +136,7 @@ function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): St
 
 /** How many vGPUs of its size a device has room for. */
 function countFitting({ device: { overheadBytes = 0n }, free, share }: Candidate): number {
-  // The first one fits, and each of the others with its overhead beside it.
+  // The first one fits, and so does each of the others with its overhead.
   const byMemory = 1 + Number((free.memoryBytes - share.memoryBytes) / (share.memoryBytes + overheadBytes));
   return share.computePercent === 0
     ? byMemory
@@ -145,7 +145,7 @@ function countFitting({ device: { overheadBytes = 0n }, free, share }: Candidate
 
 /** The total amount that the statements hold. */
 export function amountOfStatements(snapshot: Snapshot, statements: readonly Statement[]): Amount {
-  // Statements are few: looking for their nodes is cheaper than an index of all nodes.
+  // Statements are few, so searching for their nodes is cheaper than an index of all nodes.
   return statements.reduce((sum, statement) => {
     const node = snapshot.nodes.find(({ name }) => name === statement.node);
     return add(sum, amountOn(node, statement));
@@ -190,7 +190,7 @@ const amounts = new WeakMap<
   { readonly devices: DeviceSizes["devices"] | undefined; readonly amount: Amount }
 >();
 
-/** The amount that a statement holds of its node. A missing device counts as one that it filled. */
+/** The amount that a statement holds of its node. A missing device counts as if the vGPU filled it. */
 export function amountOn(node: DeviceSizes | undefined, statement: Pick<Statement, "devices">): Amount {
   const known = amounts.get(statement.devices);
   if (known !== undefined && known.devices === node?.devices) {

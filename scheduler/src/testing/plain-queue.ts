@@ -7,7 +7,7 @@ import { type Job, plainJob, type QueueHistory } from "./queue-history.ts";
 
 const GiB = 1n << 30n;
 
-/** Nodes that are ready, with that many healthy devices of 8 GiB each. */
+/** Ready nodes, each with the given number of healthy devices of 8 GiB. */
 export function pool(...devices: number[]): Snapshot {
   return {
     nodes: devices.map((count, position) => ({

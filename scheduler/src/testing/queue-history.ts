@@ -85,12 +85,12 @@ export class QueueHistory {
   #running: Running[] = [];
   #arrivals = 0;
   now = 1000;
-  /** Broken rules, as text. */
+  /** Violated rules, as text. */
   readonly broken: string[] = [];
   /** When claims were first granted, and when they arrived. */
   readonly waits = new Map<string, { readonly from: number; to: number | undefined }>();
   preempted = 0;
-  /** Those that were preempted because their queues had borrowed. */
+  /** The claims that were preempted because their queues had borrowed. */
   reclaimed = 0;
 
   constructor(options: HistoryOptions) {
@@ -143,7 +143,7 @@ export class QueueHistory {
     return inWords(this.decide());
   }
 
-  /** Resizes a running claim on its devices, and decides. @returns why this is refused; undefined: it is done */
+  /** Resizes a running claim on its devices, and decides. Returns why this is refused; undefined: it is done. */
   resize(claim: string, memoryPercent: number): string | undefined {
     const running = this.#running.find(({ statement }) => statement.claim === claim);
     if (running === undefined || running.isEnding) {
@@ -393,7 +393,7 @@ export class QueueHistory {
     }
   }
 
-  /** A claim that is preempted because its queue has borrowed leaves the queue its guarantee, whatever else is preempted. */
+  /** When a claim is preempted because its queue has borrowed, the queue keeps its guarantee, whatever else is preempted. */
   #checkGuarantees(
     { running, waiting, pool, queues }: QueueSnapshot,
     { grants, preemptions }: QueueDecision,

@@ -11,7 +11,7 @@ const newestGlibc = "2.28";
 /** The facts that readelf reports about one library. */
 export interface LibraryFacts {
   needed: string[];
-  /** Symbol versions it refers to, for example `GLIBC_2.17`. */
+  /** Symbol versions to which it refers, for example `GLIBC_2.17`. */
   versions: string[];
   /** Names of the dynamic symbols it defines. */
   exports: string[];
@@ -47,7 +47,7 @@ export function parseReadelf(dynamic: string, symbols: string): LibraryFacts {
   return { needed, versions: [...versions].toSorted(), exports: exports.toSorted() };
 }
 
-/** The faults of a client library that exports names beginning with one of `prefixes`; empty when there are none. */
+/** The faults of a client library that may export only names that begin with one of `prefixes`; empty if there are none. */
 export function findFaults(facts: LibraryFacts, ...prefixes: readonly string[]): string[] {
   const faults: string[] = [];
   for (const library of facts.needed) {

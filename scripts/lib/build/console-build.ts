@@ -7,10 +7,10 @@ import { build } from "esbuild";
 import { ScriptError } from "../command.ts";
 import { inRoot, root } from "../paths.ts";
 
-/** Where the files come to lie. */
+/** The folder to which the files are written. */
 export const consoleDirectory = inRoot("build", "console");
 
-/** @returns The files that went into the script, relative to the root. */
+/** @returns The files that were bundled into the script, relative to the root. */
 export async function buildConsole(): Promise<string[]> {
   await rm(consoleDirectory, { recursive: true, force: true });
   await mkdir(consoleDirectory, { recursive: true });

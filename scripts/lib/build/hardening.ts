@@ -2,11 +2,11 @@
 // Rules for the linkage of our ELF files, which make a fault in one of them harder to exploit.
 import { must, ScriptError } from "../command.ts";
 
-/** Which files a rule applies to. */
+/** The files to which a rule applies. */
 export type ElfRole =
-  /** Parts that meet what others send: workers, client libraries, the software GPU, measuring programs. */
+  /** Parts that process input from others: workers, client libraries, the software GPU, measuring programs. */
   | "part"
-  /** Programs that play the tenant: examples and conformance programs, which are linked as nvcc and tenants do it. */
+  /** Programs that stand for tenants' programs: examples and conformance programs, linked as nvcc and tenants do. */
   | "tenant";
 
 const rules: readonly {
@@ -51,7 +51,7 @@ const rules: readonly {
   },
 ];
 
-/** The faults of an ELF file by what `readelf -dlW` and `readelf --dyn-syms -W` print; empty when there are none. */
+/** The faults of an ELF file, from the output of `readelf -dlW` and `readelf --dyn-syms -W`; empty if there are none. */
 export function findWeaknesses(dynamic: string, symbols: string, role: ElfRole): string[] {
   return rules
     .filter(({ roles, holds }) => roles.includes(role) && !holds(dynamic, symbols))

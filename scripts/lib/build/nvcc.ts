@@ -5,7 +5,7 @@ import { availableParallelism } from "node:os";
 import { find } from "../command.ts";
 import type { Progress } from "../steps.ts";
 
-/** The CUDA compiler: $NVCC, one in PATH, or the toolkit's usual place. */
+/** The CUDA compiler: $NVCC, the one in PATH, or the one in the toolkit's default location. */
 export async function findNvcc(): Promise<string | undefined> {
   const chosen = process.env["NVCC"];
   return chosen !== undefined && chosen !== "" ? chosen : find("nvcc", ["/usr/local/cuda/bin"]);

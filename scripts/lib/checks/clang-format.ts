@@ -3,7 +3,7 @@
 import { find, must, run, ScriptError } from "../command.ts";
 import { trackedFiles } from "./tree.ts";
 
-// Other versions lay out differently.
+// Other versions format differently.
 const tool = "clang-format-14";
 
 async function nativeSources(): Promise<string[]> {
@@ -17,7 +17,7 @@ async function nativeSources(): Promise<string[]> {
   );
 }
 
-/** Throws ScriptError that names the files whose layout differs. */
+/** Throws ScriptError that names the wrongly formatted files. */
 export async function checkNativeFormat(): Promise<void> {
   const { status, output } = await run(tool, ["--dry-run", "-Werror", ...(await nativeSources())]);
   if (status === 0) return;

@@ -9,19 +9,19 @@ import { trackedFiles } from "./tree.ts";
 // Other versions have other checks.
 const tool = "clang-tidy-14";
 
-/** As native/CMakeLists.txt compiles: includes begin at native/. */
+/** As in native/CMakeLists.txt: include paths begin at native/. */
 const flags = ["-std=c++20", "-Inative", "-I/usr/local/cuda/include"];
 
 const isSource = (path: string): boolean => /^native\/.*\.cpp$/.test(path) && !path.includes("/gen/");
 
-/** The C++ sources that differ from a revision, committed or not. Changes of a header alone name no source. */
+/** The C++ sources that differ from a revision, committed or not. A change in a header selects no source. */
 export async function sourcesSince(revision: string): Promise<string[]> {
   const base = (await must("git", ["merge-base", revision, "HEAD"])).trim();
   const changed = await must("git", ["diff", "--name-only", "--diff-filter=d", base]);
   return changed.split("\n").filter(isSource);
 }
 
-/** All C++ sources below a folder, or that file. */
+/** All C++ sources below a folder, or a single file. */
 export async function sourcesBelow(path: string): Promise<string[]> {
   const prefix = path.endsWith("/") ? path : `${path}/`;
   const sources = (await trackedFiles()).filter(

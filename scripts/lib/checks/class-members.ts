@@ -5,7 +5,7 @@ import type { SourceFile } from "./import-rules.ts";
 
 export interface MemberRules {
   readonly maxPublic: number;
-  /** Classes that have more, with a number that they must not exceed, by path and name: `path: Name`. */
+  /** Classes that have more members, with the number that they must not exceed, by path and name: `path: Name`. */
   readonly largeClasses: Readonly<Record<string, number>>;
 }
 
@@ -26,12 +26,12 @@ const cppHead = /^( *)(?:template <.*> )?(class|struct) (?:alignas\(\w+\) )?(\w+
 const cppWrappedHead = /^( *)(class|struct) (\w+)(?: final)?$/;
 const tsHead = /^( *)(?:export )?(?:abstract )?class (\w+)(?:<.*)?(?: .*)?$/;
 const accessLabel = /^( *)(public|protected|private):$/;
-/** Lines that continue a member, and lines of other kinds. */
+/** Lines that continue a member, and lines that declare none. */
 const cppNoMember = /^(?:[})\]{:;,&|?+]|\/\/|#|template <|friend |static_assert|using |\w.* = delete;|~)/;
 const tsNoMember =
   /^(?:extends |implements |[})\]|&?:]|\/\/|\/\*|\*|private |protected |#|static \{|constructor\(|\[Symbol)/;
 
-/** The classes of a file of C++ or TypeScript with their public members; functions and values, and types of C++ within. */
+/** The classes of a C++ or TypeScript file with their public members: functions and values, and in C++ nested types. */
 export function classesOf({ path, text }: SourceFile): SizedClass[] {
   const isCpp = /\.(h|cpp)$/.test(path);
   const classes: SizedClass[] = [];

@@ -6,7 +6,7 @@ import { inRoot } from "../paths.ts";
 import type { Skipped } from "./test-counts.ts";
 
 interface ExpectedSkip {
-  /** Start of the file's path below the root. */
+  /** The beginning of the file's path relative to the root. */
   readonly under: string;
   /** A dependency of the tests that a complete machine may lack. */
   readonly needs: string;

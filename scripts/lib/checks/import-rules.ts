@@ -19,7 +19,8 @@ export interface Workspace {
 
 export interface ImportRules {
   /**
-   * By folder: its subfolders, each with those that it may import beside itself. Files of the folder itself may import all.
+   * By folder: its subfolders, each with those that it may import in addition to itself. Files directly in the folder may
+   * import all.
    */
   readonly layers: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
   /** Relative imports between root folders that are allowed: `from → to`, with the reason. */

@@ -8,16 +8,19 @@ import { findLayer, type NativeLayer } from "./native-layers.ts";
 export interface IncludeRules {
   /** From the lowest up: each uses only those before it. */
   readonly layers: readonly NativeLayer[];
-  /** Components that only tests and benchmarks consist of: they may include all. */
+  /** Components that consist only of tests and benchmarks: they may include everything. */
   readonly testing: readonly string[];
-  /** Units of cycles that are left; a new cycle, or a further unit in one of these, is a fault. */
+  /** Known units of cycles; a new cycle, or another unit in one of these, is a fault. */
   readonly knownCycles: readonly (readonly string[])[];
 }
 
 const includeDirective = /^[ \t]*#[ \t]*include[ \t]+"([^"]+)"/gm;
 const testPath = /(^|\/)(testing|tests|attacks)\/|_(test|fuzz)\.cpp$/;
 
-/** @param files with paths relative to the include root. @returns faults, one line each */
+/**
+ * @param files with paths relative to the include root.
+ * @returns faults, one line each
+ */
 export function findIncludeFaults(files: readonly SourceFile[], rules: IncludeRules): string[] {
   const faults: string[] = [];
   const paths = new Set(files.map(({ path }) => path));

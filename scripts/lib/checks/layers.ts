@@ -3,7 +3,7 @@
 import type { ImportRules } from "./import-rules.ts";
 import type { IncludeRules } from "./include-rules.ts";
 
-/** A layer may import those named here and itself; files directly in the folder wire the layers together. */
+/** A layer may import the layers listed here and itself; files directly in the folder connect the layers. */
 export const importRules: ImportRules = {
   layers: {
     "cli/src": {
@@ -118,7 +118,7 @@ export const importRules: ImportRules = {
   },
 };
 
-/** Of `native/`, whose layers are in its CMake files: the include cycles that are still to be broken. */
+/** For `native/`, whose layers are defined in its CMake files: the known include cycles, which are still to be broken. */
 export const includeRules: Omit<IncludeRules, "layers"> = {
   testing: ["bench", "testing"],
   knownCycles: [

@@ -3,11 +3,11 @@
 
 export interface NativeLayer {
   readonly name: string;
-  /** With their subfolders, unless these are layers themselves. */
+  /** Including their subfolders, unless these are layers themselves. */
   readonly folders: readonly string[];
   /** Only the files directly in them. */
   readonly filesOf: readonly string[];
-  /** Sources of programs, which see all layers. */
+  /** Sources of programs, which may use all layers. */
   readonly without: readonly string[];
   readonly uses: readonly string[];
 }
@@ -44,7 +44,7 @@ function layerOf([name = "", ...words]: readonly string[]): NativeLayer {
   };
 }
 
-/** The layer to which a file belongs. Undefined: none, as with tests and programs. */
+/** The layer to which a file belongs. Undefined: none, as for tests and programs. */
 export function findLayer(path: string, layers: readonly NativeLayer[]): NativeLayer | undefined {
   if (layers.some(({ without }) => without.includes(path))) return undefined;
   const folder = path.slice(0, Math.max(0, path.lastIndexOf("/")));

@@ -51,7 +51,7 @@ export const markers: readonly Marker[] = [
   { name: "misspelt", pattern: misspelt },
 ];
 
-/** Blocks of comments of a source file: neighbouring lines of `//` or `*`, joined, without their marks. */
+/** Comment blocks of a source file: adjacent lines of `//` or `*`, joined, without their markers. */
 export function commentBlocks(source: string): string[] {
   const blocks: string[] = [];
   let current: string[] = [];
@@ -60,7 +60,7 @@ export function commentBlocks(source: string): string[] {
     current = [];
   };
   for (const line of source.split("\n")) {
-    // A line that only ends a comment leaves a slash.
+    // A line that only ends a comment leaves a slash behind.
     const text = /^\s*(?:\/\/[/<!]*|\/\*\*?|\*)\s?(.*?)(?:\*\/)?\s*$/.exec(line)?.[1];
     if (text === undefined || text === "" || text === "/") end();
     else if (!text.startsWith("SPDX-")) current.push(text);
@@ -69,7 +69,7 @@ export function commentBlocks(source: string): string[] {
   return blocks;
 }
 
-/** Paragraphs, list items and rows of tables of a page, without code. */
+/** Paragraphs, list items and table rows of a page, without code. */
 export function pageBlocks(markdown: string): string[] {
   const prose = markdown.replaceAll(/^```[^]*?^```/gm, "").replaceAll(/`[^`\n]*`/g, "x");
   return prose
@@ -92,7 +92,7 @@ const sourceFile = /\.(ts|mjs|c|cpp|h|cu|proto)$/;
 const notOurProse = /(^|\/)(gen|golden|node_modules)\/|^docs\/(decisions|reference)\//;
 const baselinePath = inRoot("scripts", "lib", "checks", "prose-baseline.json");
 
-/** The folder that a file is counted in: `native/worker`, `docs`. */
+/** The folder to which a file's count belongs: `native/worker`, `docs`. */
 function folderOf(name: string): string {
   const parts = name.split("/");
   return parts.length === 1 ? "." : parts.slice(0, parts[0] === "native" ? 2 : 1).join("/");

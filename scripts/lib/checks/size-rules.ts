@@ -4,9 +4,9 @@
 export interface SizeRules {
   readonly maxLines: number;
   readonly maxEntries: number;
-  /** Files that are longer, with a number of lines that they must not exceed. */
+  /** Files that are longer, with the number of lines that they must not exceed. */
   readonly longFiles: Readonly<Record<string, number>>;
-  /** Folders that have more entries, with a number that they must not exceed. */
+  /** Folders that have more entries, with the number that they must not exceed. */
   readonly fullFolders: Readonly<Record<string, number>>;
   /** Folders of data. */
   readonly data: readonly string[];
@@ -20,7 +20,10 @@ interface SizedFile {
 const codeFile = /\.(tsx?|mjs|css|c|cpp|h|cu|proto|sh)$/;
 const generatedPath = /(^|\/)(gen|golden)\//;
 
-/** @param files all tracked files of the tree. @returns faults, one line each */
+/**
+ * @param files all tracked files of the tree.
+ * @returns faults, one line each
+ */
 export function findSizeFaults(files: readonly SizedFile[], rules: SizeRules): string[] {
   const handWritten = files.filter(
     ({ path }) => !generatedPath.test(path) && !rules.data.some((folder) => path.startsWith(`${folder}/`)),

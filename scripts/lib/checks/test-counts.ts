@@ -17,10 +17,10 @@ export interface Skipped {
   readonly name: string;
 }
 
-/** Lines of a failure's message that are kept. */
+/** The number of lines of a failure's message that are kept. */
 const messageLines = 12;
 
-/** The used part of vitest's JSON report. */
+/** The part of vitest's JSON report that is used. */
 interface VitestReport {
   numPassedTests: number;
   numFailedTests: number;
@@ -73,7 +73,7 @@ export function countJunit(text: string): Counts {
   const suite = /<testsuite\b[^>]*>/.exec(text)?.[0] ?? "";
   const attribute = (name: string): number => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(suite)?.[1] ?? 0);
   const failed = attribute("failures");
-  // The output of a program is printed above already; its name is enough here.
+  // The output of the program has already been printed; its name is sufficient here.
   const failures = [...text.matchAll(/<testcase\b[^>]*?\bname="([^"]*)"[^>]*\bstatus="fail"/g)].map(
     (match) => match[1] ?? "",
   );

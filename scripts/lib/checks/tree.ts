@@ -19,7 +19,7 @@ const licenceLine = "SPDX-License-Identifier: Apache-2.0";
 const sourceFile = /\.(tsx?|mjs|css|c|cpp|h|cu|proto)$/;
 const generatedFile = /(^|\/)(gen|golden)\//;
 
-/** Paths relative to the root, without files that are deleted and not yet committed. */
+/** Paths relative to the root, without files whose deletion is not committed yet. */
 export async function trackedFiles(): Promise<string[]> {
   const names = (await must("git", ["ls-files", "-z"])).split("\0");
   return names.filter((name) => name !== "" && existsSync(inRoot(name)));
@@ -51,7 +51,7 @@ async function readPackage(...path: string[]): Promise<PackageJson> {
   return JSON.parse(await readFile(inRoot(...path, "package.json"), "utf8"));
 }
 
-/** Imports respect the layers, form no cycle, and enter other workspaces by their declared names. */
+/** Imports respect the layers, form no cycle, and refer to other workspaces by their declared names. */
 export async function checkImports(): Promise<void> {
   const workspaces: Workspace[] = [];
   for (const folder of (await readPackage()).workspaces ?? []) {
@@ -71,8 +71,8 @@ export async function checkImports(): Promise<void> {
 }
 
 /**
- * Includes of native code lead to files, respect the layers of its CMake files, and form no cycle that is not known; its error
- * codes are those of the table.
+ * Includes of native code refer to existing files, respect the layers of the CMake files, and form no unknown cycle; its
+ * error codes are those of the table.
  */
 export async function checkNativeSources(): Promise<void> {
   const tracked = await trackedFiles();
@@ -100,7 +100,7 @@ export async function checkClasses(): Promise<void> {
   complain("classes against scripts/lib/checks/sizes.ts", findLargeClasses(files, memberRules));
 }
 
-/** No hand-written file is too long, and no folder of code too full. */
+/** No hand-written file is too long, and no folder of code has too many entries. */
 export async function checkSizes(): Promise<void> {
   const files = await Promise.all(
     (await trackedFiles()).map(async (path) => {
@@ -111,7 +111,7 @@ export async function checkSizes(): Promise<void> {
   complain("sizes against scripts/lib/checks/sizes.ts", findSizeFaults(files, sizeRules));
 }
 
-/** Rows of the table "Where to find it" of a page: the file that each links to, and the name to look for in it. */
+/** Rows of the table "Where to find it" of a page: the file to which each links, and the name to search for in it. */
 export function walkOf(markdown: string): { readonly path: string; readonly name: string }[] {
   const section = /^### Where to find it\n([^]*?)(?=^#|(?![^]))/m.exec(markdown)?.[1] ?? "";
   return [...section.matchAll(/^\|.*\| \[`[^`]+`\]\(([^)]+)\): `([^`]+)` \|$/gm)].map(
@@ -122,7 +122,7 @@ export function walkOf(markdown: string): { readonly path: string; readonly name
   );
 }
 
-/** The places that ARCHITECTURE.md names for decisions exist, with the names that it gives them. */
+/** The files that ARCHITECTURE.md names for decisions exist, and contain the names that it gives. */
 export async function checkWalk(): Promise<void> {
   const walk = walkOf(await readFile(inRoot("ARCHITECTURE.md"), "utf8"));
   if (walk.length === 0) throw new ScriptError('ARCHITECTURE.md has no table "Where to find it"');
@@ -142,7 +142,7 @@ export function relativeLinks(markdown: string): string[] {
     .filter((target) => target !== "" && !/^[a-z]+:/i.test(target));
 }
 
-/** Every relative link of a Markdown file leads to a file or folder. */
+/** Every relative link of a Markdown file refers to an existing file or folder. */
 export async function checkLinks(): Promise<void> {
   const broken: string[] = [];
   for (const name of await trackedFiles()) {

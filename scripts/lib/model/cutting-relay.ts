@@ -3,20 +3,23 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { ScriptError } from "../command.ts";
 
-/** How many bytes a connection carries before it is cut: spread evenly over the orders of magnitude up to this. */
+/**
+ * The most bytes that a connection carries before it is cut. The numbers are spread evenly over the orders of magnitude up to
+ * this.
+ */
 const mostBytes = 8 * 1024 * 1024;
 
-/** Bytes that the first connection carries before it may be cut: its handshake, with the snapshot of the devices. */
+/** Bytes that the first connection carries before it may be cut: those of its handshake, with the snapshot of the devices. */
 const uncutBytes = 256 * 1024;
 
 export class CuttingRelay implements AsyncDisposable {
   readonly port: number;
-  /** Connections that were cut so far. */
+  /** The number of connections that have been cut. */
   cuts = 0;
   readonly #server: Server;
   readonly #sockets: Set<Socket>;
 
-  /** @param seed determines the places of the cuts, which also depend on the traffic */
+  /** @param seed determines where connections are cut, which also depends on the traffic */
   static async open(target: number, seed: number): Promise<CuttingRelay> {
     let state = seed;
     const random = (): number => {

@@ -11,7 +11,7 @@ import { nativeDir, root, toolEnvironment } from "../paths.ts";
 
 export interface Way {
   readonly transport: "direct" | "shm" | "tcp" | "tls" | "native";
-  /** Half of each device, which activates the worker's gate. */
+  /** Half of each device, so that the worker's gate is active. */
   readonly isGated: boolean;
   /** The link goes through a relay that cuts it at random bytes. */
   readonly hasCuts: boolean;
@@ -30,7 +30,7 @@ export class ModelPlace implements AsyncDisposable {
   readonly #lines: readonly string[];
 
   /**
-   * @param chaos seed of the random scheduling on software GPUs; default: none
+   * @param chaos seed of random scheduling on software GPUs; default: none
    * @param driver the driver library of the workers; default: the software GPU's
    */
   static async open(
@@ -95,7 +95,7 @@ export class ModelPlace implements AsyncDisposable {
     this.#lines = lines;
   }
 
-  /** The end of the worker's log. */
+  /** The last part of the worker's log. */
   async said(): Promise<string> {
     return this.#lines.slice(-8).join("\n");
   }

@@ -10,9 +10,9 @@ import { ModelPlace, type Way } from "./model-place.ts";
 const transports = ["direct", "shm", "tcp", "tls", "native"] as const;
 /** What to build first. */
 export const modelTargets: readonly string[] = ["model", "softgpu", "millpond-worker", "millpond_client"];
-/** Programs for one process, and so for one worker. */
+/** Programs that one process, and therefore one worker, runs. */
 const programsOfProcess = 500;
-/** Features of CUDA that the software GPU's own driver lacks, and Millpond provides. */
+/** Features of CUDA that the software GPU's own driver lacks and that Millpond provides. */
 const notInSoftGpu = ["pool", "managed"];
 
 interface Result {

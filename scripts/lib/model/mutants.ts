@@ -11,10 +11,10 @@ export interface Mutant {
   /** Name of the bug, as in docs/model-test.md. */
   readonly bug: string;
   readonly file: string;
-  /** Occurs once in the file. */
+  /** Text that occurs once in the file. */
   readonly from: string;
   readonly to: string;
-  /** Where it shows. */
+  /** The ways on which the bug shows. */
   readonly ways: readonly Way[];
 }
 
@@ -88,7 +88,7 @@ export const mutants: readonly Mutant[] = [
   },
 ];
 
-/** The source with the bug in it. */
+/** The source with the bug inserted. */
 export function mutated(source: string, { bug, file, from, to }: Mutant): string {
   const parts = source.split(from);
   if (parts.length !== 2)
@@ -98,7 +98,7 @@ export function mutated(source: string, { bug, file, from, to }: Mutant): string
 
 export interface MutantTrial extends Omit<Settings, "endMs"> {
   readonly secondsOfWay: number;
-  /** Builds the programs' runner. */
+  /** Builds the program that runs the model's programs. */
   readonly build: (title: string) => Promise<void>;
 }
 
@@ -126,7 +126,10 @@ async function tryMutant(mutant: Mutant, trial: MutantTrial): Promise<string> {
   }
 }
 
-/** Tries those bugs, or all, `secondsOfWay` on each of their ways; returns a table. It restores the source, and leaves the last mutant built. */
+/**
+ * Tries the given bugs, or all, for `secondsOfWay` on each of their ways; returns a table. It restores the source, but the
+ * build is that of the last mutant.
+ */
 export async function tryMutants(trial: MutantTrial, bugs: readonly string[]): Promise<string> {
   const strange = bugs.find((bug) => mutants.every((each) => each.bug !== bug));
   if (strange !== undefined)

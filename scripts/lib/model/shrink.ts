@@ -4,7 +4,7 @@
 /**
  * Removes ever smaller runs of items as long as `fails` holds for the rest.
  *
- * @param deadlineMs by performance.now(): the smallest list until then is returned
+ * @param deadlineMs in terms of performance.now(): the smallest list found by then is returned
  */
 export async function shrink<T>(
   items: readonly T[],

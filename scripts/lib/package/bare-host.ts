@@ -10,8 +10,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { must, run, ScriptError } from "../command.ts";
 
 /**
- * Makes the root of a host, $1 with the changes in $2, and starts systemd in it, as an administrator of containers would: with
- * devices of its own and the kernel's settings read-only.
+ * Builds the root of a host from $1 with the changes in $2, and starts systemd in it as a container engine would: with its
+ * own devices, and with read-only kernel settings.
  */
 const boot = `set -e
 base=$1 directory=$2 root=$2/root
@@ -51,8 +51,8 @@ fi
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin chroot "$root" /lib/systemd/systemd --system`;
 
 /**
- * Moves to control groups of its own, named $1, and runs the rest there: systemd removes groups that it does not know, and must
- * not see those of others.
+ * Moves to control groups of its own, named $1, and runs the remaining arguments there: systemd removes groups that it does
+ * not know, and must not see those of others.
  */
 const apart = `set -e
 group=$1
@@ -67,14 +67,14 @@ while read -r _ point type _; do
 done </proc/self/mounts
 exec unshare "$@"`;
 
-/** Removes the control groups named $1, which have no processes any more. */
+/** Removes the control groups named $1, which contain no processes any more. */
 const removeGroups = `while read -r _ point type _; do
   case $type in cgroup|cgroup2) ;; *) continue;; esac
   [ ! -d "$point/$1" ] || find "$point/$1" -depth -type d -exec rmdir {} + || failed=1
 done </proc/self/mounts
 [ -z "$failed" ]`;
 
-/** Units that a container has no use for, or that would wait for the Internet. */
+/** Units that are useless in a container, or that would wait for the Internet. */
 const maskedUnits = [
   "console-getty.service",
   "getty@.service",
@@ -104,10 +104,10 @@ export class BareHost implements AsyncDisposable {
   }
 
   /**
-   * Starts a host, connected to nothing yet.
+   * Starts a host without network connections.
    *
-   * @param base a Debian, which stays as it is
-   * @param directory of this host's changes
+   * @param base root of a Debian system, which is not changed
+   * @param directory directory for this host's changes
    */
   static async start(name: string, base: string, directory: string): Promise<BareHost> {
     const root = join(directory, "root");
@@ -147,7 +147,7 @@ export class BareHost implements AsyncDisposable {
     return host;
   }
 
-  /** Resolves when systemd has started what a host starts. */
+  /** Resolves when systemd has started the host's services. */
   async #started(): Promise<void> {
     const deadline = performance.now() + startedMs;
     let state = "";
@@ -161,25 +161,29 @@ export class BareHost implements AsyncDisposable {
     throw new ScriptError(`the host ${this.name} has not started: ${state}\n${output}`);
   }
 
-  /** The process that stands for the host, for `nsenter` and for the ends of cables. */
+  /** The process that represents the host, for `nsenter` and for connecting networks. */
   get pid(): number {
     // `unshare` waits for it.
     const parent = String(this.#init.pid);
     return Number(readFileSync(join("/proc", parent, "task", parent, "children"), "utf8"));
   }
 
-  /** Copies a file into the folder of root. */
+  /** Copies a file into root's home folder. */
   async give(path: string): Promise<void> {
     await this.#write(join("root", basename(path)), async (to) => copyFile(path, to));
   }
 
-  /** Writes a file, and the folders on the way to it. */
+  /** Writes a file, and creates its folders. */
   async writeFile(path: string, text: string): Promise<void> {
     await this.shell(`mkdir -p ${dirname(path)}`);
     await this.#write(path.replace(/^\//, ""), async (to) => writeFile(to, text));
   }
 
-  /** Runs a command line as root in the folder of root. @throws ScriptError with its output where it fails */
+  /**
+   * Runs a command line as root in root's home folder.
+   *
+   * @throws ScriptError with its output if it fails
+   */
   async shell(line: string): Promise<string> {
     const { status, output } = await this.#run(line);
     if (status !== 0) throw new ScriptError(`${this.name}: ${line}\nended with ${status}:\n${output}`);
@@ -203,7 +207,7 @@ export class BareHost implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#init.exitCode === null) {
       const ended = once(this.#init, "exit");
-      // Its child, the first of the host's processes, ends with it, and all others with that.
+      // Its child, the first of the host's processes, ends with it, and so do all others.
       this.#init.kill("SIGKILL");
       await ended;
     }
@@ -222,7 +226,7 @@ export class BareHost implements AsyncDisposable {
   }
 
   async #write(path: string, write: (to: string) => Promise<void>): Promise<void> {
-    // The host's root is mounted for its own processes only.
+    // The host's root is mounted only for its own processes.
     await write(join("/proc", String(this.pid), "root", path));
   }
 }

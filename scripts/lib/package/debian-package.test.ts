@@ -104,7 +104,7 @@ describe.skipIf(!hasDpkg)("the Debian package", () => {
     const units = join(fs, "lib/systemd/system");
     for (const unit of readdirSync(units)) {
       const text = readFileSync(join(units, unit), "utf8");
-      // Where the package is unpacked, not installed.
+      // Where the package is unpacked, without being installed.
       writeFileSync(join(units, unit), text.replaceAll("/usr/bin/millpond", join(fs, "usr/bin/millpond")));
     }
     const { status, stderr } = spawnSync(
@@ -129,7 +129,7 @@ describe.skipIf(!hasDpkg)("the Debian package", () => {
       });
     dpkg("--install", deb);
     expect(existsSync(join(fs, "usr/bin/millpond"))).toBe(true);
-    // What `millpond join` and the services write.
+    // Files that `millpond join` and the services write.
     writeFileSync(join(fs, "etc/millpond/agent.yaml"), "controller: https://c:7170\n");
     mkdirSync(join(fs, "var/lib/millpond/controller"), { recursive: true });
     writeFileSync(join(fs, "var/lib/millpond/controller/controller.sqlite"), "");

@@ -16,7 +16,7 @@ import {
 } from "./package-tree.ts";
 
 export interface DebianPackage extends PackageTree {
-  /** The newest glibc version that something in it needs, such as "2.34". */
+  /** The newest glibc version that the package needs, such as "2.34". */
   readonly glibc: string;
   /** The file to write. */
   readonly output: string;

@@ -11,7 +11,7 @@ export function packageOf(file: string): string | undefined {
 }
 
 /**
- * One text with name, version and licence of each package that contains one of the files (relative to the root).
+ * Returns one text with name, version and licence of each package to which one of the files belongs (relative to the root).
  *
  * @param others notices of further components
  */

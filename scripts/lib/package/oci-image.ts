@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Container images without a container engine: an archive in the OCI image layout, with one layer. The same files make the
-// same archive, byte for byte.
+// Container images without a container engine: an archive in the OCI image layout, with one layer. The same files result in
+// the same archive, byte for byte.
 
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 
 /** A file of an image. Directories above it need not be listed. */
 export interface ImageEntry {
-  /** Without a slash at the beginning. */
+  /** Without a leading slash. */
   readonly path: string;
-  /** Content of a file; target of a link; absent: a directory. */
+  /** Content of a file, or target of a link; absent for a directory. */
   readonly content?: Buffer;
   readonly link?: string;
   /** Default 0755 for directories, 0644 for files. */
@@ -90,7 +90,7 @@ function sha256(content: Buffer): string {
   return createHash("sha256").update(content).digest("hex");
 }
 
-/** In order of their paths, each after its directory. */
+/** Sorted by path, each after its directory. */
 function withDirectories(entries: readonly ImageEntry[]): ImageEntry[] {
   const all = new Map<string, ImageEntry>();
   for (const entry of entries) {
@@ -141,7 +141,11 @@ function makeHeader({ path, content, link, mode }: ImageEntry): Buffer {
   return header;
 }
 
-/** A name of more than 100 bytes is divided at a slash. @throws where it cannot be */
+/**
+ * A name of more than 100 bytes is split at a slash.
+ *
+ * @throws if it cannot be
+ */
 function splitPath(path: string): { readonly prefix: string; readonly name: string } {
   if (Buffer.byteLength(path) <= 100) return { prefix: "", name: path };
   for (let at = path.indexOf("/"); at >= 0; at = path.indexOf("/", at + 1)) {

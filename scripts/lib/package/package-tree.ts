@@ -11,16 +11,16 @@ export interface PackageTree {
   /** The unpacked archive. */
   readonly archive: string;
   readonly version: string;
-  /** Where the tree of the package is put together; what is there is removed. */
+  /** The directory in which the package's tree is assembled; its previous content is removed. */
   readonly stage: string;
   /** Folder of the units, below the root. Default: `lib/systemd/system`, Debian's. */
   readonly units?: string;
 }
 
-/** All files have this time, so that the package does not depend on when it was made. */
+/** All files get this time, so that the package does not depend on when it was built. */
 export const epoch = 0;
 
-/** Parts of the archive that measure and compare do not belong to an installation; documents have a place of their own. */
+/** Parts of the archive for measurements and comparisons are not installed; documents have a separate folder. */
 const leftOut: ReadonlySet<string> = new Set([
   "api",
   "bench",
@@ -42,7 +42,7 @@ const services = [
 /** The configuration files among the installed ones. */
 export const configurationFiles = ["/etc/millpond/controller.yaml"] as const;
 
-/** Puts the installed files together. The same archive makes the same tree. */
+/** Assembles the installed files. The same archive results in the same tree. */
 export async function stagePackage(options: PackageTree): Promise<void> {
   const { archive, version, stage, units = "lib/systemd/system" } = options;
   if (!(await readdir(archive)).includes("millpond"))
@@ -84,7 +84,7 @@ async function writeDocuments(at: Place): Promise<void> {
   await cp(inRoot("api", "proto"), doc("proto"), { recursive: true });
   for (const folder of ["grafana", "prometheus", "compose", "ansible"])
     await cp(inRoot("packaging", folder), doc(folder), { recursive: true });
-  // Run by slurmd from where they are, so they are not documents.
+  // slurmd runs them in place, so they are not documents.
   await cp(inRoot("packaging", "slurm"), at("usr", "lib", "millpond", "slurm"), { recursive: true });
   await write(doc("changelog.gz"), zip(await readFile(inRoot("CHANGELOG.md"), "utf8")));
   const licence = "Licence: Apache-2.0; its text is /usr/share/common-licenses/Apache-2.0 on Debian.";

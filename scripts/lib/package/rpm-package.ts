@@ -7,15 +7,15 @@ import { inRoot } from "../paths.ts";
 import { configurationFiles, epoch, type PackageTree, stagePackage, write } from "./package-tree.ts";
 
 export interface RpmPackage extends PackageTree {
-  /** The newest glibc version that something in it needs, such as "2.34". */
+  /** The newest glibc version that the package needs, such as "2.34". */
   readonly glibc: string;
-  /** Where rpmbuild works; what is there is removed. */
+  /** Working directory of rpmbuild; its previous content is removed. */
   readonly work: string;
   /** The file to write. */
   readonly output: string;
 }
 
-/** RPM systems have no folder /lib of its own. */
+/** On RPM systems /lib is not a folder of its own. */
 export const rpmUnits = "usr/lib/systemd/system";
 
 /** @returns The path of the package. */
@@ -29,7 +29,7 @@ export async function buildRpmPackage(options: RpmPackage): Promise<string> {
   const defines = [
     `_topdir ${work}`,
     `staged ${stage}`,
-    // Files of other builders are taken as they are: nothing is stripped, compiled or looked into.
+    // Prebuilt files are packaged unchanged: nothing is stripped, compiled or scanned.
     "__os_install_post %{nil}",
     "_build_id_links none",
     "_binary_payload w6.gzdio",
@@ -44,7 +44,7 @@ export async function buildRpmPackage(options: RpmPackage): Promise<string> {
   return output;
 }
 
-/** The spec of the staged tree: each of its files is listed, and no folder that other packages own. */
+/** The spec of the staged tree: it lists each of the tree's files, but no folder that other packages own. */
 export async function renderSpec({ version, glibc, stage }: RpmPackage): Promise<string> {
   const script = (name: string): Promise<string> => readFile(inRoot("packaging", "rpm", name), "utf8");
   const body = (text: string): string => text.replace(/^#!.*\n/, "").trim();

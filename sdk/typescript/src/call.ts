@@ -6,17 +6,17 @@ export interface CallOptions {
   /** For each attempt; default: 20 s. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
-  /** Written into the audit with a change. */
+  /** Recorded in the audit with a change. */
   readonly reason?: string;
 }
 
-/** What the controller answered, or that it did not. */
+/** An error from the controller, or the lack of an answer. */
 export class MillpondError extends Error {
-  /** One of docs/reference/errors.md: `MILLPOND_E_NO_CAPACITY`; empty where it has none. */
+  /** One of docs/reference/errors.md: `MILLPOND_E_NO_CAPACITY`; empty if it has no code. */
   readonly code: string;
   /** HTTP status; 0: there was no answer. */
   readonly status: number;
-  /** URL of the leader, where the controller follows another. */
+  /** URL of the leader, if the controller is a follower. */
   readonly leader: string;
 
   constructor(message: string, at: { status: number; code?: string; leader?: string; cause?: unknown }) {

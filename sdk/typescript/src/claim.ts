@@ -7,20 +7,20 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Caller, MillpondError } from "./call.ts";
 import type { Claim as ClaimMessage } from "./gen/api.ts";
 
-/** Long enough for a controller to be started again, short enough not to block others after a crash. */
+/** Long enough for a restart of the controller, short enough not to block others after a crash. */
 const leaseSeconds = 30;
 const pollSeconds = 5;
 const retryMs = 300;
 const releaseMs = 5000;
 
 export interface ClaimOptions {
-  /** Refuse what does not fit now, in place of waiting. */
+  /** Fail instead of waiting if there is no room now. */
   readonly noWait?: boolean;
-  /** Ends the waiting, and gives the claim back. */
+  /** Ends the wait, and releases the claim. */
   readonly signal?: AbortSignal;
-  /** Called with why the claim waits, at first and at each change. */
+  /** Called with the reason for waiting, at first and at each change. */
   readonly onWaiting?: (why: string) => void;
-  /** Called once when the vGPUs are going to be taken back, or are gone: in how many seconds, and why. */
+  /** Called once when the vGPUs are going to be preempted, or are gone: with the remaining seconds, and the reason. */
   readonly onLost?: (seconds: number, why: string) => void;
 }
 
@@ -65,7 +65,7 @@ export class Claim implements AsyncDisposable {
   }
 
   /**
-   * What a program needs in its environment to find the vGPUs, with a token for this claim and nothing else.
+   * The environment variables by which a program finds the vGPUs, with a token for this claim and nothing else.
    *
    * @param clientDirectory Folder of Millpond's client library on the program's machine, which is put before LD_LIBRARY_PATH.
    * @throws MillpondError
@@ -81,7 +81,7 @@ export class Claim implements AsyncDisposable {
     };
   }
 
-  /** Gives the vGPUs back; a second time it does nothing. A controller that is away is asked again for some seconds. */
+  /** Releases the vGPUs; does nothing the second time. Retries for some seconds while the controller does not answer. */
   async release(): Promise<void> {
     if (this.#over.signal.aborted) return;
     this.#over.abort();
@@ -150,7 +150,7 @@ export class Claim implements AsyncDisposable {
     }
   }
 
-  /** One long poll; a controller that is away is asked again after a moment. */
+  /** One long poll; retried after a moment while the controller does not answer. */
   async #refresh(signal: AbortSignal | undefined): Promise<void> {
     const { version = 0 } = this.#state;
     try {
@@ -169,11 +169,11 @@ export class Claim implements AsyncDisposable {
   }
 }
 
-/** Identity of this machine since it was started; empty where the kernel does not say. */
+/** Identifies this boot of the machine; empty if the kernel does not provide an id. */
 function bootId(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   } catch {
-    return ""; // Then every node is another machine.
+    return ""; // Without it every node counts as another machine.
   }
 }

@@ -5,7 +5,7 @@ import { type Caller, type CallOptions, type Method, MillpondError } from "./cal
 import { Claim, type ClaimOptions } from "./claim.ts";
 import type { Claim as ClaimMessage, Services } from "./gen/api.ts";
 
-/** Where a controller is, and what lets one in. */
+/** The address of a controller, and the credentials for it. */
 export interface Endpoint {
   /** Base URL; several that share a state, separated by commas. */
   readonly controller: string;
@@ -13,16 +13,15 @@ export interface Endpoint {
   readonly token?: string | undefined;
 }
 
-/** Another controller leads by then, where there is one. */
+/** By then another controller leads, if there is one. */
 const takeoverMs = 10_000;
 const retryMs = 300;
 const answerMs = 20_000;
 
 /**
- * A pool. For certificates of an authority of its own start Node with NODE_EXTRA_CA_CERTS.
- *
- * Where one of several controllers does not answer, or follows another, the others are asked for ten seconds; a call that
- * changes something is repeated only where the controller has refused it.
+ * A pool. If the certificate's authority is not a public one, start Node with NODE_EXTRA_CA_CERTS. If one of several
+ * controllers does not answer, or is a follower, the others are tried for ten seconds; a call that changes something is
+ * repeated only if the controller has refused it.
  */
 export class Pool implements Caller {
   readonly controller: string;
@@ -42,9 +41,9 @@ export class Pool implements Caller {
   }
 
   /**
-   * The pool of MILLPOND_CONTROLLER and MILLPOND_TOKEN.
+   * The pool named by MILLPOND_CONTROLLER and MILLPOND_TOKEN.
    *
-   * @throws TypeError where they are not set
+   * @throws TypeError if they are not set
    */
   static fromEnvironment(environment: NodeJS.ProcessEnv = process.env): Pool {
     const controller = environment["MILLPOND_CONTROLLER"];
@@ -83,7 +82,7 @@ export class Pool implements Caller {
   }
 
   /**
-   * Asks for vGPUs, waits for them, and keeps them until the claim is released or disposed of.
+   * Requests vGPUs, waits for them, and keeps them until the claim is released or disposed of.
    *
    * @throws MillpondError
    */
@@ -91,7 +90,7 @@ export class Pool implements Caller {
     return Claim.create(this, spec, options);
   }
 
-  /** The token goes to addresses that the user has named, and to no other. */
+  /** The token is sent only to addresses that the user has named. */
   #other(address: string, leader: string): string {
     if (this.#addresses.includes(leader)) return leader;
     return this.#addresses[(this.#addresses.indexOf(address) + 1) % this.#addresses.length] ?? address;

@@ -57,7 +57,7 @@ test("a file makes what it describes, and applying it again changes nothing", as
     input: "kind: Claim\nname: plain\nmemory: 64Mi\nmodel: []\naffinity: {}\n",
   });
   expect(empty.stdout).toBe("claim/plain bound\n");
-  // A value that the controller fills in makes no difference, however it derives it.
+  // A value that the controller fills in makes no difference, however the controller derives it.
   const defaults = `kind: Claim
 name: plain
 memory: 64Mi
@@ -77,7 +77,7 @@ lazy: true
   expect((await pool.home.millpond(["apply", "-f", "-"], { input: defaults })).stdout).toBe(
     "claim/plain unchanged\nclaim/local unchanged\nclaim/asleep unchanged\n",
   );
-  // A part of a given name does not match another claim.
+  // A given name that is a part of another claim's name does not match that claim.
   const part = await pool.home.millpond(["release", "plai"]);
   expect(part).toMatchObject({ code: 121, stderr: expect.stringContaining('there is no claim "plai"') });
   expect(await pool.home.millpond(["release", "plain"])).toMatchObject({ code: 0 });
@@ -89,7 +89,7 @@ lazy: true
     stdout: "tenant/team-a unchanged\nqueue/research changed\n",
     stderr: expect.stringContaining("claim/train: it exists with priority 7, and the file has 8"),
   });
-  // An apply without a change makes no event.
+  // Applying an unchanged file produces no event.
   const { events } = await pool.connection.pool.listEvents({ subject: "queue/research" });
   expect(events.map(({ kind }) => kind)).toEqual(["QueueCreated", "QueueChanged"]);
 

@@ -33,7 +33,7 @@ export async function run(values: Values<"apply">): Promise<number> {
   const documents = readDocuments(await readInputFile(values.file, "file"), source);
   const connection = openConnection(values);
   const carryOut = values.delete ? deleteOne : values.dryRun ? planOne : applyOne;
-  // A queue is deleted before its parent, which the file has first.
+  // A queue is deleted before its parent, which comes first in the file.
   for (const document of values.delete ? documents.toReversed() : documents) {
     const subject = `${document.kind.toLowerCase()}/${document.message.name}`;
     try {
@@ -50,7 +50,7 @@ const comparedMembers = {
   Tenant: ["limit", "userLimits"],
 } as const;
 
-/** Returns what applying a document would change. */
+/** Returns the changes that applying a document would make. */
 async function planOne(document: Document, { claims, queues }: Connection): Promise<string> {
   switch (document.kind) {
     case "Queue": {
@@ -84,7 +84,7 @@ function planOf<T extends { readonly name: string }>(
   return changes.length === 0 ? "unchanged" : `would be changed: ${changes.join(", ")}`;
 }
 
-/** A member of a queue or tenant, for people. */
+/** A member of a queue or tenant, for display. */
 function formatMember(value: unknown): string {
   if (isMessage(value, QuotaSchema)) return quotaText(value);
   if (isMessage(value, UserLimitsSchema)) {
@@ -94,7 +94,7 @@ function formatMember(value: unknown): string {
   return typeof value === "string" ? value || "none" : canonical(value);
 }
 
-/** Takes back one document. */
+/** Undoes one document. */
 async function deleteOne(
   { kind, message: { name } }: Document,
   { claims, queues }: Connection,
@@ -189,10 +189,10 @@ function isSize(member = ""): boolean {
   return ["gpus", "memoryBytes", "memoryPercent", "computePercent"].includes(member);
 }
 
-/** Returns the first member of the request that differs. Members that are not given are the controller's to fill in. */
+/** Returns the first member of the request that differs. The controller fills in members that are not given. */
 function firstDifference(wanted: Claim, there: Claim): string | undefined {
   for (const { localName, number } of ClaimSchema.fields) {
-    // The same request from another machine is equal.
+    // The same request made on another machine is equal.
     const isAsked = (number < 20 || (number >= 30 && number < 50)) && localName !== "clientHost";
     const [asked, has]: unknown[] = [Reflect.get(wanted, localName), Reflect.get(there, localName)];
     const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has, wanted);
@@ -201,13 +201,13 @@ function firstDifference(wanted: Claim, there: Claim): string | undefined {
   return undefined;
 }
 
-/** A member of a claim, for people. */
+/** A member of a claim, for display. */
 function valueOf(claim: Claim | undefined, member: string): string {
   const value: unknown = claim === undefined ? undefined : Reflect.get(claim, member);
   return typeof value === "string" && value !== "" ? value : canonical(value);
 }
 
-/** The same text for the same value, whatever the order of its members. */
+/** Equal texts for equal values, whatever the order of their members. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_key, each: unknown) => {
     if (typeof each === "bigint") return String(each);

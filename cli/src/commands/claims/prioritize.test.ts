@@ -6,7 +6,7 @@ import { PoolFixture } from "../../../test/fixture.ts";
 test("the priority of a claim is changed by its name, also to one below 0", async () => {
   await using pool = await PoolFixture.start();
   const { home } = pool;
-  // Nothing is there that it could be bound to.
+  // The pool has nothing to which it could be bound.
   const run = home.start(["apply", "-f", "-"]);
   run.child.stdin?.end("kind: Claim\nname: train\nlease: 1h\n");
   expect(await run.finished).toMatchObject({ code: 0 });

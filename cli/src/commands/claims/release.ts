@@ -10,7 +10,7 @@ import { userStateDirectory } from "@millpond/platform";
 import { findOne } from "../../output/find.ts";
 import { claimKind } from "../../output/kinds.ts";
 
-/** Generated names: users refer to them by a unique beginning. */
+/** Generated names, which users abbreviate to a unique prefix. */
 const madeUp = /^claim-[0-9a-f]{16}$/;
 
 export async function run(values: Values<"release">, [name = ""]: readonly string[]): Promise<number> {
@@ -36,7 +36,7 @@ async function findClaim(connection: Connection, name: string): Promise<Claim> {
 }
 
 /**
- * Ends a job of this machine without a claim of its name: an array, or a program that waits for another job.
+ * Ends a job of this machine without a claim of the same name: an array, or a program that waits for another job.
  *
  * @returns whether there was one
  */

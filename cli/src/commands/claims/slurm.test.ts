@@ -14,14 +14,14 @@ const entry = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url
 
 let pool: PoolFixture;
 beforeAll(async () => {
-  // With TLS, so that there is an authority.
+  // With TLS, so that there is an authority to pass on.
   pool = await PoolFixture.start({ tls: true });
 });
 afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Runs a script as slurmd does, for a job whose description by scontrol has `asked`. */
+/** Runs a script as slurmd does, for a job whose description by scontrol contains `asked`. */
 async function slurm(script: string, asked: string, comment = ""): Promise<string> {
   const bin = join(pool.home.directory, "bin");
   mkdirSync(bin, { recursive: true });
@@ -62,7 +62,7 @@ test("a job's claim is made before it, found by its tasks, and given back after 
     memoryBytes: 1n << 30n,
     computePercent: 25,
   });
-  // On the second node of the job it is there.
+  // On the job's second node the claim already exists.
   await slurm("prolog.sh", asked, "memory=1Gi compute=25%");
   const lines = (await slurm("task-prolog.sh", asked)).trim().split("\n");
   expect(lines.filter((line) => !/^export [A-Z_]+=[^'"]+$/.test(line))).toEqual([]);

@@ -16,7 +16,7 @@ let fingerprint: string;
 beforeAll(async () => {
   home = new Home();
   const stateDirectory = join(home.directory, "controller");
-  // The controller does not take this address for loopback, so it makes an authority of its own.
+  // The controller does not consider this address loopback, so it creates an authority of its own.
   controller = await startController({ stateDirectory, listen: "0.0.0.0:0", log: testLog });
   fingerprint = fingerprintOf(
     new X509Certificate(readFileSync(join(stateDirectory, "tls", "ca.crt"), "utf8")),

@@ -39,7 +39,7 @@ function describe({ name, role, tenant, expiresAt }: OidcLogin): string {
   return ` as ${name} (${rights}) until ${formatTime(expiresAt)}`;
 }
 
-/** The first label of the host's name; of an address, all of it. */
+/** The first label of a host name; an address is used whole. */
 function nameFor(controller: string): string {
   const { hostname } = new URL(splitAddresses(controller)[0] ?? "");
   const host = /^[\d.]+$|^\[/.test(hostname) ? hostname : hostname.replace(/\..*$/, "");

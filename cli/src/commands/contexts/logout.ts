@@ -21,7 +21,7 @@ export async function run(values: Values<"logout">, [asked]: readonly string[]):
   const path = contextFilePath(process.env);
   const name = asked ?? readContexts(path).currentContext;
   const context = requireContext(readContexts(path), name);
-  // First, because the token is gone afterwards.
+  // This comes first, because the token is gone afterwards.
   await endOwnLogin(context);
   const { currentContext } = changeContexts(path, (file) => removeContext(file, name));
   const rest = currentContext === "" ? "" : `; the current context is ${currentContext}`;
@@ -38,7 +38,7 @@ async function endLogin(values: Values<"logout">, id: string, asked: string | un
   return exitStatus.ok;
 }
 
-/** Ends the login by an OpenID provider that a context has the token of. The context goes even where that fails. */
+/** Ends the login by an OpenID provider whose token a context holds. The context is removed even if that fails. */
 async function endOwnLogin({ controller, token, ca }: Context): Promise<void> {
   if (!token.startsWith("mp-oidc-")) return;
   const { access } = connect({ controller, token, ca, source: "the context" });
@@ -48,7 +48,7 @@ async function endOwnLogin({ controller, token, ca }: Context): Promise<void> {
     until = ` until ${formatTime(expiresAt)}`;
     await access.revokeLogin({}, { timeoutMs: patienceMs });
   } catch (error) {
-    // It has ended before.
+    // The login has already ended.
     if (errorCodeOf(error) === "MILLPOND_E_UNAUTHENTICATED") return;
     process.stderr.write(
       `millpond: the login could not be ended at the controller and stays valid${until}: ${errorParts(error).what}\n`,

@@ -13,7 +13,7 @@ import { Home, Running } from "../../../test/fixture.ts";
 let home: Home;
 let provider: OpenIdProvider;
 let controller: Controller;
-/** Without a provider. */
+/** A pool without a provider. */
 let plain: Controller;
 
 beforeAll(async () => {
@@ -49,7 +49,7 @@ afterAll(async () => {
   home[Symbol.dispose]();
 });
 
-/** Follows a link as a browser does, up to an address that `isEnd` says. Returns the last answer, or that address. */
+/** Follows a link as a browser does, up to an address that satisfies `isEnd`. Returns the last answer, or that address. */
 async function browse(link: string, isEnd: (url: URL) => boolean = () => false) {
   const cookies = new Map<string, string>();
   let url = new URL(link);
@@ -81,7 +81,7 @@ function start(...more: readonly string[]): Running {
   return home.start(["login", controller.url, "--oidc", "--name", "lab", ...more]);
 }
 
-/** The last address, which the browser does not open: it is on another machine. */
+/** The last address, which the browser cannot open, because it is on another machine. */
 const isLanding = ({ origin, searchParams }: URL) => origin !== controller.url && searchParams.has("code");
 
 test("a browser's login is the command's, which then uses the pool as that user", async () => {
@@ -104,7 +104,7 @@ test("a browser's login is the command's, which then uses the pool as that user"
   );
   const denied = await home.millpond(["queue", "create", "a"]);
   expect(denied.stderr).toMatch(/role admin[^]*\[MILLPOND_E_FORBIDDEN\]/);
-  // Programs of the user get GPUs as long as the login lasts.
+  // Programs of the user get GPUs for as long as the login lasts.
   const env = await home.millpond(["env", "-m", "1Gi"]);
   expect(env).toMatchObject({ code: 0, stderr: expect.stringMatching(/ have GPUs until \d{4}-\S+Z, when/) });
   const token = /MILLPOND_TOKEN='?(mp-program-[^'\s]+)/.exec(env.stdout)?.[1] ?? "";
@@ -202,7 +202,7 @@ test("other callers of the port, and other verifiers, get nothing; a code is goo
       method: "POST",
       body: JSON.stringify({ code: url.searchParams.get("code"), verifier }),
     });
-  // A thief has seen the address, and has no verifier.
+  // A thief has seen the address but does not have the verifier.
   const stolen = await redeem("a".repeat(43));
   expect(stolen.status).toBe(401);
   expect(await stolen.text()).toContain("has been used, has expired, or is for another command");
@@ -211,7 +211,7 @@ test("other callers of the port, and other verifiers, get nothing; a code is goo
   expect((await fetch(`${controller.url}/console/oidc/token`)).status).toBe(405);
   await browse(url.href);
   expect((await login.finished).code).toBe(0);
-  // The command that began the login gets its token once.
+  // The command that began the login gets its token, once.
   const own = new URL(link);
   own.searchParams.set("challenge", createHash("sha256").update("v".repeat(43)).digest("base64url"));
   const { url: ended } = await browse(own.href, isLanding);
@@ -219,7 +219,7 @@ test("other callers of the port, and other verifiers, get nothing; a code is goo
   const post = { method: "POST", body: JSON.stringify(request) };
   const answers = [1, 2].map(async () => await fetch(`${controller.url}/console/oidc/token`, post));
   expect(new Set((await Promise.all(answers)).map(({ status }) => status))).toEqual(new Set([200, 401]));
-  // An address with another port or challenge than a command's is refused before the provider is asked.
+  // An address whose port or challenge cannot be a command's is refused before the provider is contacted.
   for (const change of [
     ["port", "80"],
     ["port", "evil.example:80"],
@@ -232,7 +232,7 @@ test("other callers of the port, and other verifiers, get nothing; a code is goo
     const { url: end } = await browse(changed.href);
     expect(end.pathname, change.join()).toBe("/console/login");
   }
-  // Nor does a link of another site begin a login.
+  // Nor can a link on another site begin a login.
   const foreign = await fetch(link, { redirect: "manual", headers: { "sec-fetch-site": "cross-site" } });
   expect(foreign.headers.get("location")).toBe("/console/login");
 });

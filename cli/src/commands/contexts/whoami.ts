@@ -6,7 +6,7 @@ import type { Values } from "../../command-line/command-values.ts";
 import { connect, resolveEndpoint } from "../../connection/connection.ts";
 import { renderObject, time } from "../../output/resources.ts";
 
-/** `millpond whoami`: the identity is the controller's word, not the context's. */
+/** `millpond whoami`: the identity comes from the controller, not from the context. */
 export async function run(values: Values<"whoami">): Promise<number> {
   const endpoint = resolveEndpoint(values, process.env);
   const { name, role, tenant, claim, node, expiresAt } = await connect(endpoint).access.getCaller({});

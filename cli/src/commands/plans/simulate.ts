@@ -26,7 +26,7 @@ import { checkOutputFile, writeOutputFile } from "../../command-line/output-file
 import { renderObject } from "../../output/resources.ts";
 import { type Column, layOut } from "../../output/table.ts";
 
-/** The seeds are this number and those that follow. */
+/** The number of the first seed; the others follow. */
 const firstSeed = 42;
 
 export async function run(values: Values<"simulate">): Promise<number> {
@@ -45,7 +45,7 @@ export async function run(values: Values<"simulate">): Promise<number> {
       remedy: "See `millpond simulate --help` for what a folder with traces holds.",
     });
   }
-  // All traces are read first: an invalid file must not fail the command after an hour.
+  // All traces are read first, so that an invalid file does not fail the command after an hour.
   const traces: Trace[] = [];
   for (const name of names) {
     traces.push(repeated(await readTrace(data, name), values.repeat ?? 1));
@@ -60,7 +60,7 @@ export async function run(values: Values<"simulate">): Promise<number> {
       curves.push(curveOf(about, results));
     }
   }
-  // The table first: a disk that is full by now does not lose it.
+  // The table comes first, so that a full disk does not lose it.
   process.stdout.write(
     values.output === "json"
       ? renderObject("Simulation", { repeat: values.repeat ?? 1, results: summaries })
@@ -111,7 +111,7 @@ async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">
   const seeds = values.seeds ?? 10;
   const results: RunResult[] = [];
   for (let position = 0; position < seeds; position++) {
-    // In a log, one line for all seeds.
+    // In a log, one line per policy for all seeds.
     if (process.stderr.isTTY || position === 0) {
       const which = process.stderr.isTTY ? `seed ${position + 1} of ${seeds}` : countOf(seeds, "seed");
       showProgress(`${trace.name} ${policy}: ${which}`);
@@ -124,7 +124,7 @@ async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">
   return results;
 }
 
-/** Shows progress: on a terminal, in one line that is overwritten, else as lines. */
+/** Shows progress: on a terminal in one line that is overwritten, otherwise as lines. */
 function showProgress(text: string): void {
   if (process.stderr.isTTY) {
     process.stderr.write(`\r\u001B[K${text}`);

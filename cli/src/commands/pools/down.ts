@@ -10,7 +10,7 @@ import type { Values } from "../../command-line/command-values.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import { runningPool } from "../../node/pool-directory.ts";
 
-/** Agents end their sessions, then the controller ends: each has 15 s before it is killed. */
+/** First the agents end their sessions, then the controller ends: each has 15 s before it is killed. */
 const patienceMs = 60_000;
 const pollMs = 50;
 

@@ -40,11 +40,11 @@ export async function run(values: Values<"support-bundle">): Promise<number> {
   return exitStatus.ok;
 }
 
-/** Undefined where no controller is known; `doctor` says why. */
+/** Undefined if no controller is known; `doctor` reports why. */
 function connectionOf(values: Values<"support-bundle">): Connection | undefined {
   try {
     return connect(resolveEndpoint(values, process.env));
   } catch {
-    return undefined; // The diagnosis in the bundle has this error.
+    return undefined; // The diagnosis in the bundle contains this error.
   }
 }

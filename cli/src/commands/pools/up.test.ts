@@ -109,7 +109,7 @@ test("up -d returns when the pool is ready, and down ends it", async () => {
   expect(up).toMatchObject({ code: 0, stderr: "" });
   expect(up.stdout).toMatch(/the pool is ready\n[^]*\nNow:\n[^]*\nmillpond down stops all of it\.\n$/);
   expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
-  // The console's link logs in once: it is not kept.
+  // The console's link logs in once, so it is not stored.
   expect(readFileSync(join(home.state, "millpond", "up.log"), "utf8")).not.toContain("/login");
   const again = await home.millpond(["up", "-d", "--soft"]);
   expect(again).toMatchObject({ code: 125, stdout: "" });
@@ -153,7 +153,7 @@ test("workers that outlive all the rest of a pool are ended by the next up", asy
   await expect.poll(() => home.workers()).toHaveLength(2);
   const workers = home.workers();
   const parts = home.processes().filter(({ pid }) => workers.every((worker) => worker.pid !== pid));
-  // As if at one moment: none of them can stop the others in order, because none resumes before all are dead.
+  // As if simultaneously: all are stopped before any is killed, so none can shut the others down in an orderly way.
   for (const signal of ["SIGSTOP", "SIGKILL"] as const) {
     first.child.kill(signal);
     for (const part of parts) signalProcess(part, signal);
@@ -178,7 +178,7 @@ test("a controller or an agent that dies is started again, and sessions go on wi
     signalProcess(service, "SIGKILL");
   }
   await up.says("stderr", /node-a was killed by SIGKILL; starting it again\n(.*\n)*.*node-a is back/);
-  // The agent reports to the controller when both are back.
+  // The agent reports to the controller when both have been restarted.
   await expect
     .poll(async () => (await home.millpond(["get", "sessions"])).stdout, { interval: 500 })
     .toMatch(/fake-client/);

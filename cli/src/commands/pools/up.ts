@@ -33,13 +33,13 @@ interface Hardware {
   readonly driver: string;
   /** Absent: real devices. */
   readonly soft: SoftDevices | undefined;
-  /** Why the devices are software GPUs although the user did not ask for them; empty: not the case. */
+  /** Why the devices are software GPUs although the user did not request them; empty: they are not, or the user did. */
   readonly remark: string;
 }
 
-/** Variable that tells an `up` that it was started by `up --detach`. Parts of the pool do not get it. */
+/** Variable by which an `up` knows that `up --detach` started it. Parts of the pool do not get it. */
 const detachedVariable = "MILLPOND_UP_DETACHED";
-/** On which it says that the pool is ready, with the text for the terminal. */
+/** File descriptor on which it reports that the pool is ready, with the text for the terminal. */
 const reportDescriptor = 3;
 
 export async function run(values: Values<"up">): Promise<number> {
@@ -85,7 +85,7 @@ async function detach(values: Values<"up">): Promise<number> {
   throw new ExitError(status);
 }
 
-/** Lets the pool continue when the reader of its output has ended. */
+/** Lets the pool continue when the reader of its output has gone. */
 function outliveReaders(): void {
   for (const stream of [process.stdout, process.stderr]) {
     stream.removeAllListeners("error");
@@ -97,7 +97,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: bool
   const soft = softDevices(values);
   const native = findNativeFiles(process.env);
   const contextPath = contextFilePath(process.env);
-  // Fails for a file that cannot be read or written before anything is started.
+  // Fails for a file that cannot be read or written, before anything is started.
   changeContexts(contextPath, (file) => file);
 
   using directory = PoolDirectory.open(values.state ?? userStateDirectory(process.env));
@@ -144,7 +144,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: bool
       context,
       isDetached,
     });
-    // The link logs in once: it is for the terminal, and not for the log.
+    // The link logs in once, so it goes to the terminal and not to the log.
     if (isDetached) tellStarter(said);
     else process.stdout.write(said);
     await Promise.race([stop.aborted ? undefined : once(stop, "abort"), pool.failed]);
@@ -158,7 +158,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal, isDetached: bool
   return exitStatus.ok;
 }
 
-/** Tells the command that waits for the pool. It may have been ended. */
+/** Notifies the command that waits for the pool, which may have ended by now. */
 function tellStarter(said: string): void {
   try {
     writeSync(reportDescriptor, said);
@@ -169,7 +169,7 @@ function tellStarter(said: string): void {
   }
 }
 
-/** Returns a signal that is aborted by SIGINT, SIGTERM or SIGHUP; further ones change nothing. */
+/** Returns a signal that is aborted by SIGINT, SIGTERM or SIGHUP; further signals have no effect. */
 function stopSignal(): AbortSignal {
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());

@@ -42,7 +42,7 @@ export async function run(values: Values<"version">): Promise<number> {
   return exitStatus.ok;
 }
 
-/** Empty for the only controller, or the leader. */
+/** Empty for a single controller, or for the leader. */
 function leadOf({ leads, leaderUrl }: GetVersionResponse): string {
   if (leads) return "";
   return leaderUrl === "" ? "; none leads now" : `; the one at ${leaderUrl} leads`;

@@ -14,7 +14,7 @@ export async function run(values: Values<"env">): Promise<number> {
   const connection = openConnection(values);
   const request = resolveRequest(values);
   const existing = existingClaim(values, process.env);
-  // The caller's own token has all rights of the caller: programs do not get it.
+  // The caller's own token has all rights of the caller, so programs do not get it.
   const { secret, expiresAt = 0n } =
     existing === undefined
       ? await connection.claims.createProgramToken({ tenant: request.tenant ?? "" })
@@ -36,7 +36,8 @@ export async function run(values: Values<"env">): Promise<number> {
   const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], request.gpus ?? 1, countGpusOfHost());
   if (visible !== undefined) variables.push(["CUDA_VISIBLE_DEVICES", visible]);
   const lines = variables.map(([name, value]) => `export ${name}=${shellQuote(value)}`);
-  // Expanded by the shell, so that the value at that time is kept, and no empty entry (the current directory) is added.
+  // Expanded by the shell, so that the value at that time is kept and no empty entry, which means the current directory, is
+  // added.
   lines.push(`export LD_LIBRARY_PATH=${shellQuote(dirname(client))}"\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"`);
   process.stdout.write(`${lines.join("\n")}\n`);
   return exitStatus.ok;

@@ -59,7 +59,7 @@ test("run keeps its claim while it is stopped, as by Ctrl-Z", async () => {
   running.child.kill("SIGTSTP");
   await pool.until(async () => /^State:\tT/m.test(readFileSync(`/proc/${pid}/status`, "utf8")));
   const stopped = await lease();
-  // Two renewals, of which the first could be one that was under way.
+  // Two renewals, because the first could be one that was already in progress.
   await pool.until(async () => (await lease()) > stopped);
   const renewed = await lease();
   await pool.until(async () => (await lease()) > renewed);

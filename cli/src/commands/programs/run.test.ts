@@ -21,7 +21,7 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Takes memory of the only device until it is released. */
+/** Occupies memory of the only device until it is released. */
 async function occupy(memoryBytes: bigint): Promise<AsyncDisposable> {
   const { claim } = await pool.connection.claims.createClaim({
     claim: { memoryBytes, computePercent: 1, leaseSeconds: 60 },
@@ -349,13 +349,13 @@ describe("without a controller", () => {
     await running.says("stderr", /waiting for the controller at /);
     await other.startController();
     await running.says("stdout", /attached/);
-    // Between the two it may print that it waits for the node, which comes back after the controller.
+    // Between the two it may print that it waits for the node, which returns after the controller.
     expect(running.stderr).toMatch(
       /does not answer\n(.*\n)*millpond: claim claim-\w+ is bound after \d+s\n$/,
     );
     await other.stopController();
     running.child.stdin?.end();
-    // The program has ended, and there is no controller to release the claim to.
+    // The program has ended, and no controller is running to which the claim could be released.
     await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 120_000 });
     await other.startController();
     expect(await running.finished).toMatchObject({ code: 0 });
@@ -398,7 +398,7 @@ describe("without a controller", () => {
 });
 
 describe("vGPUs that are taken back", () => {
-  /** Prints that it runs and, when it gets the signal, that it saves. */
+  /** Prints that it runs and, when it gets the signal, that it saves its state. */
   const program = (signal: string) => [
     "sh",
     "-c",
@@ -442,7 +442,7 @@ describe("vGPUs that are taken back", () => {
   });
 
   test("time and idle limits are two more ways", async () => {
-    // Long enough for the program to have begun.
+    // Long enough for the program to have started.
     const runWith = async (...options: string[]) =>
       await pool.home.millpond(["run", "-m", "1Mi", ...options, "--requeue", "--", ...program("TERM")]);
     const [timed, idle] = await Promise.all([

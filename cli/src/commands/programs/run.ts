@@ -17,7 +17,7 @@ import { describeTasks, parseArray, runTasks, type TaskArray } from "../../job/a
 import { Task, type TaskPlan } from "../../job/task.ts";
 import type { Profile } from "../../profile/profile.ts";
 
-/** Writes the steps of a job to the record that `millpond jobs` reads. */
+/** Records the steps of a job for `millpond jobs`. */
 interface Progress {
   readonly name: string | undefined;
   readonly announce: () => void;
@@ -83,13 +83,13 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   }
 }
 
-/** Loaded for programs that wait for others only. */
+/** Loaded only for programs that wait for others. */
 async function readAfter(texts: readonly string[]): Promise<readonly Predecessor[]> {
   const { parsePredecessors } = await import("../../job/after.ts");
   return parsePredecessors(texts);
 }
 
-/** @throws ExitError with the status of one that had to succeed, or after a signal */
+/** @throws ExitError with the status of a predecessor that had to succeed, or after a signal */
 async function waitUntilAfter(
   after: readonly Predecessor[],
   connection: Connection,
@@ -122,13 +122,13 @@ async function waitUntilAfter(
   }
 }
 
-/** Loaded for profiles only. */
+/** Loaded only for profiles. */
 async function openProfile(file: string): Promise<Profile> {
   const { Profile: Kind } = await import("../../profile/profile.ts");
   return new Kind(file);
 }
 
-/** The program's exit status stands, whatever has become of its profile. */
+/** The program's exit status counts, whatever happens to its profile. */
 async function written(profile: Profile): Promise<string> {
   try {
     return await profile.write();
@@ -148,7 +148,7 @@ function taskOptions(claimName: string, progress?: Progress) {
   };
 }
 
-/** Loaded for jobs only, so that a program in the foreground starts sooner. */
+/** Loaded only for jobs, so that a program in the foreground starts sooner. */
 async function openJob(command: readonly string[]) {
   const { JobRunner } = await import("../../job/job.ts");
   return JobRunner.ofProcess(process.env, command);
@@ -164,7 +164,7 @@ async function detachJob({ name }: Values<"run">, command: readonly string[]): P
 /** Runs each task as a program in a claim of its own, without standard input. */
 async function runArray(plan: TaskPlan, array: TaskArray, progress: Progress): Promise<number> {
   using signals = new SignalRelay();
-  // Each task forwards signals to its own program.
+  // Runs each task as a program in a claim of its own, without standard input.
   process.setMaxListeners(0);
   const runTask = async (index: number): Promise<number> => {
     const task = new Task(plan, {
@@ -192,8 +192,8 @@ async function runArray(plan: TaskPlan, array: TaskArray, progress: Progress): P
 }
 
 /**
- * Returns `MILLPOND_LOG` for a trace into a file, with the level of `before`. A file that takes all processes is emptied, so
- * that it holds this run only.
+ * Returns `MILLPOND_LOG` for a trace into a file, with the level of `before`. A file for all processes is truncated, so that
+ * it holds only this run.
  *
  * @throws MILLPOND_E_INVALID for a file that cannot be written
  */

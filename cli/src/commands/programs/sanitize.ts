@@ -21,10 +21,10 @@ import { renderReport } from "../../sanitize/report.ts";
 import { Symbols } from "../../sanitize/symbols.ts";
 import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 
-/** In the order of reports. */
+/** In the order in which reports list them. */
 const tools = ["memcheck", "racecheck", "initcheck", "synccheck"] as const;
 
-/** Those of a program that breaks no rule of CUDA on any device have no finding in it. */
+/** Tools whose findings never concern a program that breaks no rule of CUDA. */
 const defaultTools: readonly string[] = ["memcheck", "racecheck"];
 
 export async function run(
@@ -52,7 +52,7 @@ export async function run(
     { program: [name, ...args], tools: chosen, exitStatus: status },
   );
   const whenFound = values.errorExitcode ?? exitStatus.finding;
-  // A program in which nothing was checked has not passed; a program that failed has an exit status of its own.
+  // A run in which nothing was checked has not passed; a program that failed has an exit status of its own.
   const hasPassed = shown.length === 0 && (outcome.launches > 0 || status !== 0);
   return hasPassed || whenFound === 0 ? status : whenFound;
 }
@@ -67,7 +67,7 @@ function chooseTools(asked: readonly string[] | undefined): readonly string[] {
   return asked === undefined ? defaultTools : tools.filter((tool) => asked.includes(tool));
 }
 
-/** Reads the findings of the checks and joins them with the calls of the program. Failed calls belong to memcheck. */
+/** Reads the findings of the checks and links them to the calls of the program. Failed calls belong to memcheck. */
 async function outcomeOf(
   files: { readonly findings: string; readonly calls: string },
   chosen: readonly string[],
@@ -90,7 +90,10 @@ interface Program {
   readonly args: readonly string[];
 }
 
-/** Runs the program in a pool of its own. When this resolves, the pool has ended, and with it all writers of findings. */
+/**
+ * Runs the program in a pool of its own. When this resolves, the pool has ended, and with it all processes that write
+ * findings.
+ */
 async function runChecked(
   program: Program,
   options: {
@@ -170,7 +173,7 @@ async function runInPool(
   }
 }
 
-/** Makes the program write its calls, with their stacks, and as many messages as it would without. */
+/** Makes the program record its calls with their stacks, and print as many messages as it would otherwise. */
 function tracedTo(file: string): NodeJS.ProcessEnv {
   const [level] = /^(?:off|error|warn|info|debug|trace)(?=,|$)/.exec(process.env["MILLPOND_LOG"] ?? "") ?? [];
   return { MILLPOND_LOG: level === undefined ? file : `${level},${file}`, MILLPOND_TRACE_STACKS: "1" };

@@ -13,7 +13,7 @@ test("guarantees beyond the pool are taken, with a warning that names both", asy
     stdout: "queue/b created\n",
     stderr: "millpond: the queues are guaranteed 24 of 1 GPU, 1 TiB of 4 GiB memory of this pool\n",
   });
-  // A part counts within its group.
+  // A child queue counts within its group.
   const part = await queue("create", "c", "--parent", "a", "--guaranteed", "gpus=1");
   expect(part.stderr).toContain("24 of 1 GPU");
   // Nothing else about a queue repeats it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Limits of users: how they are set, and where they are seen.
+// Limits of users: how they are set, and where they are shown.
 
 import { expect, test } from "vitest";
 import { PoolFixture } from "../../../test/fixture.ts";
@@ -48,7 +48,7 @@ test("limits of users are set, changed and shown with what is used of them", asy
     ],
   });
 
-  // Unnamed settings stay; a file describes the complete settings.
+  // Settings that are not named stay unchanged; a file describes the complete settings.
   await millpond("tenant", "change", "team-a", "--limit", "gpus=5");
   expect((await pool.home.millpond(["apply", "-f", "-"], { input: file })).stdout).toBe(
     "tenant/team-a changed\n",

@@ -34,7 +34,7 @@ export async function run(
   return exitStatus.ok;
 }
 
-/** Undefined: no limit of a user changes. */
+/** Undefined: no user's limit changes. */
 function changedLimits(
   { user, userLimit, forgetUser }: Values<"tenant">,
   before: Tenant | undefined,

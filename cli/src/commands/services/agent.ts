@@ -7,7 +7,7 @@ import { toArguments } from "../../service/service-options.ts";
 import { readServiceAgain } from "../../service/service-reload.ts";
 import { runService } from "../../service/service-process.ts";
 
-/** `millpond agent`: the agent of a node as this process. */
+/** `millpond agent`: runs the agent of a node in this process. */
 export function run(values: Values<"agent">): Promise<number> {
   return runService(async (onReady) => {
     const node: NodeOptions = await resolveNode(values, process.env);

@@ -7,7 +7,7 @@ import { configPath, readServiceFile, type ServiceName } from "../../service/ser
 
 /** `millpond config check`. */
 export async function run(_values: object, [, service = "agent", file]: readonly string[]): Promise<number> {
-  // The parser accepts no other word.
+  // The parser accepts no other action.
   const name: ServiceName = service === "controller" ? "controller" : "agent";
   const path = file ?? configPath(name);
   if (file === undefined && !existsSync(path)) {

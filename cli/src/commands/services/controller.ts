@@ -6,7 +6,7 @@ import { toArguments } from "../../service/service-options.ts";
 import { readServiceAgain } from "../../service/service-reload.ts";
 import { runService } from "../../service/service-process.ts";
 
-/** `millpond controller`: a controller as this process. */
+/** `millpond controller`: runs a controller in this process. */
 export function run(values: Values<"controller">): Promise<number> {
   return runService((onReady) =>
     runControllerCommand(toArguments("controller", values), {

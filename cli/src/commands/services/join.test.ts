@@ -15,7 +15,7 @@ let fingerprint: string;
 
 beforeAll(async () => {
   home = new Home();
-  // The controller does not take this address for loopback, so it makes an authority of its own.
+  // The controller does not consider this address loopback, so it creates an authority of its own.
   controller = await startController({
     stateDirectory: join(home.directory, "controller"),
     listen: "0.0.0.0:0",

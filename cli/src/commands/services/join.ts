@@ -61,7 +61,7 @@ export async function run(values: Values<"join">, [address = ""]: readonly strin
   return exitStatus.ok;
 }
 
-/** Whether the service runs already, and so has its port. */
+/** Whether the service is already running, and therefore holds its port. */
 function isAgentHere(): boolean {
   return hasService() && spawnSync("systemctl", ["is-active", "--quiet", service]).status === 0;
 }
@@ -70,7 +70,7 @@ function hasService(): boolean {
   return existsSync("/run/systemd/system") && spawnSync("systemctl", ["cat", service]).status === 0;
 }
 
-/** Starts the service where that is possible; elsewhere prints the steps to do so. */
+/** Starts the service if possible; otherwise prints the steps to do so. */
 function start(isAsked: boolean, config: string): string {
   const command =
     config === join(configDirectory, "agent.yaml") ? "millpond agent" : `millpond agent --config ${config}`;

@@ -34,7 +34,7 @@ async function verify(
   const chain = new AuditChain();
   const problems: string[] = [];
   let isIncluded = includes === undefined;
-  // 0 asks for the newest records, which are not the first ones.
+  // 0 requests the newest records, which are not the first ones.
   const [newest] = (await access.listAudit({ limit: 1 })).records;
   for (let after = 0n; newest !== undefined && after < newest.id; ) {
     const { records } = await access.listAudit({ after, limit: pageSize, fromOldest: true });

@@ -44,7 +44,7 @@ export async function run(
   if (token === undefined) {
     throw millpondError("MILLPOND_E_VERSION", "the controller answered without the token that it made");
   }
-  // Only the secret goes to standard output, so that a script can store the output as it is.
+  // Only the secret is written to standard output, so that a script can store the output as it is.
   if (isJson) {
     process.stdout.write(renderObject("Token", { ...tokenToJson(token), secret }));
   } else {

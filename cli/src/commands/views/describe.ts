@@ -68,7 +68,7 @@ type Fields = (readonly [string, string])[];
 
 interface Description {
   readonly fields: Fields;
-  /** Subject of its events; empty: it has none. */
+  /** Subject of its events; empty: it has no events. */
   readonly subject: string;
 }
 
@@ -127,7 +127,7 @@ interface Explained {
   readonly explanation: ExplainClaimResponse;
 }
 
-/** Returns a claim with the explanation of `why`, of the same moment and in the same words. */
+/** Returns a claim with the explanation of `why`, from the same moment and in the same words. */
 const explainedKind: Pick<Kind<Explained>, "title" | "toJson"> = {
   title: claimKind.title,
   toJson: ({ claim, explanation }) => ({ ...claimToJson(claim), ...explanationToJson(explanation) }),
@@ -297,7 +297,7 @@ function waitOf(claim: Claim, explanation: ExplainClaimResponse, now: number): F
     : [["Waiting", "no"], ...factFields(explanation)];
 }
 
-/** Why sessions that are idle keep their lazy claim awake. */
+/** Why idle sessions keep their lazy claim awake. */
 function notParked(sessions: readonly Session[]): (readonly [string, string])[] {
   const reasons = sessions
     .filter((session) => session.notParked !== "")
@@ -337,7 +337,7 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
   };
 }
 
-/** The members of a claim's request beside its size, by the names of the command line. */
+/** The members of a claim's request other than its size, under the names used on the command line. */
 function wishesOf(claim: Claim): (readonly [string, string])[] {
   const json = claimToJson(claim);
   const wishes: readonly (readonly [string, string | number | boolean])[] = [

@@ -25,7 +25,7 @@ export async function run(values: Values<"smi">): Promise<number> {
   const connection = openConnection(values);
   process.stdout.write(await render(connection));
   while (values.loop !== undefined) {
-    // The signals that end a loop have their default effect: nothing is to be given back.
+    // The signals that end a loop have their default effect, because nothing has to be released.
     await delay(values.loop * 1000);
     process.stdout.write(await render(connection));
   }
@@ -50,7 +50,7 @@ function chooseRendering(values: Values<"smi">): (connection: Connection) => Pro
   if (list) return async ({ pool }) => renderDeviceList((await pool.listNodes({})).nodes);
   if (queryGpu !== undefined) {
     const query = parseDeviceQuery(queryGpu, format ?? ["csv"]);
-    // In a loop the titles would be among the values.
+    // In a loop the titles would appear among the values.
     let isFirst = true;
     return async ({ pool }) => {
       const { nodes } = await pool.listNodes({});
@@ -87,10 +87,10 @@ export interface SmiPicture {
   readonly controller: string;
 }
 
-/** Renders the picture: devices, and the sessions that use them. */
+/** Renders the table: devices, and the sessions that use them. */
 export function renderSmi({ nodes, sessions, version, controller }: SmiPicture): string {
   const devices = nodes.flatMap((node) => node.devices.map((device) => ({ node, device })));
-  // Drivers of software GPUs report none.
+  // Drivers of software GPUs report no version.
   const hasCards = devices.some(({ device }) => device.card !== undefined);
   const counts = [
     countOf(nodes.length, "node"),
@@ -146,7 +146,7 @@ export function renderSmi({ nodes, sessions, version, controller }: SmiPicture):
   );
 }
 
-/** A share of the last seconds; `-` where it is not known. */
+/** A percentage over the last seconds; `-` if unknown. */
 function usedCompute(percent: number | undefined): string {
   return percent === undefined ? "-" : `${percent}%`;
 }

@@ -14,9 +14,9 @@ import { renderDescription } from "./describe.ts";
 
 const defaultIntervalSeconds = 2;
 const maxIntervalSeconds = 600;
-/** Largest part of the time that goes into calls: limits the load on a pool that answers slowly. */
+/** The largest fraction of the time that is spent in calls, which limits the load on a pool that answers slowly. */
 const askingPart = 0.25;
-/** Width of a picture that is printed where the terminal's width is not known. */
+/** Width of the printed output if the terminal's width is unknown. */
 const widthWithoutTerminal = 120;
 
 export async function run(values: Values<"top">, [view = "devices"]: readonly string[]): Promise<number> {
@@ -107,12 +107,12 @@ class Watching {
     return this.#terminal?.size ?? { columns: 80, lines: 24 };
   }
 
-  /** Refreshes the rows. When that fails, the last picture stays, with its age: old data must not look like new. */
+  /** Refreshes the rows. When that fails, the last ones stay with their age: old data must not look like new. */
   async #ask(): Promise<void> {
     const { view, page, chosen } = this.#state;
     try {
       const rows = await fetchRows(this.#connection, view);
-      // A key may have been pressed meanwhile.
+      // A key may have been pressed in the meantime.
       if (view !== this.#state.view) return;
       this.#rows = rows;
       if (page === "details" && chosen !== "") {

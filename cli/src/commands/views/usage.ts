@@ -30,8 +30,8 @@ export async function run(values: Values<"usage">): Promise<number> {
 }
 
 /**
- * Reads a moment: a duration before now, `7d`, or a date, `2026-11-20` or `2026-11-20T12:00:00+01:00`. A date without a
- * zone is in UTC, like all times in outputs.
+ * Reads a point in time: a duration before now, `7d`, or a date, `2026-11-20` or `2026-11-20T12:00:00+01:00`. A date without
+ * a zone is in UTC, like all times in outputs.
  *
  * @returns Unix seconds
  * @throws MILLPOND_E_INVALID
@@ -58,7 +58,7 @@ function parseDate(text: string): number | undefined {
   const midnight = Date.parse(`${day}T00:00Z`);
   const moment = Date.parse(`${day}${time}${zone}`);
   if (Number.isNaN(midnight) || Number.isNaN(moment)) return undefined;
-  // The parser turns the 30th of February into the 2nd of March.
+  // The parser turns 30 February into 2 March.
   return new Date(midnight).toISOString().startsWith(day) ? Math.floor(moment / 1000) : undefined;
 }
 

@@ -35,7 +35,7 @@ const waitingColumns = (nowSeconds: number): readonly Column<Claim>[] => [
   { title: "FOR", cell: ({ reason }) => reason },
 ];
 
-/** All claims that wait, by queue and in its order, each with its reason. */
+/** All waiting claims by queue, in the queue's order, each with its reason. */
 async function listWaiting({ output }: Values<"why">, { claims }: Connection): Promise<number> {
   const { claims: all } = await claims.listClaims({});
   const waiting = all
@@ -57,7 +57,7 @@ function toJson(explanation: ExplainClaimResponse) {
   return { claim: claim === undefined ? null : claimToJson(claim), ...explanationToJson(explanation) };
 }
 
-/** Why the time at which a claim gets room is not known, by its obstacle. */
+/** Why the time at which a claim gets room is unknown, by its obstacle. */
 const unknowns: Readonly<Record<string, string>> = {
   room: "what is in its way has no time limit",
   quota: "it waits until others give quota back",
@@ -81,15 +81,15 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
   return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${fields}`;
 }
 
-/** The present amounts and limits of its queue, the queues above it, its tenant and its node. */
+/** The present amounts and limits of its queue, that queue's ancestors, its tenant and its node. */
 export function factFields({ facts, factDetails }: ExplainClaimResponse): [string, string][] {
   return factDetails.length === 0
-    ? // A controller of an earlier release.
+    ? // The controller is of an earlier release.
       facts.map((fact) => ["  fact", fact])
     : factDetails.map(({ subject, reason }) => [`  ${subject}`, reason?.text ?? ""]);
 }
 
-/** The fields of a claim that waits: its place, the claims it waits for, and the expected time. */
+/** The fields of a waiting claim: its position, the claims it waits for, and the expected time. */
 export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: number): [string, string][] {
   const { claim, obstacle, queueLength, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
   if (claim === undefined) return [];
@@ -112,7 +112,7 @@ function unknownTime(obstacle: string): string {
 
 const mostNames = 8;
 
-/** The thing that a claim waits for where no claims are in its way, by its obstacle. */
+/** The subject of a claim's wait when no other claims are in its way, by its obstacle. */
 const nothingToWaitFor: Readonly<Record<string, string>> = {
   gang: "the rest of its gang",
   limit: "an administrator",
@@ -120,7 +120,7 @@ const nothingToWaitFor: Readonly<Record<string, string>> = {
 
 function whatItWaitsFor({ waitsFor, waitsForHidden: hidden, obstacle }: ExplainClaimResponse): string {
   const more = waitsFor.length - mostNames;
-  // Not all claims that hold a quota have to end.
+  // Not all claims that hold a quota must end.
   const end = obstacle === "quota" && waitsFor.length + hidden > 1 ? "the end of some of" : "the end of";
   const parts = [
     ...waitsFor.slice(0, mostNames),

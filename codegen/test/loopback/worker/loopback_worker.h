@@ -42,7 +42,7 @@ class LoopbackWorker {
  public:
   const Driver& driver() const { return table; }
   CommandParts parts() { return {*this, gate, *this, *this, *this, *this}; }
-  /// Whether the claim may have one more of a kind.
+  /// Whether the claim may have another object of a kind.
   CUresult admit(HandleKind) { return CUDA_SUCCESS; }
   /// Structs with addresses in them.
   template <typename T>
@@ -69,7 +69,7 @@ class LoopbackWorker {
   }
   bool functionOrKernel(uint64_t wire, CUfunction& out) { return handle(HandleKind::kFunction, wire, out); }
   bool device(int32_t wire, CUdevice& out) {
-    out = wire + 10;  // the session's ordinals are not the driver's
+    out = wire + 10;  // the session's ordinals differ from the driver's
     return wire >= 0 && wire < 2;
   }
   bool adopt(HandleKind kind, uint64_t wire, void* object) { return handles.insert({{kind, wire}, object}).second; }

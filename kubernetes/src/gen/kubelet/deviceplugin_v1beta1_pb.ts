@@ -316,7 +316,7 @@ export const DevicePlugin: GenService<{
     output: typeof DevicePluginOptionsSchema;
   },
   /**
-   * Answers with all devices at once, and again whenever they change.
+   * Streams the list of devices: once at the start, and again whenever it changes.
    *
    * @generated from rpc v1beta1.DevicePlugin.ListAndWatch
    */

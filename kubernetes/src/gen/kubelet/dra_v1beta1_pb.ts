@@ -65,7 +65,7 @@ export const NodePrepareResourcesRequestSchema: GenMessage<NodePrepareResourcesR
  */
 export type NodePrepareResourcesResponse = Message<"k8s.io.kubelet.pkg.apis.dra.v1beta1.NodePrepareResourcesResponse"> & {
   /**
-   * By the claim's UID. Every claim that was asked for has to be in it.
+   * By the claim's UID. It must include every claim of the request.
    *
    * @generated from field: map<string, k8s.io.kubelet.pkg.apis.dra.v1beta1.NodePrepareResourceResponse> claims = 1;
    */
@@ -108,7 +108,7 @@ export const NodePrepareResourceResponseSchema: GenMessage<NodePrepareResourceRe
  */
 export type Device = Message<"k8s.io.kubelet.pkg.apis.dra.v1beta1.Device"> & {
   /**
-   * Empty: all of the claim.
+   * Empty: all requests of the claim.
    *
    * @generated from field: repeated string request_names = 1;
    */

@@ -313,7 +313,7 @@ inline CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCR
   return DriverGuard::plain().cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
 
-/// Puts the functions above in the place of the driver's.
+/// Replaces the driver's functions with those above.
 inline void guardAll(Driver& table) {
   table.cuGraphAddNode_v2 = &guarded::cuGraphAddNode_v2;
   table.cuGraphExecNodeSetParams = &guarded::cuGraphExecNodeSetParams;

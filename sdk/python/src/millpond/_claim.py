@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A claim of this process: created, waited for, kept alive, and given back."""
+"""A claim of this process: created, waited for, kept alive, and released."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._client import Client, Error
 from ._library import client_directory, load
 from ._sizes import memory_fields, percent
 
-#: Long enough for a controller to be started again, short enough not to block others after a crash.
+# : Long enough for a restart of the controller, short enough not to block others after a crash.
 _LEASE_SECONDS = 30
 _POLL_SECONDS = 5
 _RETRY_SECONDS = 0.3
@@ -27,11 +27,11 @@ _PATIENCE_SECONDS = 30.0
 
 
 class ClaimLost(Exception):
-    """The vGPUs are gone, or will be in a moment: the claim has ended or is taken back."""
+    """The vGPUs are gone, or will be in a moment: the claim has ended or is being preempted."""
 
 
 class Claim:
-    """vGPUs of a pool. Made by :func:`claim`; given back by the end of its ``with``, by :meth:`release`, or with the process."""
+    """vGPUs of a pool. Created by :func:`claim`; released at the end of its ``with``, by :meth:`release`, or with the process."""
 
     def __init__(self, client: Client, state: dict[str, Any]) -> None:
         self.client = client
@@ -65,7 +65,7 @@ class Claim:
         return self.state.get("allocation", {}).get("devices", [])
 
     def check(self) -> None:
-        """Raises ClaimLost when the vGPUs are gone, or when notice was given that they will be."""
+        """Raises ClaimLost when the vGPUs are gone, or when notice has been given that they will be."""
         with self._lock:
             if self._lost:
                 raise ClaimLost(self._lost)
@@ -73,9 +73,9 @@ class Claim:
     # Its life
 
     def wait(self, timeout: Optional[float] = None, on_waiting: Optional[Callable[[str], None]] = None) -> "Claim":
-        """Waits until the claim is bound; a lazy one is not waited for.
+        """Waits until the claim is bound; does not wait for a lazy one.
 
-        `timeout` in seconds, None: for ever. `on_waiting` is called with why it waits, at first and at each change.
+        `timeout` in seconds, None: forever. `on_waiting` is called with the reason for waiting, at first and at each change.
 
         Raises TimeoutError, ClaimLost.
         """
@@ -99,7 +99,7 @@ class Claim:
     def keep(self, on_notice: Optional[Callable[[float, str], None]] = None) -> "Claim":
         """Keeps the claim alive in a thread until it is released.
 
-        `on_notice` is called in that thread, with seconds and reason, when the claim is going to be taken back.
+        `on_notice` is called in that thread, with seconds and reason, when the claim is going to be preempted.
         """
         self._on_notice = on_notice
         if self._thread is None:
@@ -109,7 +109,7 @@ class Claim:
         return self
 
     def release(self) -> None:
-        """Gives the vGPUs back. A second time it does nothing. A process that was forked off does not own the claim."""
+        """Releases the vGPUs. Does nothing the second time. A forked child process does not own the claim."""
         if self._over.is_set() or os.getpid() != self._process:
             return
         self._over.set()
@@ -136,7 +136,7 @@ class Claim:
         memory: Union[str, int, float, None] = None,
         compute: Union[str, int, float, None] = None,
     ) -> "Claim":
-        """Changes what the claim has, also under running programs. None: as it is.
+        """Resizes the claim, even while programs are running. None: unchanged.
 
         Raises Error.
         """
@@ -159,7 +159,7 @@ class Claim:
     def environment(self, base: Optional[dict[str, str]] = None) -> dict[str, str]:
         """The environment in which a program finds the vGPUs: ``subprocess.run(program, env=claim.environment())``.
 
-        It has a token for this claim, and not the caller's. `base`: None: that of this process.
+        It contains a token for this claim, not the caller's. `base`: None: the environment of this process.
 
         Raises Error, FileNotFoundError.
         """
@@ -172,12 +172,12 @@ class Claim:
         return out
 
     def activate(self, library: Optional[str] = None) -> "Claim":
-        """Makes the vGPUs the GPUs of this process: before anything in it uses CUDA.
+        """Makes the vGPUs the GPUs of this process. To be called before anything in it uses CUDA.
 
-        A process has one CUDA driver until it ends, and with it one claim. `library`: the folder of the client library, where it
-        is not found by itself.
+        A process has one CUDA driver until it ends, and with it one claim. `library`: the folder of the client library, if it
+        is not found automatically.
 
-        Raises RuntimeError where the process has a driver already, FileNotFoundError where the client library is not found.
+        Raises RuntimeError if the process already has a driver, FileNotFoundError if the client library is not found.
         """
         directory = client_directory(library)
         variables = self._variables()
@@ -246,7 +246,7 @@ class Claim:
         return f"<millpond.Claim {state['name']}: {state.get('gpus', 1)} vGPU, {word}>"
 
     def _repr_html_(self) -> str:
-        """In notebooks: what was granted, or why it waits."""
+        """For notebooks: shows what was granted, or why the claim waits."""
         state = self.state
         node = state.get("allocation", {}).get("node", "")
         rows = "".join(
@@ -273,19 +273,19 @@ def claim(
     on_notice: Optional[Callable[[float, str], None]] = None,
     **fields: Any,
 ) -> Claim:
-    """Asks the pool for vGPUs, waits for them, and keeps them until they are released.
+    """Requests vGPUs from the pool, waits for them, and keeps them until they are released.
 
     ``with millpond.claim(gpus=1, memory="8Gi", compute=50, queue="research") as claim:``
 
-    `fields` are those of docs/reference/claims.md, in Python's spelling: ``queue="research"``, ``preemptible=True``,
-    ``labels={"app": "web"}``, ``time_limit="2h"``. `wait`: False: refuse what does not fit now. `timeout`: seconds to wait for room,
-    None: for ever. `on_waiting` is called with why it waits, `on_notice` with the seconds and the reason when the claim is going to be
-    taken back.
+    `fields` are those of docs/reference/claims.md, in Python spelling: ``queue="research"``, ``preemptible=True``,
+    ``labels={"app": "web"}``, ``time_limit="2h"``. `wait`: False: fail instead of waiting if there is no room now. `timeout`:
+    seconds to wait for room, None: forever. `on_waiting` is called with the reason for waiting, `on_notice` with the seconds
+    and the reason when the claim is going to be preempted.
 
     Raises Error, TimeoutError, ValueError.
     """
     pool = client or Client()
-    # With a name of ours an answer that was lost can be asked for again.
+    # With a name of our own, a request whose answer was lost can be repeated.
     name = name or f"claim-{secrets.token_hex(8)}"
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
     owner = f"{_user()}@{socket.gethostname()}:{os.getpid()} {program}"[:256]
@@ -345,7 +345,7 @@ def _boot_id() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
-        return ""  # Then every node is another machine.
+        return ""  # Without it every node counts as another machine.
 
 
 def _user() -> str:

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 
 from ._config import Endpoint, find_endpoint
 
-#: Another controller leads by then, where there is one.
+# : By then another controller leads, if there is one.
 TAKEOVER_SECONDS = 10.0
 _RETRY_SECONDS = 0.3
 _REPEATABLE = re.compile(r"^(?:Get|List|Explain|Wait)")
@@ -22,7 +22,7 @@ _LARGEST_ANSWER = 256 << 20
 
 
 class Error(Exception):
-    """What the controller answered, or that it did not."""
+    """An error from the controller, or the lack of an answer."""
 
     def __init__(self, message: str, code: str = "", status: int = 0, leader: str = "") -> None:
         super().__init__(message)
@@ -37,8 +37,8 @@ class Error(Exception):
 class Client:
     """A pool.
 
-    ``Client()`` finds it as the command line does: MILLPOND_CONTROLLER and MILLPOND_TOKEN, else the current context. May be used by
-    several threads.
+    ``Client()`` finds it as the command line does: MILLPOND_CONTROLLER and MILLPOND_TOKEN, else the current context. May be
+    used by several threads.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Client:
     ) -> dict[str, Any]:
         """Makes any call of the API (docs/reference/api.md).
 
-        ``call("ClaimService", "GetClaim", {"name": "train"})["claim"]``. Numbers of 64 bits are texts in answers. Where one of
-        several controllers does not answer, or follows another, the others are asked for ten seconds; a call that changes something
-        is sent once it has reached a controller, and not again. ``timeout``: seconds for each attempt. ``reason``: written into the
-        audit.
+        ``call("ClaimService", "GetClaim", {"name": "train"})["claim"]``. Numbers of 64 bits are texts in answers. If one of
+        several controllers does not answer, or is a follower, the others are tried for ten seconds; a call that changes
+        something is not repeated once it has reached a controller. ``timeout``: seconds for each attempt. ``reason``: recorded
+        in the audit.
 
         Raises Error.
         """
@@ -89,7 +89,7 @@ class Client:
 
     def _other(self, address: str, leader: str) -> str:
         all_of_them = self.endpoint.addresses
-        # The token goes to addresses that the user has named, and to no other.
+        # The token is sent only to addresses that the user has named.
         if leader.rstrip("/") in all_of_them:
             return leader.rstrip("/")
         return all_of_them[(all_of_them.index(address) + 1) % len(all_of_them)]
@@ -135,10 +135,10 @@ class Client:
             leader=answer.headers.get("millpond-leader", ""),
         )
 
-    # What is asked most
+    # The most frequent requests
 
     def claims(self) -> list[dict[str, Any]]:
-        """Claims that the token may see, in order of creation."""
+        """The claims that the token may see, in order of creation."""
         return self.call("ClaimService", "ListClaims").get("claims", [])
 
     def devices(self) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ class Client:
         return self.call("PoolService", "ListDevices").get("devices", [])
 
     def why(self, name: str) -> dict[str, Any]:
-        """Why a claim is in its state, with live numbers."""
+        """Explains why a claim is in its state, with live numbers."""
         return self.call("ClaimService", "ExplainClaim", {"name": name})
 
     def release(self, name: str, reason: str = "") -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the pool is: arguments, then the environment, then the context that `millpond login` or `millpond up` made."""
+"""Where the pool is: arguments, then the environment, then the context that `millpond login` or `millpond up` created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a controller is, and what lets one in."""
+    """The address of a controller, and the credentials for it."""
 
     #: Base URL; several that share a state, separated by commas.
     controller: str
@@ -43,9 +43,9 @@ def find_endpoint(
 ) -> Endpoint:
     """Finds the pool.
 
-    The token of a context goes to the context's controller only.
+    The token of a context is sent only to the context's controller.
 
-    Raises ValueError where no pool is known.
+    Raises ValueError if no pool is known.
     """
     controller = controller or os.environ.get("MILLPOND_CONTROLLER")
     token = token if token is not None else os.environ.get("MILLPOND_TOKEN")

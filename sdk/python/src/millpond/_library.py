@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries that take the driver's place in a program."""
+"""The libraries that take the place of the driver in a program."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client_directory(chosen: Optional[str] = None) -> str:
 
 
 def _is_client(path: str) -> bool:
-    """Whether it is ours, and not the driver's: by a variable that only ours reads, without loading it."""
+    """Whether a library is ours and not the driver's, recognized without loading it by a variable that only ours reads."""
     try:
         with open(path, "rb") as file:
             return b"MILLPOND_CONTROLLER" in file.read()
@@ -55,7 +55,7 @@ def _is_client(path: str) -> bool:
 def load(directory: str) -> None:
     """Makes the client library the CUDA driver of this process.
 
-    Raises RuntimeError where the process has a driver already.
+    Raises RuntimeError if the process already has a driver.
     """
     wanted = os.path.realpath(os.path.join(directory, DRIVER))
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -69,5 +69,5 @@ def load(directory: str) -> None:
     for name in (DRIVER, NVML):
         path = os.path.join(directory, name)
         if name == DRIVER or os.path.exists(path):
-            # What asks for the name later gets what is loaded under it.
+            # Later lookups of the name find the library that is already loaded under it.
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)

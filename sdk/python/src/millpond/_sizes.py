@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes and shares, as the command line takes them."""
+"""Sizes and shares in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SIZE = re.compile(r"(\d{1,16}(?:\.\d{1,9})?)([kmgt]i?)?(b)?", re.IGNORECASE)
 
 
 def memory_fields(memory: Union[str, int, float, None]) -> dict[str, Any]:
-    """The fields of a claim that say how much memory each vGPU has.
+    """The fields of a claim that set the memory of each vGPU.
 
-    ``"512Mi"``, ``"8G"``, a number of MiB, or a part of the device: ``"50%"``, ``0.5``. None: the whole device.
+    ``"512Mi"``, ``"8G"``, a number of MiB, or a share of the device: ``"50%"``, ``0.5``. None: the whole device.
     """
     if memory is None:
         return {}

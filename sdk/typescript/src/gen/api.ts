@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated from api/proto by `npm run generate -w api`: do not edit.
 
-/** A number of 64 bits: a text in answers. */
+/** A 64-bit number: a string in answers. */
 export type Int64 = string | number;
 
 export type CreateTokenRequest = {
@@ -9,7 +9,7 @@ export type CreateTokenRequest = {
   readonly role?: string;
   /** Empty, for the roles user and tenant-admin: the caller's tenant, or `default`. */
   readonly tenant?: string;
-  /** From now; 0: it does not expire. */
+  /** Seconds from now; 0: it does not expire. */
   readonly lifetimeSeconds?: Int64;
   /** Only for the role agent: the node that it may report. Empty: the node of the first agent that joins with it. */
   readonly node?: string;
@@ -52,7 +52,7 @@ export type RevokeTokenResponse = Readonly<Record<string, never>>;
 export type ListAuditRequest = {
   /** Only records with a greater id, oldest first; 0: the newest. */
   readonly after?: Int64;
-  /** 1 to 1000; 0: 100. */
+  /** With `after` 0: the oldest records, not the newest. */
   readonly limit?: number;
   /** With `after` 0: the oldest, not the newest. */
   readonly fromOldest?: boolean;
@@ -63,7 +63,7 @@ export type ListAuditResponse = {
   readonly records?: readonly AuditRecord[];
 };
 
-/** One call that asked for a change. */
+/** One call that requested a change. */
 export type AuditRecord = {
   /** Increases with every record. */
   readonly id?: Int64;
@@ -75,13 +75,13 @@ export type AuditRecord = {
   readonly tenant?: string;
   /** `ClaimService/ReleaseClaim`. */
   readonly what?: string;
-  /** `claim/train`; empty where the call was refused before its message was read. */
+  /** `claim/train`; empty if the call was refused before its message was read. */
   readonly subject?: string;
   /** The header `Millpond-Reason`. */
   readonly why?: string;
   /** `ok`, or the error code. */
   readonly result?: string;
-  /** Hash of the record before it. Empty: it is the first record, or is older than the chain. Always empty for a caller of one tenant, because the chain covers the records of all tenants. */
+  /** Hash of the previous record. Empty: it is the first record, or is older than the chain. Always empty for a caller of one tenant, because the chain covers the records of all tenants. */
   readonly previousHash?: string;
   /** SHA-256, hexadecimal, over `previous_hash` and the members `at` to `result` in the order above, each as `<bytes>:<text>`. Empty as above. */
   readonly hash?: string;
@@ -98,18 +98,18 @@ export type SigningKey = {
   /** First 16 hexadecimal digits of the SHA-256 of the public key in SPKI form. */
   readonly id?: string;
   readonly createdAt?: Int64;
-  /** Tickets signed with it are refused from this time on; 0: it is the current one. */
+  /** Tickets signed with it are refused from this time on; 0: it is the current key. */
   readonly retiresAt?: Int64;
-  /** It was revoked: nothing that it signed, or that is derived from it, is accepted. */
+  /** The key was revoked: nothing that it signed, or that is derived from it, is accepted. */
   readonly revoked?: boolean;
-  /** Whether tokens derived from it are still accepted: for claims that existed when it retired. */
+  /** Whether tokens derived from it are still accepted, for claims that existed when it retired. */
   readonly derives?: boolean;
   /** Ed25519: SPKI, DER, base64. */
   readonly publicKey?: string;
 };
 
 export type RotateKeyRequest = {
-  /** Revoke all earlier keys at once, for a key that was disclosed: their tickets, the tokens that running programs have of their claims, and logins of the console become invalid. */
+  /** Revoke all earlier keys immediately, because a key was disclosed: their tickets, the tokens that running programs have for their claims, and logins of the console become invalid. */
   readonly revoke?: boolean;
 };
 
@@ -131,11 +131,11 @@ export type ListLoginsResponse = {
   readonly logins?: readonly Login[];
 };
 
-/** A login of a browser, or of a command line by an OpenID provider. */
+/** A login of a browser, or of a command line through an OpenID provider. */
 export type Login = {
   /** 16 hexadecimal digits. */
   readonly id?: string;
-  /** Name of the token that it was made with; for a login by an OpenID provider, `oidc:` and the user. */
+  /** Name of the token with which it was made; for a login by an OpenID provider, `oidc:` and the user. */
   readonly who?: string;
   /** The tenant of the token; empty: all tenants. */
   readonly tenant?: string;
@@ -146,7 +146,7 @@ export type Login = {
 };
 
 export type RevokeLoginRequest = {
-  /** Empty: the login by an OpenID provider that the call is made with. */
+  /** Empty: the login by an OpenID provider with which the call is made. */
   readonly id?: string;
 };
 
@@ -164,19 +164,19 @@ export type CreateLoginResponse = Readonly<Record<string, never>>;
 export type GetCallerRequest = Readonly<Record<string, never>>;
 
 export type GetCallerResponse = {
-  /** Name of the token; of a login by an OpenID provider, `oidc:` and the user. */
+  /** Name of the token; for a login by an OpenID provider, `oidc:` and the user. */
   readonly name?: string;
-  /** That of the token; `claim` or `program` for tokens of programs. */
+  /** The token's role; `claim` or `program` for tokens of programs. */
   readonly role?: string;
   /** The only tenant whose claims the caller may access; empty: all tenants. */
   readonly tenant?: string;
   /** 0: never. */
   readonly expiresAt?: Int64;
-  /** The only claim that the caller may access; empty: all of the tenant. */
+  /** The only claim that the caller may access; empty: all claims of the tenant. */
   readonly claim?: string;
   /** For an agent: the only node that it may report; empty until a node has joined with its token. */
   readonly node?: string;
-  /** Id of the login by an OpenID provider that the token is of; empty: none. */
+  /** Id of the login by an OpenID provider to which the token belongs; empty: none. */
   readonly login?: string;
 };
 
@@ -184,7 +184,7 @@ export type CreateClaimRequest = {
   readonly claim?: Claim;
   /** Refuse with MILLPOND_E_NO_CAPACITY instead of waiting. */
   readonly noWait?: boolean;
-  /** Further fields of the request, as environment variables of the program (`MILLPOND_QUEUE`): see docs/reference/claims.md. So a client library need not know their meaning. Not for fields that `claim` sets itself. */
+  /** Further fields of the request, as environment variables of the program (`MILLPOND_QUEUE`): see docs/reference/claims.md. A client library therefore need not know their meaning. Not for fields that `claim` itself sets. */
   readonly variables?: Readonly<Record<string, string>>;
 };
 
@@ -197,9 +197,9 @@ export type Claim = {
   readonly memoryBytes?: Int64;
   /** Memory of each vGPU in percent of its device, 1 to 100. Not together with `memory_bytes`. */
   readonly memoryPercent?: number;
-  /** Compute share of each vGPU in percent of its device, 1 to 100. 0: in proportion to the memory, rounded up; none for best effort, which may not ask for one. */
+  /** Compute share of each vGPU in percent of its device, 1 to 100. 0: in proportion to the memory, rounded up; none for best effort, for which none may be requested. */
   readonly computePercent?: number;
-  /** Requester, for display: `user@host:pid program`. At most 256 characters. */
+  /** The requester, for display: `user@host:pid program`. At most 256 characters. */
   readonly owner?: string;
   /** The claim ends when its lease has not been renewed for this long and none of its sessions is open. 5 to 604800; 0: 15. */
   readonly leaseSeconds?: number;
@@ -213,13 +213,13 @@ export type Claim = {
   readonly minComputeCapability?: string;
   /** Only nodes whose label `pool` has this value. Empty: any. */
   readonly pool?: string;
-  /** Tenant that the usage is charged to. Empty: `default`. */
+  /** Tenant to which the usage is charged. Empty: `default`. */
   readonly tenant?: string;
   /** Queue in which it waits, without children. Empty: `default`. */
   readonly queue?: string;
   /** Priority within the queue, -1000 to 1000; higher is served first. */
   readonly priority?: number;
-  /** May be preempted: after notice, and put into the queue again. Best-effort claims always may. */
+  /** Whether it may be preempted: after notice, and then requeued. Best-effort claims always may be. */
   readonly preemptible?: boolean;
   /** Name of a gang: its members are bound together or not at all, on any number of nodes. Empty: none. */
   readonly gang?: string;
@@ -233,13 +233,13 @@ export type Claim = {
   readonly labels?: Readonly<Record<string, string>>;
   /** Only nodes with these labels. */
   readonly nodeLabels?: Readonly<Record<string, string>>;
-  /** Only nodes that hold a claim with these labels; where no node does, any. */
+  /** Only nodes that hold a claim with these labels; if no node does, any node. */
   readonly affinity?: Readonly<Record<string, string>>;
   /** Only nodes that hold no claim with one of these labels. */
   readonly antiAffinity?: Readonly<Record<string, string>>;
-  /** Ends after it has been bound for this long, with notice. 0: no limit. */
+  /** Ends with notice when it has been bound for this long. 0: no limit. */
   readonly timeLimitSeconds?: number;
-  /** Ends, with notice, after no session has called its devices for this long. 0: no limit. */
+  /** Ends with notice when no session has called its devices for this long. 0: no limit. */
   readonly idleLimitSeconds?: number;
   readonly serviceClass?: ServiceClass;
   readonly nodeLoss?: NodeLoss;
@@ -247,15 +247,15 @@ export type Claim = {
   readonly clientHost?: string;
   /** Notice before it is preempted, 0 to 3600; 0: 30. */
   readonly graceSeconds?: number;
-  /** Holds nothing until a program of it calls its devices, and releases its allocation when its last session has ended. Ignored together with `session_bound`, because that claim's program has called. Not together with a gang. */
+  /** Holds nothing until one of its programs calls its devices, and releases its allocation when its last session has ended. Ignored together with `session_bound`, because the program of such a claim has already called. Not together with a gang. */
   readonly lazy?: boolean;
   /** Lazy claims only: a session that is idle for this long and holds no state is parked until its program calls the devices again. 0: 300. */
   readonly lazyIdleSeconds?: number;
-  /** Only devices with these UUIDs: for an external scheduler that has chosen them. At most 64. Empty: any. */
+  /** Only devices with these UUIDs, for an external scheduler that has chosen them. At most 64. Empty: any. */
   readonly onlyDevices?: readonly string[];
   /** Only this node. Empty: any. */
   readonly onlyNode?: string;
-  /** Gangs only: where the other members' programs would reach that of this claim, `host:port`, such as the address at which the first one waits for the others. At most 256 characters. Empty: unknown. */
+  /** Gangs only: the address, `host:port`, at which the other members' programs can reach this claim's, such as the address at which the first one waits for the others. At most 256 characters. Empty: unknown. */
   readonly rendezvous?: string;
   readonly state?: ClaimState;
   /** One sentence for display: why it waits, or how it ended. Empty while bound. */
@@ -275,28 +275,28 @@ export type Claim = {
   readonly endedAt?: Int64;
   /** When the lease ends unless it is renewed. 0: ended. */
   readonly leaseExpiresAt?: Int64;
-  /** When it will be preempted, for the reason in `reason`: its program should end before. 0: not planned. */
+  /** When it will be preempted, for the reason in `reason`: its program should end before then. 0: not planned. */
   readonly preemptAt?: Int64;
-  /** How often it was put into the queue again. */
+  /** How often it was requeued. */
   readonly requeues?: number;
-  /** When it last began to wait. 0: not waiting. */
+  /** When it last began to wait. 0: it is not waiting. */
   readonly waitingSince?: Int64;
-  /** `reason` as data; absent where `reason` is empty. */
+  /** `reason` in structured form; absent if `reason` is empty. */
   readonly why?: Reason;
-  /** Gangs only: its number among the members, from 0. It keeps it as long as it lives; a claim that takes the place of a member that has ended gets that member's. */
+  /** Gangs only: its number among the members, from 0. The number does not change; a claim that replaces an ended member gets that member's number. */
   readonly gangRank?: number;
-  /** The user that it is charged to: the name of the token that created it, or that gave its program one. Empty: an earlier release created it. */
+  /** The user to whom it is charged: the name of the token that created it, or from which its program's token was created. Empty: an earlier release created it. */
   readonly user?: string;
 };
 
-/** Placement policy. `PLACEMENT_LEAST_FRAGMENTATION`: Minimizes the capacity that other claims can no longer use. The default. `PLACEMENT_BINPACK`: On the fullest devices that fit. `PLACEMENT_SPREAD`: On the emptiest devices. */
+/** Placement policy. `PLACEMENT_LEAST_FRAGMENTATION`: Minimizes the capacity that other claims can no longer use. The default. `PLACEMENT_BINPACK`: On the fullest devices on which it fits. `PLACEMENT_SPREAD`: On the emptiest devices. */
 export type Placement =
   | "PLACEMENT_UNSPECIFIED"
   | "PLACEMENT_LEAST_FRAGMENTATION"
   | "PLACEMENT_BINPACK"
   | "PLACEMENT_SPREAD";
 
-/** Where vGPUs are placed relative to the host of the program, `client_host`. `LOCALITY_PREFER_LOCAL`: On that host where it has room, else anywhere. The default. `LOCALITY_LOCAL_ONLY`: On that host only. `LOCALITY_ANY`: Anywhere. */
+/** Where vGPUs are placed relative to the host of the program, `client_host`. `LOCALITY_PREFER_LOCAL`: On that host if it has room, otherwise anywhere. The default. `LOCALITY_LOCAL_ONLY`: On that host only. `LOCALITY_ANY`: Anywhere. */
 export type Locality =
   | "LOCALITY_UNSPECIFIED"
   | "LOCALITY_PREFER_LOCAL"
@@ -310,14 +310,14 @@ export type ServiceClass =
   | "SERVICE_CLASS_BURSTABLE"
   | "SERVICE_CLASS_BEST_EFFORT";
 
-/** Policy for a bound claim whose node is lost. `NODE_LOSS_KEEP`: It stays bound and waits for the node: its programs may still run there without the controller. The default. `NODE_LOSS_REQUEUE`: It waits for room elsewhere, at its previous place in the queue. `NODE_LOSS_FAIL`: It ends. */
+/** How to treat a bound claim whose node is lost. `NODE_LOSS_KEEP`: It stays bound and waits for the node, because its programs may still run there without the controller. The default. `NODE_LOSS_REQUEUE`: It waits for room elsewhere, at its previous place in the queue. `NODE_LOSS_FAIL`: It ends. */
 export type NodeLoss =
   | "NODE_LOSS_UNSPECIFIED"
   | "NODE_LOSS_KEEP"
   | "NODE_LOSS_REQUEUE"
   | "NODE_LOSS_FAIL";
 
-/** `CLAIM_STATE_PENDING`: Waits for room in the pool; `reason` says why. `CLAIM_STATE_BOUND`: Has an allocation. `CLAIM_STATE_RELEASED`: Ended by its owner, by its session, or by the expiry of its lease; `reason` says which. `CLAIM_STATE_FAILED`: Ended because the pool could not keep it; `reason` says why. `CLAIM_STATE_DORMANT`: Lazy, and no program of it needs its devices: it requests nothing and holds nothing. */
+/** `CLAIM_STATE_PENDING`: Waits for room in the pool; `reason` says why. `CLAIM_STATE_BOUND`: Has an allocation. `CLAIM_STATE_RELEASED`: Ended by its owner, by its session, or by the expiry of its lease; `reason` gives the cause. `CLAIM_STATE_FAILED`: Ended because the pool could not keep it; `reason` gives the cause. `CLAIM_STATE_DORMANT`: Lazy, and no program of it needs its devices: it requests nothing and holds nothing. */
 export type ClaimState =
   | "CLAIM_STATE_UNSPECIFIED"
   | "CLAIM_STATE_PENDING"
@@ -326,7 +326,7 @@ export type ClaimState =
   | "CLAIM_STATE_FAILED"
   | "CLAIM_STATE_DORMANT";
 
-/** The granted vGPUs. The array order is the client's device ordinals. */
+/** The granted vGPUs. The order is that of the client's device ordinals. */
 export type Allocation = {
   readonly claim?: string;
   readonly node?: string;
@@ -355,7 +355,7 @@ export type Reason = {
   readonly code?: string;
   /** By name, as documented for the code. Sizes are bytes, durations are seconds. */
   readonly args?: Struct;
-  /** The same as one sentence for people, without a full stop. */
+  /** The same as one sentence for display, without a full stop. */
   readonly text?: string;
 };
 
@@ -401,9 +401,9 @@ export type WaitClaimRequest = {
   readonly knownVersion?: Int64;
   /** 0 to 60; 0 answers immediately. */
   readonly timeoutSeconds?: number;
-  /** The caller needs the devices: a dormant claim takes its turn in its queue, and keeps waiting as long as such a call is made every 15 s. */
+  /** The caller needs the devices: a dormant claim enters its queue, and keeps waiting for as long as such a call is made every 15 s. */
   readonly wake?: boolean;
-  /** With `wake`, for a program that has already seen devices of the claim: their models and, where it shares memory with them, the boot id of its host. The claim is bound to no others until it is dormant again. Ignored where the claim is awake already. */
+  /** With `wake`, for a program that has already seen devices of the claim: their models and, if the program shares memory with them, the boot id of its host. The claim is bound to no other kind until it is dormant again. Ignored if the claim is already awake. */
   readonly toldModels?: readonly string[];
   readonly toldHost?: string;
 };
@@ -419,7 +419,7 @@ export type CreateTicketRequest = {
   readonly clientHost?: string;
   readonly clientPid?: number;
   readonly program?: string;
-  /** Session of the caller's last ticket, where the agent could not be reached with it: while no session was opened with it, the new ticket is for the same session, so that a client that keeps trying holds one place of the claim. */
+  /** Session of the caller's last ticket, if the agent could not be reached with it. If no session was opened with that ticket, the new one is for the same session, so that a client that keeps trying counts only once towards the claim's limit of sessions. */
   readonly unopenedSession?: string;
 };
 
@@ -440,13 +440,13 @@ export type ViewClaimResponse = {
   readonly claim?: Claim;
   /** `mpv1.<payload>.<signature>`, valid for 60 s, for any number of calls. Empty while the claim is not bound, or its node's agent is not in contact. */
   readonly viewTicket?: string;
-  /** As in CreateTicketResponse, for the agent whose NodeService/DescribeClaim takes the view ticket. Empty where `view_ticket` is. */
+  /** As in CreateTicketResponse: the agent whose NodeService/DescribeClaim takes the view ticket. Empty if `view_ticket` is. */
   readonly agentUrl?: string;
 };
 
 export type ReleaseClaimRequest = {
   readonly name?: string;
-  /** For a claim with notice: act now instead of at the end of the notice, which puts it into the queue again, or ends it where it exceeded a limit. A claim without notice is unchanged. */
+  /** For a claim with notice: act now instead of at the end of the notice. The claim is requeued, or ends if it exceeded a limit. A claim without notice is unchanged. */
   readonly requeue?: boolean;
 };
 
@@ -462,7 +462,7 @@ export type ResizeClaimRequest = {
   readonly memoryPercent?: number;
   /** Compute share of each vGPU, 1 to 100. */
   readonly computePercent?: number;
-  /** Where it has to be placed again and there is no room now, release the allocation and wait in its queue. */
+  /** If it must be placed again and there is no room now, release the allocation and wait in the queue. */
   readonly wait?: boolean;
 };
 
@@ -498,7 +498,7 @@ export type CreateProgramTokenRequest = {
 export type CreateProgramTokenResponse = {
   /** The bearer token. */
   readonly secret?: string;
-  /** Unix seconds at which it ends, as the token or login that created it does. 0: when that is revoked. */
+  /** Unix seconds at which the token expires, together with the token or login that created it. 0: when that is revoked. */
   readonly expiresAt?: Int64;
 };
 
@@ -516,23 +516,23 @@ export type ExplainClaimRequest = {
 
 export type ExplainClaimResponse = {
   readonly claim?: Claim;
-  /** The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty when it does not wait. `limit`: it alone is larger than a limit of its queue, tenant or user. */
+  /** The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty if it does not wait. `limit`: the claim alone exceeds a limit of its queue, tenant or user. */
   readonly obstacle?: string;
   /** Number of claims that wait in its queue. */
   readonly queueLength?: number;
-  /** Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; where it waits for a quota, those that hold it. Only those that the caller may see. */
+  /** Claims that must end before it gets room, if the claims ahead of it stay the same and get theirs; if it waits for a quota, the claims that hold the quota. Only those that the caller may see. */
   readonly waitsFor?: readonly string[];
   /** Latest time at which it gets room, if the claims ahead of it stay the same. 0: unknown. */
   readonly expectedAt?: Int64;
-  /** The claim of the pool that is expected to end next; empty when unknown, or when the caller may not see it. */
+  /** The claim of the pool that is expected to end next; empty if unknown, or if the caller may not see it. */
   readonly nextReleaseClaim?: string;
-  /** At the latest. 0: unknown. */
+  /** The latest time. 0: unknown. */
   readonly nextReleaseAt?: Int64;
   /** Sentences for display: the usage of its queue, the queues above it and its tenant. */
   readonly facts?: readonly string[];
-  /** How many of the claims that it waits for are hidden from the caller. */
+  /** The number of claims that it waits for and that are hidden from the caller. */
   readonly waitsForHidden?: number;
-  /** `facts` as data, in the same order. */
+  /** `facts` in structured form, in the same order. */
   readonly factDetails?: readonly Fact[];
 };
 
@@ -564,7 +564,7 @@ export type Node = {
   /** DNS label, unique. */
   readonly name?: string;
   readonly state?: NodeState;
-  /** One sentence for display; empty when ready. */
+  /** One sentence for display; empty if ready. */
   readonly reason?: string;
   readonly cordoned?: boolean;
   /** Base URL of the agent. */
@@ -587,7 +587,7 @@ export type Node = {
   readonly cordonReason?: string;
 };
 
-/** `NODE_STATE_READY`: Its agent is in contact. `NODE_STATE_NOT_READY`: No heartbeat from its agent for 10 s, or none since the controller started: it gets no new claims, and keeps its own. */
+/** `NODE_STATE_READY`: Its agent is in contact. `NODE_STATE_NOT_READY`: No heartbeat from its agent for 10 s, or none since the controller started: it gets no new claims, and keeps the existing ones. */
 export type NodeState =
   | "NODE_STATE_UNSPECIFIED"
   | "NODE_STATE_READY"
@@ -614,7 +614,7 @@ export type Device = {
   readonly cudaVersion?: number;
   readonly health?: DeviceHealth;
   readonly healthReason?: string;
-  /** Cordoned: gets no new claims. */
+  /** Cordoned: it gets no new claims. */
   readonly cordoned?: boolean;
   /** Why; empty: not given. */
   readonly cordonReason?: string;
@@ -622,29 +622,29 @@ export type Device = {
   readonly numaNode?: string;
   readonly pcieSwitch?: string;
   readonly nvlinkDomain?: string;
-  /** Memory that the scheduler reserves for the driver, beside the memory of each claim. 0: none, or not reported. */
+  /** Memory that the scheduler reserves for the driver, in addition to the memory of each claim. 0: none, or not reported. */
   readonly overheadBytes?: Int64;
-  /** Memory that claims hold of it. */
+  /** Memory of it that claims hold. */
   readonly allocatedMemoryBytes?: Int64;
   readonly allocatedComputePercent?: number;
   /** Number of vGPUs on it. */
   readonly virtualGpus?: number;
-  /** Memory that sessions use of it, as last reported. */
+  /** Memory of it that sessions use, as last reported. */
   readonly usedMemoryBytes?: Int64;
   readonly openSessions?: number;
-  /** Device time used by sessions over the last seconds, in percent of that time, 0 to 100. Absent: unknown for some. */
+  /** Device time that sessions used in the last seconds, in percent of that time, 0 to 100. Absent: unknown for at least one. */
   readonly usedComputePercent?: number;
   /** Temperature, power, clocks and errors. Absent: its driver reports none, its node is not in contact, or the caller is not an administrator and sees no claim that has the whole GPU. */
   readonly card?: CardFigures;
 };
 
-/** `DEVICE_HEALTH_UNHEALTHY`: Gets no new claims; `health_reason` says why. */
+/** `DEVICE_HEALTH_UNHEALTHY`: Gets no new claims; `health_reason` gives the cause. */
 export type DeviceHealth =
   | "DEVICE_HEALTH_UNSPECIFIED"
   | "DEVICE_HEALTH_HEALTHY"
   | "DEVICE_HEALTH_UNHEALTHY";
 
-/** Figures of a GPU from the driver's management library. Absent: not reported. */
+/** Measurements of a GPU by the driver's management library. Absent: not reported. */
 export type CardFigures = {
   readonly temperatureCelsius?: number;
   readonly powerMilliwatts?: number;
@@ -662,11 +662,11 @@ export type CardFigures = {
   /** Errors of its memory since the driver was loaded. */
   readonly eccCorrectedErrors?: number;
   readonly eccUncorrectedErrors?: number;
-  /** Rows of its memory that were replaced for good. */
+  /** Rows of its memory that were replaced permanently. */
   readonly remappedRows?: number;
-  /** 1: rows wait for a reset of the card to be replaced. */
+  /** 1: replaced rows take effect only after a reset of the device. */
   readonly pendingRowRemaps?: number;
-  /** Xids that the driver has reported since the agent watches the card, those of programs included. */
+  /** Xids that the driver has reported since the agent began to watch the device, including those that programs caused. */
   readonly xids?: number;
   readonly lastXid?: number;
 };
@@ -718,9 +718,9 @@ export type RemoveNodeResponse = {
 
 export type LabelNodeRequest = {
   readonly name?: string;
-  /** Added, or changed. */
+  /** Labels to add or change. */
   readonly set?: Readonly<Record<string, string>>;
-  /** Keys. Labels that the node's agent reports become visible again. */
+  /** Keys of labels to remove. Labels that the node's agent reports become visible again. */
   readonly remove?: readonly string[];
 };
 
@@ -785,7 +785,7 @@ export type SessionDevice = {
   readonly memoryUsedBytes?: Int64;
   /** Ordinal of the device on its node. */
   readonly index?: number;
-  /** Device time used by it over the last seconds, in percent of that time, 0 to 100. Absent: unknown. */
+  /** Device time that it used in the last seconds, in percent of that time, 0 to 100. Absent: unknown. */
   readonly computeUsedPercent?: number;
 };
 
@@ -794,7 +794,7 @@ export type ListEventsRequest = {
   readonly after?: Int64;
   /** Only events of this subject; empty: all. */
   readonly subject?: string;
-  /** The newest ones, at most this many, 1 to 1000; 0: 100. With `after`, the oldest ones after it. */
+  /** The newest events, at most this many, 1 to 1000; 0: 100. With `after`, the oldest ones after it. */
   readonly limit?: number;
 };
 
@@ -812,7 +812,7 @@ export type Event = {
   readonly subject?: string;
   /** One sentence for display. */
   readonly message?: string;
-  /** `message` as data. */
+  /** `message` in structured form. */
   readonly detail?: Reason;
 };
 
@@ -844,16 +844,16 @@ export type GetVersionResponse = {
 
 export type PutQueueRequest = {
   readonly queue?: Queue;
-  /** Refuse with MILLPOND_E_ALREADY_EXISTS when it exists. */
+  /** Refuse with MILLPOND_E_ALREADY_EXISTS if it exists. */
   readonly createOnly?: boolean;
-  /** Refuse with MILLPOND_E_NOT_FOUND when it does not exist. */
+  /** Refuse with MILLPOND_E_NOT_FOUND if it does not exist. */
   readonly changeOnly?: boolean;
 };
 
 export type Queue = {
   /** DNS label, unique. */
   readonly name?: string;
-  /** The queue that it is a part of; empty: none. */
+  /** The parent queue; empty: none. */
   readonly parent?: string;
   /** Weight among its siblings for capacity beyond the guarantees, 1 to 10000. 0 in PutQueue: 1. */
   readonly weight?: number;
@@ -867,14 +867,14 @@ export type Queue = {
   readonly boundClaims?: number;
 };
 
-/** Which claims may use more than the queue's guarantee while other queues leave capacity idle. `BORROWING_ANY`: All. The default. `BORROWING_PREEMPTIBLE`: Preemptible ones, so that the queue with the guarantee gets its capacity back when it needs it. `BORROWING_NONE`: None. */
+/** Which claims may use more than the queue's guarantee while other queues leave capacity idle. `BORROWING_ANY`: All claims. The default. `BORROWING_PREEMPTIBLE`: Preemptible claims only, so that the queue with the guarantee gets its capacity back when it needs it. `BORROWING_NONE`: None. */
 export type Borrowing =
   | "BORROWING_UNSPECIFIED"
   | "BORROWING_ANY"
   | "BORROWING_PREEMPTIBLE"
   | "BORROWING_NONE";
 
-/** Bounds. An absent one is not set. */
+/** Bounds on an amount. An absent one is not set. */
 export type Quota = {
   /** Thousandths of a GPU: a vGPU counts as the greater of its shares of memory and compute. */
   readonly gpuMilli?: Int64;
@@ -883,7 +883,7 @@ export type Quota = {
   readonly memoryBytes?: Int64;
 };
 
-/** A part of the pool. */
+/** An amount of the pool's capacity. */
 export type Amount = {
   readonly gpuMilli?: Int64;
   readonly computePercent?: Int64;
@@ -912,39 +912,39 @@ export type PutTenantRequest = {
   readonly changeOnly?: boolean;
 };
 
-/** A tenant that usage is charged to. */
+/** A tenant, to which usage is charged. */
 export type Tenant = {
   /** DNS label, unique. */
   readonly name?: string;
   readonly limit?: Quota;
-  /** Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay as they are. */
+  /** Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay unchanged. */
   readonly userLimits?: UserLimits;
   readonly used?: Amount;
   readonly waitingClaims?: number;
   readonly boundClaims?: number;
-  /** Its users that have claims or an own limit, in order of their names. */
+  /** Its users that have claims or a limit of their own, in order of their names. */
   readonly users?: readonly UserStatus[];
 };
 
-/** A user of a tenant is the name of a token: its claims are those that were created with the token, and those of programs that have a token from it (CreateProgramToken). Two tokens are two users. */
+/** A user of a tenant is the name of a token: its claims are those that were created with the token, and those of programs whose token was created with it (CreateProgramToken). Two tokens are two users. */
 export type UserLimits = {
-  /** For each user that `users` does not name. Absent: none. */
+  /** The limit of each user that `users` does not name. Absent: none. */
   readonly each?: Quota;
-  /** At most 1000. */
+  /** Limits of single users, at most 1000. */
   readonly users?: readonly UserLimit[];
 };
 
 export type UserLimit = {
   /** Name of the token. */
   readonly user?: string;
-  /** Without any bound: the user has no limit, whatever holds for the others. */
+  /** Without any bound: the user has no limit, whatever applies to the others. */
   readonly limit?: Quota;
 };
 
 export type UserStatus = {
-  /** Name of the token; empty: claims that an earlier release created, which no limit of a user holds for. */
+  /** Name of the token; empty: claims that an earlier release created, to which no user's limit applies. */
   readonly user?: string;
-  /** The limit that holds for the user. Absent: none. */
+  /** The limit that applies to the user. Absent: none. */
   readonly limit?: Quota;
   readonly used?: Amount;
   readonly waitingClaims?: number;
@@ -972,7 +972,7 @@ export type GetUsageRequest = {
   readonly from?: Int64;
   /** End of the period, not in the future; 0: now. */
   readonly to?: Int64;
-  /** The parts for which usage is summed up. */
+  /** The groups for which usage is summed up. */
   readonly by?: UsageBy;
 };
 
@@ -991,10 +991,10 @@ export type GetUsageResponse = {
   readonly to?: Int64;
 };
 
-/** Usage of a part of the claims, as `GetUsageRequest.by` says. GPU-seconds count parts of devices as `Amount.gpu_milli` does. */
+/** Usage of a group of claims, as selected by `GetUsageRequest.by`. GPU-seconds count fractions of devices as `Amount.gpu_milli` does. */
 export type Usage = {
   readonly tenant?: string;
-  /** By queue and by claim; empty otherwise. */
+  /** Set when grouped by queue or by claim; empty otherwise. */
   readonly queue?: string;
   /** While claims waited, or were bound. */
   readonly askedGpuSeconds?: number;
@@ -1002,17 +1002,17 @@ export type Usage = {
   readonly grantedGpuSeconds?: number;
   /** While sessions of bound claims made calls. */
   readonly usedGpuSeconds?: number;
-  /** Granted and not used. */
+  /** Granted but not used. */
   readonly wastedGpuSeconds?: number;
   /** Number of claims that waited or were bound within the period. */
   readonly claims?: number;
   /** Seconds that its claims waited within the period, in total. */
   readonly waitedSeconds?: number;
-  /** By user and by claim: the name of the token. Empty also for claims that an earlier release created. */
+  /** Set when grouped by user or by claim: the name of the token. Also empty for claims that an earlier release created. */
   readonly user?: string;
-  /** By claim: its name. Claims that have had a name one after the other count as one. */
+  /** Set when grouped by claim: its name. Successive claims of the same name count as one. */
   readonly claim?: string;
-  /** By model: the name of the GPU. Empty also for claims while they waited, and for usage that an earlier release recorded. */
+  /** Set when grouped by model: the name of the GPU. Also empty for claims while they waited, and for usage that an earlier release recorded. */
   readonly model?: string;
 };
 
@@ -1032,36 +1032,36 @@ export interface Services {
     readonly ListKeys: { readonly request: ListKeysRequest; readonly answer: ListKeysResponse };
     /** RotateKey creates a new signing key. Agents receive it within seconds; the earlier ones are accepted until tickets that they signed have expired. Role: admin. */
     readonly RotateKey: { readonly request: RotateKeyRequest; readonly answer: RotateKeyResponse };
-    /** CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good once, for ten minutes, at the controller that created it. */
+    /** CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. The code is valid once, for ten minutes, at the controller that created it. */
     readonly CreateLoginCode: { readonly request: CreateLoginCodeRequest; readonly answer: CreateLoginCodeResponse };
     /** ListLogins returns the logins of browsers and command lines that have not ended, oldest first: all of them to an administrator, those of the tenant to its administrators, and to others their own. Role: user. */
     readonly ListLogins: { readonly request: ListLoginsRequest; readonly answer: ListLoginsResponse };
-    /** RevokeLogin ends a login that the caller can list. Its token stays valid, unless it is of a login by an OpenID provider. Role: user. */
+    /** RevokeLogin ends a login that the caller can list. The token with which it was made stays valid, unless the login was by an OpenID provider. Role: user. */
     readonly RevokeLogin: { readonly request: RevokeLoginRequest; readonly answer: RevokeLoginResponse };
-    /** CreateLogin records the login of a browser or a command line at a controller that is not the leader: that controller calls it. Role: user. */
+    /** CreateLogin records a login that a browser or a command line has made at a follower, which makes this call. Role: user. */
     readonly CreateLogin: { readonly request: CreateLoginRequest; readonly answer: CreateLoginResponse };
-    /** GetCaller returns the identity and the rights of the token that the call carries. Role: any. */
+    /** GetCaller returns the identity and the rights of the call's token. Role: any. */
     readonly GetCaller: { readonly request: GetCallerRequest; readonly answer: GetCallerResponse };
   };
   /** ClaimService is called by the client library, the CLI and users. Role: user. */
   readonly ClaimService: {
-    /** CreateClaim requests vGPUs. The claim is bound immediately where the pool has room, else it waits in its queue. Refused: a claim that no node of the pool could hold even when empty (MILLPOND_E_IMPOSSIBLE, if a node is ready), and with `no_wait` a claim that does not fit now (MILLPOND_E_NO_CAPACITY). */
+    /** CreateClaim requests vGPUs. The claim is bound immediately if the pool has room; otherwise it waits in its queue. Refused: a claim that no node of the pool could hold even when empty (MILLPOND_E_IMPOSSIBLE, if a node is ready), and with `no_wait` a claim that does not fit now (MILLPOND_E_NO_CAPACITY). */
     readonly CreateClaim: { readonly request: CreateClaimRequest; readonly answer: CreateClaimResponse };
     /** WaitClaim answers when the claim's version differs from `known_version`, or at the timeout. It renews the lease when it is called, while it waits, and when it answers. */
     readonly WaitClaim: { readonly request: WaitClaimRequest; readonly answer: WaitClaimResponse };
     /** CreateTicket creates the credential that opens one session on a bound claim. It renews the lease. */
     readonly CreateTicket: { readonly request: CreateTicketRequest; readonly answer: CreateTicketResponse };
-    /** ViewClaim returns one claim, and a credential by which the agent of its node describes its devices and programs. It renews no lease and wakes no claim. */
+    /** ViewClaim returns one claim, and a credential with which the agent of its node can be asked about the claim's devices and programs. It renews no lease and wakes no claim. */
     readonly ViewClaim: { readonly request: ViewClaimRequest; readonly answer: ViewClaimResponse };
     /** ReleaseClaim ends a claim and its sessions. It succeeds for a claim that has already ended. */
     readonly ReleaseClaim: { readonly request: ReleaseClaimRequest; readonly answer: ReleaseClaimResponse };
-    /** ResizeClaim changes the request and the allocation of a claim. While a session of it is open, memory and compute change immediately, for the sessions too. Where no session is open, the number of vGPUs can change too: the claim is then placed again, and keeps its allocation when there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed: less memory than a program has in use and another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than the device, the queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer (MILLPOND_E_NODE_NOT_READY). */
+    /** ResizeClaim changes the request and the allocation of a claim. While a session of it is open, memory and compute change immediately, also for the open sessions. While no session is open, the number of vGPUs can change too: the claim is then placed again, and keeps its allocation if there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed: less memory than a program has in use, or another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than the device, the queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer (MILLPOND_E_NODE_NOT_READY). */
     readonly ResizeClaim: { readonly request: ResizeClaimRequest; readonly answer: ResizeClaimResponse };
-    /** PrioritizeClaim sets the priority of a claim, and with it that of all members of its gang. It counts from now on: for the order in its queue, for preemption, and for sessions that open later; open sessions compute with the priority that they began with, and a notice that was given stands. Refused for a claim that has ended (MILLPOND_E_CLAIM_ENDED). */
+    /** PrioritizeClaim sets the priority of a claim, and with it that of all members of its gang. The new priority applies from now on: to the order in the queue, to preemption, and to sessions that open later. Open sessions keep the priority with which they began, and notice that has been given stands. Refused for a claim that has ended (MILLPOND_E_CLAIM_ENDED). */
     readonly PrioritizeClaim: { readonly request: PrioritizeClaimRequest; readonly answer: PrioritizeClaimResponse };
-    /** CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open sessions on it, and nothing else. It is the same each time, is not stored, and is valid until the claim has ended. */
+    /** CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open sessions on it, and nothing else. The token is the same for each call, is not stored, and is valid until the claim has ended. */
     readonly CreateClaimToken: { readonly request: CreateClaimTokenRequest; readonly answer: CreateClaimTokenResponse };
-    /** CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims of one tenant, use and release those that were created with it, and nothing else. It is another each time, is not stored, and is valid as long as the token, or the login, that created it. */
+    /** CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims of one tenant, use and release those that were created with it, and nothing else. The token differs for each call, is not stored, and is valid for as long as the token, or the login, that created it. */
     readonly CreateProgramToken: { readonly request: CreateProgramTokenRequest; readonly answer: CreateProgramTokenResponse };
     /** GetClaim returns one claim and renews no lease. */
     readonly GetClaim: { readonly request: GetClaimRequest; readonly answer: GetClaimResponse };
@@ -1078,7 +1078,7 @@ export interface Services {
     readonly CordonNode: { readonly request: CordonNodeRequest; readonly answer: CordonNodeResponse };
     /** DrainNode cordons a node and preempts the claims there, after notice: they wait for room elsewhere. */
     readonly DrainNode: { readonly request: DrainNodeRequest; readonly answer: DrainNodeResponse };
-    /** RemoveNode removes a node from the pool permanently: one that holds nothing and whose agent is not in contact (MILLPOND_E_IN_USE). Its agent is refused from then on (MILLPOND_E_NODE_REMOVED), unless it has a token that was created later. It succeeds for a node that was removed already. */
+    /** RemoveNode removes a node from the pool permanently. The node must hold nothing, and its agent must not be in contact (MILLPOND_E_IN_USE). From then on its agent is refused (MILLPOND_E_NODE_REMOVED), unless it has a token that was created later. The call succeeds for a node that has already been removed. */
     readonly RemoveNode: { readonly request: RemoveNodeRequest; readonly answer: RemoveNodeResponse };
     /** LabelNode changes the labels that operators set on a node. */
     readonly LabelNode: { readonly request: LabelNodeRequest; readonly answer: LabelNodeResponse };
@@ -1086,7 +1086,7 @@ export interface Services {
     readonly ListSessions: { readonly request: ListSessionsRequest; readonly answer: ListSessionsResponse };
     /** ListEvents returns events, oldest first. The controller keeps the last 10000. */
     readonly ListEvents: { readonly request: ListEventsRequest; readonly answer: ListEventsResponse };
-    /** BackUp writes the state of the controller, and the tokens and the certificate authority of its state directory, into a file on the controller's host. Where the state is in a database, use the database's own tools (MILLPOND_E_INVALID). Role: admin. */
+    /** BackUp writes the state of the controller, and the tokens and the certificate authority of its state directory, into a file on the controller's host. If the state is in a database, use the database's own tools (MILLPOND_E_INVALID). Role: admin. */
     readonly BackUp: { readonly request: BackUpRequest; readonly answer: BackUpResponse };
     readonly GetVersion: { readonly request: GetVersionRequest; readonly answer: GetVersionResponse };
   };

@@ -97,7 +97,7 @@ export type CreateTokenRequest = Message<"millpond.v1.CreateTokenRequest"> & {
   tenant: string;
 
   /**
-   * From now; 0: it does not expire.
+   * Seconds from now; 0: it does not expire.
    *
    * @generated from field: int64 lifetime_seconds = 4;
    */
@@ -203,7 +203,7 @@ export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__P
   messageDesc(file_millpond_v1_access, 6);
 
 /**
- * One call that asked for a change.
+ * One call that requested a change.
  *
  * @generated from message millpond.v1.AuditRecord
  */
@@ -247,7 +247,7 @@ export type AuditRecord = Message<"millpond.v1.AuditRecord"> & {
   what: string;
 
   /**
-   * `claim/train`; empty where the call was refused before its message was read.
+   * `claim/train`; empty if the call was refused before its message was read.
    *
    * @generated from field: string subject = 7;
    */
@@ -268,7 +268,7 @@ export type AuditRecord = Message<"millpond.v1.AuditRecord"> & {
   result: string;
 
   /**
-   * Hash of the record before it. Empty: it is the first record, or is older than the chain. Always empty for a caller of one
+   * Hash of the previous record. Empty: it is the first record, or is older than the chain. Always empty for a caller of one
    * tenant, because the chain covers the records of all tenants.
    *
    * @generated from field: string previous_hash = 10;
@@ -303,7 +303,7 @@ export type ListAuditRequest = Message<"millpond.v1.ListAuditRequest"> & {
   after: bigint;
 
   /**
-   * 1 to 1000; 0: 100.
+   * With `after` 0: the oldest records, not the newest.
    *
    * @generated from field: uint32 limit = 2;
    */
@@ -362,21 +362,21 @@ export type SigningKey = Message<"millpond.v1.SigningKey"> & {
   createdAt: bigint;
 
   /**
-   * Tickets signed with it are refused from this time on; 0: it is the current one.
+   * Tickets signed with it are refused from this time on; 0: it is the current key.
    *
    * @generated from field: int64 retires_at = 3;
    */
   retiresAt: bigint;
 
   /**
-   * It was revoked: nothing that it signed, or that is derived from it, is accepted.
+   * The key was revoked: nothing that it signed, or that is derived from it, is accepted.
    *
    * @generated from field: bool revoked = 4;
    */
   revoked: boolean;
 
   /**
-   * Whether tokens derived from it are still accepted: for claims that existed when it retired.
+   * Whether tokens derived from it are still accepted, for claims that existed when it retired.
    *
    * @generated from field: bool derives = 5;
    */
@@ -432,8 +432,8 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
  */
 export type RotateKeyRequest = Message<"millpond.v1.RotateKeyRequest"> & {
   /**
-   * Revoke all earlier keys at once, for a key that was disclosed: their tickets, the tokens that running programs have of
-   * their claims, and logins of the console become invalid.
+   * Revoke all earlier keys immediately, because a key was disclosed: their tickets, the tokens that running programs have
+   * for their claims, and logins of the console become invalid.
    *
    * @generated from field: bool revoke = 1;
    */
@@ -502,7 +502,7 @@ export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> 
   messageDesc(file_millpond_v1_access, 16);
 
 /**
- * A login of a browser, or of a command line by an OpenID provider.
+ * A login of a browser, or of a command line through an OpenID provider.
  *
  * @generated from message millpond.v1.Login
  */
@@ -515,7 +515,7 @@ export type Login = Message<"millpond.v1.Login"> & {
   id: string;
 
   /**
-   * Name of the token that it was made with; for a login by an OpenID provider, `oidc:` and the user.
+   * Name of the token with which it was made; for a login by an OpenID provider, `oidc:` and the user.
    *
    * @generated from field: string who = 2;
    */
@@ -588,7 +588,7 @@ export const ListLoginsResponseSchema: GenMessage<ListLoginsResponse> = /*@__PUR
  */
 export type RevokeLoginRequest = Message<"millpond.v1.RevokeLoginRequest"> & {
   /**
-   * Empty: the login by an OpenID provider that the call is made with.
+   * Empty: the login by an OpenID provider with which the call is made.
    *
    * @generated from field: string id = 1;
    */
@@ -672,14 +672,14 @@ export const GetCallerRequestSchema: GenMessage<GetCallerRequest> = /*@__PURE__*
  */
 export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
   /**
-   * Name of the token; of a login by an OpenID provider, `oidc:` and the user.
+   * Name of the token; for a login by an OpenID provider, `oidc:` and the user.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * That of the token; `claim` or `program` for tokens of programs.
+   * The token's role; `claim` or `program` for tokens of programs.
    *
    * @generated from field: string role = 2;
    */
@@ -700,7 +700,7 @@ export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
   expiresAt: bigint;
 
   /**
-   * The only claim that the caller may access; empty: all of the tenant.
+   * The only claim that the caller may access; empty: all claims of the tenant.
    *
    * @generated from field: string claim = 5;
    */
@@ -714,7 +714,7 @@ export type GetCallerResponse = Message<"millpond.v1.GetCallerResponse"> & {
   node: string;
 
   /**
-   * Id of the login by an OpenID provider that the token is of; empty: none.
+   * Id of the login by an OpenID provider to which the token belongs; empty: none.
    *
    * @generated from field: string login = 7;
    */
@@ -798,8 +798,8 @@ export const AccessService: GenService<{
     output: typeof RotateKeyResponseSchema;
   },
   /**
-   * CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good
-   * once, for ten minutes, at the controller that created it.
+   * CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the
+   * caller. The code is valid once, for ten minutes, at the controller that created it.
    *
    * @generated from rpc millpond.v1.AccessService.CreateLoginCode
    */
@@ -820,8 +820,8 @@ export const AccessService: GenService<{
     output: typeof ListLoginsResponseSchema;
   },
   /**
-   * RevokeLogin ends a login that the caller can list. Its token stays valid, unless it is of a login by an OpenID provider.
-   * Role: user.
+   * RevokeLogin ends a login that the caller can list. The token with which it was made stays valid, unless the login was by
+   * an OpenID provider. Role: user.
    *
    * @generated from rpc millpond.v1.AccessService.RevokeLogin
    */
@@ -831,8 +831,7 @@ export const AccessService: GenService<{
     output: typeof RevokeLoginResponseSchema;
   },
   /**
-   * CreateLogin records the login of a browser or a command line at a controller that is not the leader: that controller calls it.
-   * Role: user.
+   * CreateLogin records a login that a browser or a command line has made at a follower, which makes this call. Role: user.
    *
    * @generated from rpc millpond.v1.AccessService.CreateLogin
    */
@@ -842,7 +841,7 @@ export const AccessService: GenService<{
     output: typeof CreateLoginResponseSchema;
   },
   /**
-   * GetCaller returns the identity and the rights of the token that the call carries. Role: any.
+   * GetCaller returns the identity and the rights of the call's token. Role: any.
    *
    * @generated from rpc millpond.v1.AccessService.GetCaller
    */

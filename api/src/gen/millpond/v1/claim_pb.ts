@@ -54,15 +54,15 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   memoryPercent: number;
 
   /**
-   * Compute share of each vGPU in percent of its device, 1 to 100. 0: in proportion to the memory, rounded up; none for
-   * best effort, which may not ask for one.
+   * Compute share of each vGPU in percent of its device, 1 to 100. 0: in proportion to the memory, rounded up; none for best
+   * effort, for which none may be requested.
    *
    * @generated from field: uint32 compute_percent = 5;
    */
   computePercent: number;
 
   /**
-   * Requester, for display: `user@host:pid program`. At most 256 characters.
+   * The requester, for display: `user@host:pid program`. At most 256 characters.
    *
    * @generated from field: string owner = 6;
    */
@@ -111,7 +111,7 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   pool: string;
 
   /**
-   * Tenant that the usage is charged to. Empty: `default`.
+   * Tenant to which the usage is charged. Empty: `default`.
    *
    * @generated from field: string tenant = 13;
    */
@@ -132,7 +132,7 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   priority: number;
 
   /**
-   * May be preempted: after notice, and put into the queue again. Best-effort claims always may.
+   * Whether it may be preempted: after notice, and then requeued. Best-effort claims always may be.
    *
    * @generated from field: bool preemptible = 16;
    */
@@ -184,7 +184,7 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   nodeLabels: { [key: string]: string };
 
   /**
-   * Only nodes that hold a claim with these labels; where no node does, any.
+   * Only nodes that hold a claim with these labels; if no node does, any node.
    *
    * @generated from field: map<string, string> affinity = 34;
    */
@@ -198,14 +198,14 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   antiAffinity: { [key: string]: string };
 
   /**
-   * Ends after it has been bound for this long, with notice. 0: no limit.
+   * Ends with notice when it has been bound for this long. 0: no limit.
    *
    * @generated from field: uint32 time_limit_seconds = 36;
    */
   timeLimitSeconds: number;
 
   /**
-   * Ends, with notice, after no session has called its devices for this long. 0: no limit.
+   * Ends with notice when no session has called its devices for this long. 0: no limit.
    *
    * @generated from field: uint32 idle_limit_seconds = 37;
    */
@@ -236,8 +236,8 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   graceSeconds: number;
 
   /**
-   * Holds nothing until a program of it calls its devices, and releases its allocation when its last session has ended.
-   * Ignored together with `session_bound`, because that claim's program has called. Not together with a gang.
+   * Holds nothing until one of its programs calls its devices, and releases its allocation when its last session has ended.
+   * Ignored together with `session_bound`, because the program of such a claim has already called. Not together with a gang.
    *
    * @generated from field: bool lazy = 42;
    */
@@ -252,7 +252,7 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   lazyIdleSeconds: number;
 
   /**
-   * Only devices with these UUIDs: for an external scheduler that has chosen them. At most 64. Empty: any.
+   * Only devices with these UUIDs, for an external scheduler that has chosen them. At most 64. Empty: any.
    *
    * @generated from field: repeated string only_devices = 44;
    */
@@ -266,8 +266,8 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   onlyNode: string;
 
   /**
-   * Gangs only: where the other members' programs would reach that of this claim, `host:port`, such as the address at which
-   * the first one waits for the others. At most 256 characters. Empty: unknown.
+   * Gangs only: the address, `host:port`, at which the other members' programs can reach this claim's, such as the address at
+   * which the first one waits for the others. At most 256 characters. Empty: unknown.
    *
    * @generated from field: string rendezvous = 46;
    */
@@ -340,44 +340,44 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   leaseExpiresAt: bigint;
 
   /**
-   * When it will be preempted, for the reason in `reason`: its program should end before. 0: not planned.
+   * When it will be preempted, for the reason in `reason`: its program should end before then. 0: not planned.
    *
    * @generated from field: int64 preempt_at = 50;
    */
   preemptAt: bigint;
 
   /**
-   * How often it was put into the queue again.
+   * How often it was requeued.
    *
    * @generated from field: uint32 requeues = 51;
    */
   requeues: number;
 
   /**
-   * When it last began to wait. 0: not waiting.
+   * When it last began to wait. 0: it is not waiting.
    *
    * @generated from field: int64 waiting_since = 52;
    */
   waitingSince: bigint;
 
   /**
-   * `reason` as data; absent where `reason` is empty.
+   * `reason` in structured form; absent if `reason` is empty.
    *
    * @generated from field: millpond.v1.Reason why = 53;
    */
   why?: Reason | undefined;
 
   /**
-   * Gangs only: its number among the members, from 0. It keeps it as long as it lives; a claim that takes the place of a
-   * member that has ended gets that member's.
+   * Gangs only: its number among the members, from 0. The number does not change; a claim that replaces an ended member gets
+   * that member's number.
    *
    * @generated from field: uint32 gang_rank = 54;
    */
   gangRank: number;
 
   /**
-   * The user that it is charged to: the name of the token that created it, or that gave its program one. Empty: an earlier
-   * release created it.
+   * The user to whom it is charged: the name of the token that created it, or from which its program's token was created.
+   * Empty: an earlier release created it.
    *
    * @generated from field: string user = 55;
    */
@@ -392,7 +392,7 @@ export const ClaimSchema: GenMessage<Claim> = /*@__PURE__*/
   messageDesc(file_millpond_v1_claim, 0);
 
 /**
- * The granted vGPUs. The array order is the client's device ordinals.
+ * The granted vGPUs. The order is that of the client's device ordinals.
  *
  * @generated from message millpond.v1.Allocation
  */
@@ -495,7 +495,7 @@ export type CreateClaimRequest = Message<"millpond.v1.CreateClaimRequest"> & {
 
   /**
    * Further fields of the request, as environment variables of the program (`MILLPOND_QUEUE`): see docs/reference/claims.md.
-   * So a client library need not know their meaning. Not for fields that `claim` sets itself.
+   * A client library therefore need not know their meaning. Not for fields that `claim` itself sets.
    *
    * @generated from field: map<string, string> variables = 3;
    */
@@ -550,17 +550,17 @@ export type WaitClaimRequest = Message<"millpond.v1.WaitClaimRequest"> & {
   timeoutSeconds: number;
 
   /**
-   * The caller needs the devices: a dormant claim takes its turn in its queue, and keeps waiting as long as such a call is
-   * made every 15 s.
+   * The caller needs the devices: a dormant claim enters its queue, and keeps waiting for as long as such a call is made
+   * every 15 s.
    *
    * @generated from field: bool wake = 4;
    */
   wake: boolean;
 
   /**
-   * With `wake`, for a program that has already seen devices of the claim: their models and, where it shares memory with
-   * them, the boot id of its host. The claim is bound to no others until it is dormant again. Ignored where the claim is
-   * awake already.
+   * With `wake`, for a program that has already seen devices of the claim: their models and, if the program shares memory
+   * with them, the boot id of its host. The claim is bound to no other kind until it is dormant again. Ignored if the claim
+   * is already awake.
    *
    * @generated from field: repeated string told_models = 5;
    */
@@ -625,8 +625,9 @@ export type CreateTicketRequest = Message<"millpond.v1.CreateTicketRequest"> & {
   program: string;
 
   /**
-   * Session of the caller's last ticket, where the agent could not be reached with it: while no session was opened with
-   * it, the new ticket is for the same session, so that a client that keeps trying holds one place of the claim.
+   * Session of the caller's last ticket, if the agent could not be reached with it. If no session was opened with that
+   * ticket, the new one is for the same session, so that a client that keeps trying counts only once towards the claim's
+   * limit of sessions.
    *
    * @generated from field: string unopened_session = 5;
    */
@@ -709,8 +710,7 @@ export type ViewClaimResponse = Message<"millpond.v1.ViewClaimResponse"> & {
   viewTicket: string;
 
   /**
-   * As in CreateTicketResponse, for the agent whose NodeService/DescribeClaim takes the view ticket. Empty where
-   * `view_ticket` is.
+   * As in CreateTicketResponse: the agent whose NodeService/DescribeClaim takes the view ticket. Empty if `view_ticket` is.
    *
    * @generated from field: string agent_url = 3;
    */
@@ -734,8 +734,8 @@ export type ReleaseClaimRequest = Message<"millpond.v1.ReleaseClaimRequest"> & {
   name: string;
 
   /**
-   * For a claim with notice: act now instead of at the end of the notice, which puts it into the queue again, or ends it
-   * where it exceeded a limit. A claim without notice is unchanged.
+   * For a claim with notice: act now instead of at the end of the notice. The claim is requeued, or ends if it exceeded a
+   * limit. A claim without notice is unchanged.
    *
    * @generated from field: bool requeue = 2;
    */
@@ -802,7 +802,7 @@ export type ResizeClaimRequest = Message<"millpond.v1.ResizeClaimRequest"> & {
   computePercent: number;
 
   /**
-   * Where it has to be placed again and there is no room now, release the allocation and wait in its queue.
+   * If it must be placed again and there is no room now, release the allocation and wait in the queue.
    *
    * @generated from field: bool wait = 6;
    */
@@ -943,7 +943,7 @@ export type CreateProgramTokenResponse = Message<"millpond.v1.CreateProgramToken
   secret: string;
 
   /**
-   * Unix seconds at which it ends, as the token or login that created it does. 0: when that is revoked.
+   * Unix seconds at which the token expires, together with the token or login that created it. 0: when that is revoked.
    *
    * @generated from field: int64 expires_at = 2;
    */
@@ -1018,8 +1018,8 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   claim?: Claim | undefined;
 
   /**
-   * The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty when it does not wait. `limit`: it alone is
-   * larger than a limit of its queue, tenant or user.
+   * The obstacle: `room`, `quota`, `limit`, `gang`, `reserved` or `preempting`; empty if it does not wait. `limit`: the claim
+   * alone exceeds a limit of its queue, tenant or user.
    *
    * @generated from field: string obstacle = 2;
    */
@@ -1033,8 +1033,8 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   queueLength: number;
 
   /**
-   * Claims that have to end before it gets room, if the claims ahead of it stay the same and get theirs; where it waits for a
-   * quota, those that hold it. Only those that the caller may see.
+   * Claims that must end before it gets room, if the claims ahead of it stay the same and get theirs; if it waits for a
+   * quota, the claims that hold the quota. Only those that the caller may see.
    *
    * @generated from field: repeated string waits_for = 4;
    */
@@ -1048,14 +1048,14 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   expectedAt: bigint;
 
   /**
-   * The claim of the pool that is expected to end next; empty when unknown, or when the caller may not see it.
+   * The claim of the pool that is expected to end next; empty if unknown, or if the caller may not see it.
    *
    * @generated from field: string next_release_claim = 6;
    */
   nextReleaseClaim: string;
 
   /**
-   * At the latest. 0: unknown.
+   * The latest time. 0: unknown.
    *
    * @generated from field: int64 next_release_at = 7;
    */
@@ -1069,14 +1069,14 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   facts: string[];
 
   /**
-   * How many of the claims that it waits for are hidden from the caller.
+   * The number of claims that it waits for and that are hidden from the caller.
    *
    * @generated from field: uint32 waits_for_hidden = 9;
    */
   waitsForHidden: number;
 
   /**
-   * `facts` as data, in the same order.
+   * `facts` in structured form, in the same order.
    *
    * @generated from field: repeated millpond.v1.Fact fact_details = 10;
    */
@@ -1157,14 +1157,14 @@ export const ClaimState = {
   BOUND: 2,
 
   /**
-   * Ended by its owner, by its session, or by the expiry of its lease; `reason` says which.
+   * Ended by its owner, by its session, or by the expiry of its lease; `reason` gives the cause.
    *
    * @generated from enum value: CLAIM_STATE_RELEASED = 3;
    */
   RELEASED: 3,
 
   /**
-   * Ended because the pool could not keep it; `reason` says why.
+   * Ended because the pool could not keep it; `reason` gives the cause.
    *
    * @generated from enum value: CLAIM_STATE_FAILED = 4;
    */
@@ -1208,7 +1208,7 @@ export const Placement = {
   LEAST_FRAGMENTATION: 1,
 
   /**
-   * On the fullest devices that fit.
+   * On the fullest devices on which it fits.
    *
    * @generated from enum value: PLACEMENT_BINPACK = 2;
    */
@@ -1247,7 +1247,7 @@ export const Locality = {
   UNSPECIFIED: 0,
 
   /**
-   * On that host where it has room, else anywhere. The default.
+   * On that host if it has room, otherwise anywhere. The default.
    *
    * @generated from enum value: LOCALITY_PREFER_LOCAL = 1;
    */
@@ -1324,7 +1324,7 @@ export const ServiceClassSchema: GenEnum<ServiceClass> = /*@__PURE__*/
   enumDesc(file_millpond_v1_claim, 3);
 
 /**
- * Policy for a bound claim whose node is lost.
+ * How to treat a bound claim whose node is lost.
  *
  * @generated from enum millpond.v1.NodeLoss
  */
@@ -1335,7 +1335,7 @@ export const NodeLoss = {
   UNSPECIFIED: 0,
 
   /**
-   * It stays bound and waits for the node: its programs may still run there without the controller. The default.
+   * It stays bound and waits for the node, because its programs may still run there without the controller. The default.
    *
    * @generated from enum value: NODE_LOSS_KEEP = 1;
    */
@@ -1357,7 +1357,7 @@ export const NodeLoss = {
 } as const;
 
 /**
- * Policy for a bound claim whose node is lost.
+ * How to treat a bound claim whose node is lost.
  *
  * @generated from enum millpond.v1.NodeLoss
  */
@@ -1376,9 +1376,9 @@ export const NodeLossSchema: GenEnum<NodeLoss> = /*@__PURE__*/
  */
 export const ClaimService: GenService<{
   /**
-   * CreateClaim requests vGPUs. The claim is bound immediately where the pool has room, else it waits in its queue. Refused:
-   * a claim that no node of the pool could hold even when empty (MILLPOND_E_IMPOSSIBLE, if a node is ready), and with
-   * `no_wait` a claim that does not fit now (MILLPOND_E_NO_CAPACITY).
+   * CreateClaim requests vGPUs. The claim is bound immediately if the pool has room; otherwise it waits in its queue.
+   * Refused: a claim that no node of the pool could hold even when empty (MILLPOND_E_IMPOSSIBLE, if a node is ready), and
+   * with `no_wait` a claim that does not fit now (MILLPOND_E_NO_CAPACITY).
    *
    * @generated from rpc millpond.v1.ClaimService.CreateClaim
    */
@@ -1409,8 +1409,8 @@ export const ClaimService: GenService<{
     output: typeof CreateTicketResponseSchema;
   },
   /**
-   * ViewClaim returns one claim, and a credential by which the agent of its node describes its devices and programs. It
-   * renews no lease and wakes no claim.
+   * ViewClaim returns one claim, and a credential with which the agent of its node can be asked about the claim's devices and
+   * programs. It renews no lease and wakes no claim.
    *
    * @generated from rpc millpond.v1.ClaimService.ViewClaim
    */
@@ -1431,10 +1431,10 @@ export const ClaimService: GenService<{
   },
   /**
    * ResizeClaim changes the request and the allocation of a claim. While a session of it is open, memory and compute change
-   * immediately, for the sessions too. Where no session is open, the number of vGPUs can change too: the claim is then
-   * placed again, and keeps its allocation when there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed:
-   * less memory than a program has in use and another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than
-   * the device, the queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer
+   * immediately, also for the open sessions. While no session is open, the number of vGPUs can change too: the claim is then
+   * placed again, and keeps its allocation if there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed: less
+   * memory than a program has in use, or another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than the
+   * device, the queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer
    * (MILLPOND_E_NODE_NOT_READY).
    *
    * @generated from rpc millpond.v1.ClaimService.ResizeClaim
@@ -1445,9 +1445,9 @@ export const ClaimService: GenService<{
     output: typeof ResizeClaimResponseSchema;
   },
   /**
-   * PrioritizeClaim sets the priority of a claim, and with it that of all members of its gang. It counts from now on: for the
-   * order in its queue, for preemption, and for sessions that open later; open sessions compute with the priority that they
-   * began with, and a notice that was given stands. Refused for a claim that has ended (MILLPOND_E_CLAIM_ENDED).
+   * PrioritizeClaim sets the priority of a claim, and with it that of all members of its gang. The new priority applies from
+   * now on: to the order in the queue, to preemption, and to sessions that open later. Open sessions keep the priority with
+   * which they began, and notice that has been given stands. Refused for a claim that has ended (MILLPOND_E_CLAIM_ENDED).
    *
    * @generated from rpc millpond.v1.ClaimService.PrioritizeClaim
    */
@@ -1457,8 +1457,8 @@ export const ClaimService: GenService<{
     output: typeof PrioritizeClaimResponseSchema;
   },
   /**
-   * CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open
-   * sessions on it, and nothing else. It is the same each time, is not stored, and is valid until the claim has ended.
+   * CreateClaimToken creates the token of the claim's programs. Its bearer may wait for this claim, read it and open sessions
+   * on it, and nothing else. The token is the same for each call, is not stored, and is valid until the claim has ended.
    *
    * @generated from rpc millpond.v1.ClaimService.CreateClaimToken
    */
@@ -1468,9 +1468,9 @@ export const ClaimService: GenService<{
     output: typeof CreateClaimTokenResponseSchema;
   },
   /**
-   * CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound
-   * claims of one tenant, use and release those that were created with it, and nothing else. It is another each time, is
-   * not stored, and is valid as long as the token, or the login, that created it.
+   * CreateProgramToken creates a token for programs that create their own claims: its bearer may create session-bound claims
+   * of one tenant, use and release those that were created with it, and nothing else. The token differs for each call, is not
+   * stored, and is valid for as long as the token, or the login, that created it.
    *
    * @generated from rpc millpond.v1.ClaimService.CreateProgramToken
    */

@@ -20,7 +20,7 @@ export const file_millpond_v1_error: GenFile = /*@__PURE__*/
 
 /**
  * A detail of every error that Millpond raises. The message ends with the same code in brackets, for clients of earlier
- * releases and for people.
+ * releases and for readers.
  *
  * @generated from message millpond.v1.ErrorInfo
  */
@@ -33,14 +33,14 @@ export type ErrorInfo = Message<"millpond.v1.ErrorInfo"> & {
   code: string;
 
   /**
-   * The remedy, a sentence.
+   * The remedy, one sentence.
    *
    * @generated from field: string remedy = 2;
    */
   remedy: string;
 
   /**
-   * The cause as data, where it is one of docs/reference/reasons.md.
+   * The cause in structured form, if it is one of docs/reference/reasons.md.
    *
    * @generated from field: millpond.v1.Reason reason = 3;
    */

@@ -65,7 +65,7 @@ export type OpenSessionResponse = Message<"millpond.v1.OpenSessionResponse"> & {
   unixPath: string;
 
   /**
-   * Where the worker listens; port 0: it does not.
+   * The TCP address at which the worker listens; port 0: it does not.
    *
    * @generated from field: string tcp_host = 3;
    */
@@ -77,7 +77,7 @@ export type OpenSessionResponse = Message<"millpond.v1.OpenSessionResponse"> & {
   tcpPort: number;
 
   /**
-   * Boot id of the agent's host: the client uses `unix_path` when it is its own.
+   * Boot id of the agent's host: the client uses `unix_path` if its own boot id is the same.
    *
    * @generated from field: string boot_id = 5;
    */
@@ -91,7 +91,8 @@ export type OpenSessionResponse = Message<"millpond.v1.OpenSessionResponse"> & {
   linkSecret: string;
 
   /**
-   * User id of the worker; 0: root, or an agent that does not tell. Without a secret, clients talk over loopback to it only.
+   * User id of the worker; 0: root, or an agent that does not report it. Without a secret, clients connect over loopback only
+   * to a worker of this user.
    *
    * @generated from field: uint32 worker_user = 7;
    */
@@ -270,15 +271,15 @@ export type ClaimDevice = Message<"millpond.v1.ClaimDevice"> & {
   memoryUsedBytes: bigint;
 
   /**
-   * Measured over the last seconds: device time used by the claim, in percent of the claim's share of that time, 0 to 100.
-   * Absent: unknown.
+   * Device time that the claim used in the last seconds, in percent of the claim's share of that time, 0 to 100. Absent:
+   * unknown.
    *
    * @generated from field: optional uint32 utilization_percent = 16;
    */
   utilizationPercent?: number | undefined;
 
   /**
-   * Set where the claim has the whole device to itself, and the driver reports the figures.
+   * Set if the claim has the whole device to itself and the driver reports measurements.
    *
    * @generated from field: millpond.v1.CardFigures card = 17;
    */
@@ -304,7 +305,7 @@ export type ClaimSession = Message<"millpond.v1.ClaimSession"> & {
   id: string;
 
   /**
-   * As the program itself sees it.
+   * The process id as the program itself sees it.
    *
    * @generated from field: uint32 pid = 2;
    */
@@ -412,7 +413,7 @@ export type GetNodeStatusResponse = Message<"millpond.v1.GetNodeStatusResponse">
   startedAt: bigint;
 
   /**
-   * Base URL of the controller that the agent talks to.
+   * Base URL of the controller with which the agent communicates.
    *
    * @generated from field: string controller_url = 7;
    */
@@ -433,7 +434,7 @@ export type GetNodeStatusResponse = Message<"millpond.v1.GetNodeStatusResponse">
   lastSyncAt: bigint;
 
   /**
-   * Why Sync fails now; empty when it succeeds.
+   * Why Sync fails now; empty if it succeeds.
    *
    * @generated from field: string sync_error = 10;
    */
@@ -503,7 +504,7 @@ export type WorkerStatus = Message<"millpond.v1.WorkerStatus"> & {
   state: string;
 
   /**
-   * Empty when warm.
+   * Empty if warm.
    *
    * @generated from field: string session = 4;
    */
@@ -529,7 +530,7 @@ export const WorkerStatusSchema: GenMessage<WorkerStatus> = /*@__PURE__*/
  */
 export const NodeService: GenService<{
   /**
-   * OpenSession assigns a warm worker to the bearer of a ticket. No bearer token: the ticket is the credential.
+   * OpenSession assigns a warm worker to the bearer of a ticket. It needs no bearer token: the ticket is the credential.
    *
    * @generated from rpc millpond.v1.NodeService.OpenSession
    */
@@ -539,8 +540,8 @@ export const NodeService: GenService<{
     output: typeof OpenSessionResponseSchema;
   },
   /**
-   * DescribeClaim reports the current activity of one claim's devices and programs, without other claims on the same
-   * devices. No bearer token: the view ticket is the credential.
+   * DescribeClaim reports the current activity of one claim's devices and programs, without other claims on the same devices.
+   * It needs no bearer token: the view ticket is the credential.
    *
    * @generated from rpc millpond.v1.NodeService.DescribeClaim
    */
@@ -550,7 +551,7 @@ export const NodeService: GenService<{
     output: typeof DescribeClaimResponseSchema;
   },
   /**
-   * GetNodeStatus reports the state of the agent itself. Needs the agent token.
+   * GetNodeStatus reports the state of the agent itself. It needs the agent token.
    *
    * @generated from rpc millpond.v1.NodeService.GetNodeStatus
    */

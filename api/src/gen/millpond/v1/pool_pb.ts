@@ -37,7 +37,7 @@ export type Node = Message<"millpond.v1.Node"> & {
   state: NodeState;
 
   /**
-   * One sentence for display; empty when ready.
+   * One sentence for display; empty if ready.
    *
    * @generated from field: string reason = 3;
    */
@@ -209,7 +209,7 @@ export type Device = Message<"millpond.v1.Device"> & {
   healthReason: string;
 
   /**
-   * Cordoned: gets no new claims.
+   * Cordoned: it gets no new claims.
    *
    * @generated from field: bool cordoned = 14;
    */
@@ -240,14 +240,14 @@ export type Device = Message<"millpond.v1.Device"> & {
   nvlinkDomain: string;
 
   /**
-   * Memory that the scheduler reserves for the driver, beside the memory of each claim. 0: none, or not reported.
+   * Memory that the scheduler reserves for the driver, in addition to the memory of each claim. 0: none, or not reported.
    *
    * @generated from field: uint64 overhead_bytes = 19;
    */
   overheadBytes: bigint;
 
   /**
-   * Memory that claims hold of it.
+   * Memory of it that claims hold.
    *
    * @generated from field: uint64 allocated_memory_bytes = 20;
    */
@@ -266,7 +266,7 @@ export type Device = Message<"millpond.v1.Device"> & {
   virtualGpus: number;
 
   /**
-   * Memory that sessions use of it, as last reported.
+   * Memory of it that sessions use, as last reported.
    *
    * @generated from field: uint64 used_memory_bytes = 23;
    */
@@ -278,7 +278,7 @@ export type Device = Message<"millpond.v1.Device"> & {
   openSessions: number;
 
   /**
-   * Device time used by sessions over the last seconds, in percent of that time, 0 to 100. Absent: unknown for some.
+   * Device time that sessions used in the last seconds, in percent of that time, 0 to 100. Absent: unknown for at least one.
    *
    * @generated from field: optional uint32 used_compute_percent = 25;
    */
@@ -301,7 +301,7 @@ export const DeviceSchema: GenMessage<Device> = /*@__PURE__*/
   messageDesc(file_millpond_v1_pool, 1);
 
 /**
- * Figures of a GPU from the driver's management library. Absent: not reported.
+ * Measurements of a GPU by the driver's management library. Absent: not reported.
  *
  * @generated from message millpond.v1.CardFigures
  */
@@ -381,21 +381,21 @@ export type CardFigures = Message<"millpond.v1.CardFigures"> & {
   eccUncorrectedErrors?: number | undefined;
 
   /**
-   * Rows of its memory that were replaced for good.
+   * Rows of its memory that were replaced permanently.
    *
    * @generated from field: optional uint32 remapped_rows = 15;
    */
   remappedRows?: number | undefined;
 
   /**
-   * 1: rows wait for a reset of the card to be replaced.
+   * 1: replaced rows take effect only after a reset of the device.
    *
    * @generated from field: optional uint32 pending_row_remaps = 16;
    */
   pendingRowRemaps?: number | undefined;
 
   /**
-   * Xids that the driver has reported since the agent watches the card, those of programs included.
+   * Xids that the driver has reported since the agent began to watch the device, including those that programs caused.
    *
    * @generated from field: optional uint32 xids = 17;
    */
@@ -540,7 +540,7 @@ export type SessionDevice = Message<"millpond.v1.SessionDevice"> & {
   index: number;
 
   /**
-   * Device time used by it over the last seconds, in percent of that time, 0 to 100. Absent: unknown.
+   * Device time that it used in the last seconds, in percent of that time, 0 to 100. Absent: unknown.
    *
    * @generated from field: optional uint32 compute_used_percent = 4;
    */
@@ -592,7 +592,7 @@ export type Event = Message<"millpond.v1.Event"> & {
   message: string;
 
   /**
-   * `message` as data.
+   * `message` in structured form.
    *
    * @generated from field: millpond.v1.Reason detail = 6;
    */
@@ -827,14 +827,14 @@ export type LabelNodeRequest = Message<"millpond.v1.LabelNodeRequest"> & {
   name: string;
 
   /**
-   * Added, or changed.
+   * Labels to add or change.
    *
    * @generated from field: map<string, string> set = 2;
    */
   set: { [key: string]: string };
 
   /**
-   * Keys. Labels that the node's agent reports become visible again.
+   * Keys of labels to remove. Labels that the node's agent reports become visible again.
    *
    * @generated from field: repeated string remove = 3;
    */
@@ -963,7 +963,7 @@ export type ListEventsRequest = Message<"millpond.v1.ListEventsRequest"> & {
   subject: string;
 
   /**
-   * The newest ones, at most this many, 1 to 1000; 0: 100. With `after`, the oldest ones after it.
+   * The newest events, at most this many, 1 to 1000; 0: 100. With `after`, the oldest ones after it.
    *
    * @generated from field: uint32 limit = 3;
    */
@@ -1120,7 +1120,8 @@ export const NodeState = {
   READY: 1,
 
   /**
-   * No heartbeat from its agent for 10 s, or none since the controller started: it gets no new claims, and keeps its own.
+   * No heartbeat from its agent for 10 s, or none since the controller started: it gets no new claims, and keeps the existing
+   * ones.
    *
    * @generated from enum value: NODE_STATE_NOT_READY = 2;
    */
@@ -1153,7 +1154,7 @@ export const DeviceHealth = {
   HEALTHY: 1,
 
   /**
-   * Gets no new claims; `health_reason` says why.
+   * Gets no new claims; `health_reason` gives the cause.
    *
    * @generated from enum value: DEVICE_HEALTH_UNHEALTHY = 2;
    */
@@ -1255,9 +1256,9 @@ export const PoolService: GenService<{
     output: typeof DrainNodeResponseSchema;
   },
   /**
-   * RemoveNode removes a node from the pool permanently: one that holds nothing and whose agent is not in contact
-   * (MILLPOND_E_IN_USE). Its agent is refused from then on (MILLPOND_E_NODE_REMOVED), unless it has a token that was created
-   * later. It succeeds for a node that was removed already.
+   * RemoveNode removes a node from the pool permanently. The node must hold nothing, and its agent must not be in contact
+   * (MILLPOND_E_IN_USE). From then on its agent is refused (MILLPOND_E_NODE_REMOVED), unless it has a token that was created
+   * later. The call succeeds for a node that has already been removed.
    *
    * @generated from rpc millpond.v1.PoolService.RemoveNode
    */
@@ -1304,8 +1305,8 @@ export const PoolService: GenService<{
   },
   /**
    * BackUp writes the state of the controller, and the tokens and the certificate authority of its state directory, into a
-   * file on the controller's host. Where the state is in a database, use the database's own tools (MILLPOND_E_INVALID).
-   * Role: admin.
+   * file on the controller's host. If the state is in a database, use the database's own tools (MILLPOND_E_INVALID). Role:
+   * admin.
    *
    * @generated from rpc millpond.v1.PoolService.BackUp
    */

@@ -17,7 +17,7 @@ export const file_millpond_v1_queue: GenFile = /*@__PURE__*/
   fileDesc("ChdtaWxscG9uZC92MS9xdWV1ZS5wcm90bxILbWlsbHBvbmQudjEiiwEKBVF1b3RhEhYKCWdwdV9taWxsaRgBIAEoBEgAiAEBEhwKD2NvbXB1dGVfcGVyY2VudBgCIAEoBEgBiAEBEhkKDG1lbW9yeV9ieXRlcxgDIAEoBEgCiAEBQgwKCl9ncHVfbWlsbGlCEgoQX2NvbXB1dGVfcGVyY2VudEIPCg1fbWVtb3J5X2J5dGVzIkoKBkFtb3VudBIRCglncHVfbWlsbGkYASABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAIgASgEEhQKDG1lbW9yeV9ieXRlcxgDIAEoBCL8AQoFUXVldWUSDAoEbmFtZRgBIAEoCRIOCgZwYXJlbnQYAiABKAkSDgoGd2VpZ2h0GAMgASgNEikKCWJvcnJvd2luZxgEIAEoDjIWLm1pbGxwb25kLnYxLkJvcnJvd2luZxImCgpndWFyYW50ZWVkGAUgASgLMhIubWlsbHBvbmQudjEuUXVvdGESIQoFbGltaXQYBiABKAsyEi5taWxscG9uZC52MS5RdW90YRIhCgR1c2VkGBQgASgLMhMubWlsbHBvbmQudjEuQW1vdW50EhYKDndhaXRpbmdfY2xhaW1zGBUgASgNEhQKDGJvdW5kX2NsYWltcxgWIAEoDSLgAQoGVGVuYW50EgwKBG5hbWUYASABKAkSIQoFbGltaXQYAiABKAsyEi5taWxscG9uZC52MS5RdW90YRIsCgt1c2VyX2xpbWl0cxgDIAEoCzIXLm1pbGxwb25kLnYxLlVzZXJMaW1pdHMSIQoEdXNlZBgUIAEoCzITLm1pbGxwb25kLnYxLkFtb3VudBIWCg53YWl0aW5nX2NsYWltcxgVIAEoDRIUCgxib3VuZF9jbGFpbXMYFiABKA0SJgoFdXNlcnMYFyADKAsyFy5taWxscG9uZC52MS5Vc2VyU3RhdHVzIlUKClVzZXJMaW1pdHMSIAoEZWFjaBgBIAEoCzISLm1pbGxwb25kLnYxLlF1b3RhEiUKBXVzZXJzGAIgAygLMhYubWlsbHBvbmQudjEuVXNlckxpbWl0IjwKCVVzZXJMaW1pdBIMCgR1c2VyGAEgASgJEiEKBWxpbWl0GAIgASgLMhIubWlsbHBvbmQudjEuUXVvdGEijgEKClVzZXJTdGF0dXMSDAoEdXNlchgBIAEoCRIhCgVsaW1pdBgCIAEoCzISLm1pbGxwb25kLnYxLlF1b3RhEiEKBHVzZWQYAyABKAsyEy5taWxscG9uZC52MS5BbW91bnQSFgoOd2FpdGluZ19jbGFpbXMYBCABKA0SFAoMYm91bmRfY2xhaW1zGAUgASgNIl4KD1B1dFF1ZXVlUmVxdWVzdBIhCgVxdWV1ZRgBIAEoCzISLm1pbGxwb25kLnYxLlF1ZXVlEhMKC2NyZWF0ZV9vbmx5GAIgASgIEhMKC2NoYW5nZV9vbmx5GAMgASgIIjUKEFB1dFF1ZXVlUmVzcG9uc2USIQoFcXVldWUYASABKAsyEi5taWxscG9uZC52MS5RdWV1ZSITChFMaXN0UXVldWVzUmVxdWVzdCI4ChJMaXN0UXVldWVzUmVzcG9uc2USIgoGcXVldWVzGAEgAygLMhIubWlsbHBvbmQudjEuUXVldWUiIgoSRGVsZXRlUXVldWVSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlUXVldWVSZXNwb25zZSJhChBQdXRUZW5hbnRSZXF1ZXN0EiMKBnRlbmFudBgBIAEoCzITLm1pbGxwb25kLnYxLlRlbmFudBITCgtjcmVhdGVfb25seRgCIAEoCBITCgtjaGFuZ2Vfb25seRgDIAEoCCI4ChFQdXRUZW5hbnRSZXNwb25zZRIjCgZ0ZW5hbnQYASABKAsyEy5taWxscG9uZC52MS5UZW5hbnQiFAoSTGlzdFRlbmFudHNSZXF1ZXN0IjsKE0xpc3RUZW5hbnRzUmVzcG9uc2USJAoHdGVuYW50cxgBIAMoCzITLm1pbGxwb25kLnYxLlRlbmFudCIjChNEZWxldGVUZW5hbnRSZXF1ZXN0EgwKBG5hbWUYASABKAkiFgoURGVsZXRlVGVuYW50UmVzcG9uc2UiTQoPR2V0VXNhZ2VSZXF1ZXN0EgwKBGZyb20YASABKAMSCgoCdG8YAiABKAMSIAoCYnkYAyABKA4yFC5taWxscG9uZC52MS5Vc2FnZUJ5IugBCgVVc2FnZRIOCgZ0ZW5hbnQYASABKAkSDQoFcXVldWUYAiABKAkSGQoRYXNrZWRfZ3B1X3NlY29uZHMYAyABKAESGwoTZ3JhbnRlZF9ncHVfc2Vjb25kcxgEIAEoARIYChB1c2VkX2dwdV9zZWNvbmRzGAUgASgBEhoKEndhc3RlZF9ncHVfc2Vjb25kcxgGIAEoARIOCgZjbGFpbXMYByABKA0SFgoOd2FpdGVkX3NlY29uZHMYCCABKAESDAoEdXNlchgJIAEoCRINCgVjbGFpbRgKIAEoCRINCgVtb2RlbBgLIAEoCSJPChBHZXRVc2FnZVJlc3BvbnNlEiEKBXVzYWdlGAEgAygLMhIubWlsbHBvbmQudjEuVXNhZ2USDAoEZnJvbRgCIAEoAxIKCgJ0bxgDIAEoAypoCglCb3Jyb3dpbmcSGQoVQk9SUk9XSU5HX1VOU1BFQ0lGSUVEEAASEQoNQk9SUk9XSU5HX0FOWRABEhkKFUJPUlJPV0lOR19QUkVFTVBUSUJMRRACEhIKDkJPUlJPV0lOR19OT05FEAMqcgoHVXNhZ2VCeRIYChRVU0FHRV9CWV9VTlNQRUNJRklFRBAAEhIKDlVTQUdFX0JZX1FVRVVFEAESEQoNVVNBR0VfQllfVVNFUhACEhIKDlVTQUdFX0JZX0NMQUlNEAMSEgoOVVNBR0VfQllfTU9ERUwQBDK0BAoMUXVldWVTZXJ2aWNlEkcKCFB1dFF1ZXVlEhwubWlsbHBvbmQudjEuUHV0UXVldWVSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuUHV0UXVldWVSZXNwb25zZRJNCgpMaXN0UXVldWVzEh4ubWlsbHBvbmQudjEuTGlzdFF1ZXVlc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0UXVldWVzUmVzcG9uc2USUAoLRGVsZXRlUXVldWUSHy5taWxscG9uZC52MS5EZWxldGVRdWV1ZVJlcXVlc3QaIC5taWxscG9uZC52MS5EZWxldGVRdWV1ZVJlc3BvbnNlEkoKCVB1dFRlbmFudBIdLm1pbGxwb25kLnYxLlB1dFRlbmFudFJlcXVlc3QaHi5taWxscG9uZC52MS5QdXRUZW5hbnRSZXNwb25zZRJQCgtMaXN0VGVuYW50cxIfLm1pbGxwb25kLnYxLkxpc3RUZW5hbnRzUmVxdWVzdBogLm1pbGxwb25kLnYxLkxpc3RUZW5hbnRzUmVzcG9uc2USUwoMRGVsZXRlVGVuYW50EiAubWlsbHBvbmQudjEuRGVsZXRlVGVuYW50UmVxdWVzdBohLm1pbGxwb25kLnYxLkRlbGV0ZVRlbmFudFJlc3BvbnNlEkcKCEdldFVzYWdlEhwubWlsbHBvbmQudjEuR2V0VXNhZ2VSZXF1ZXN0Gh0ubWlsbHBvbmQudjEuR2V0VXNhZ2VSZXNwb25zZWIGcHJvdG8z");
 
 /**
- * Bounds. An absent one is not set.
+ * Bounds on an amount. An absent one is not set.
  *
  * @generated from message millpond.v1.Quota
  */
@@ -50,7 +50,7 @@ export const QuotaSchema: GenMessage<Quota> = /*@__PURE__*/
   messageDesc(file_millpond_v1_queue, 0);
 
 /**
- * A part of the pool.
+ * An amount of the pool's capacity.
  *
  * @generated from message millpond.v1.Amount
  */
@@ -90,7 +90,7 @@ export type Queue = Message<"millpond.v1.Queue"> & {
   name: string;
 
   /**
-   * The queue that it is a part of; empty: none.
+   * The parent queue; empty: none.
    *
    * @generated from field: string parent = 2;
    */
@@ -146,7 +146,7 @@ export const QueueSchema: GenMessage<Queue> = /*@__PURE__*/
   messageDesc(file_millpond_v1_queue, 2);
 
 /**
- * A tenant that usage is charged to.
+ * A tenant, to which usage is charged.
  *
  * @generated from message millpond.v1.Tenant
  */
@@ -164,7 +164,7 @@ export type Tenant = Message<"millpond.v1.Tenant"> & {
   limit?: Quota | undefined;
 
   /**
-   * Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay as they are.
+   * Upper bounds for its users, each for the user's claims in all queues. Absent in PutTenant: they stay unchanged.
    *
    * @generated from field: millpond.v1.UserLimits user_limits = 3;
    */
@@ -186,7 +186,7 @@ export type Tenant = Message<"millpond.v1.Tenant"> & {
   boundClaims: number;
 
   /**
-   * Its users that have claims or an own limit, in order of their names.
+   * Its users that have claims or a limit of their own, in order of their names.
    *
    * @generated from field: repeated millpond.v1.UserStatus users = 23;
    */
@@ -202,20 +202,20 @@ export const TenantSchema: GenMessage<Tenant> = /*@__PURE__*/
 
 /**
  * A user of a tenant is the name of a token: its claims are those that were created with the token, and those of programs
- * that have a token from it (CreateProgramToken). Two tokens are two users.
+ * whose token was created with it (CreateProgramToken). Two tokens are two users.
  *
  * @generated from message millpond.v1.UserLimits
  */
 export type UserLimits = Message<"millpond.v1.UserLimits"> & {
   /**
-   * For each user that `users` does not name. Absent: none.
+   * The limit of each user that `users` does not name. Absent: none.
    *
    * @generated from field: millpond.v1.Quota each = 1;
    */
   each?: Quota | undefined;
 
   /**
-   * At most 1000.
+   * Limits of single users, at most 1000.
    *
    * @generated from field: repeated millpond.v1.UserLimit users = 2;
    */
@@ -241,7 +241,7 @@ export type UserLimit = Message<"millpond.v1.UserLimit"> & {
   user: string;
 
   /**
-   * Without any bound: the user has no limit, whatever holds for the others.
+   * Without any bound: the user has no limit, whatever applies to the others.
    *
    * @generated from field: millpond.v1.Quota limit = 2;
    */
@@ -260,14 +260,14 @@ export const UserLimitSchema: GenMessage<UserLimit> = /*@__PURE__*/
  */
 export type UserStatus = Message<"millpond.v1.UserStatus"> & {
   /**
-   * Name of the token; empty: claims that an earlier release created, which no limit of a user holds for.
+   * Name of the token; empty: claims that an earlier release created, to which no user's limit applies.
    *
    * @generated from field: string user = 1;
    */
   user: string;
 
   /**
-   * The limit that holds for the user. Absent: none.
+   * The limit that applies to the user. Absent: none.
    *
    * @generated from field: millpond.v1.Quota limit = 2;
    */
@@ -306,14 +306,14 @@ export type PutQueueRequest = Message<"millpond.v1.PutQueueRequest"> & {
   queue?: Queue | undefined;
 
   /**
-   * Refuse with MILLPOND_E_ALREADY_EXISTS when it exists.
+   * Refuse with MILLPOND_E_ALREADY_EXISTS if it exists.
    *
    * @generated from field: bool create_only = 2;
    */
   createOnly: boolean;
 
   /**
-   * Refuse with MILLPOND_E_NOT_FOUND when it does not exist.
+   * Refuse with MILLPOND_E_NOT_FOUND if it does not exist.
    *
    * @generated from field: bool change_only = 3;
    */
@@ -527,7 +527,7 @@ export type GetUsageRequest = Message<"millpond.v1.GetUsageRequest"> & {
   to: bigint;
 
   /**
-   * The parts for which usage is summed up.
+   * The groups for which usage is summed up.
    *
    * @generated from field: millpond.v1.UsageBy by = 3;
    */
@@ -542,7 +542,8 @@ export const GetUsageRequestSchema: GenMessage<GetUsageRequest> = /*@__PURE__*/
   messageDesc(file_millpond_v1_queue, 19);
 
 /**
- * Usage of a part of the claims, as `GetUsageRequest.by` says. GPU-seconds count parts of devices as `Amount.gpu_milli` does.
+ * Usage of a group of claims, as selected by `GetUsageRequest.by`. GPU-seconds count fractions of devices as
+ * `Amount.gpu_milli` does.
  *
  * @generated from message millpond.v1.Usage
  */
@@ -553,7 +554,7 @@ export type Usage = Message<"millpond.v1.Usage"> & {
   tenant: string;
 
   /**
-   * By queue and by claim; empty otherwise.
+   * Set when grouped by queue or by claim; empty otherwise.
    *
    * @generated from field: string queue = 2;
    */
@@ -581,7 +582,7 @@ export type Usage = Message<"millpond.v1.Usage"> & {
   usedGpuSeconds: number;
 
   /**
-   * Granted and not used.
+   * Granted but not used.
    *
    * @generated from field: double wasted_gpu_seconds = 6;
    */
@@ -602,21 +603,22 @@ export type Usage = Message<"millpond.v1.Usage"> & {
   waitedSeconds: number;
 
   /**
-   * By user and by claim: the name of the token. Empty also for claims that an earlier release created.
+   * Set when grouped by user or by claim: the name of the token. Also empty for claims that an earlier release created.
    *
    * @generated from field: string user = 9;
    */
   user: string;
 
   /**
-   * By claim: its name. Claims that have had a name one after the other count as one.
+   * Set when grouped by claim: its name. Successive claims of the same name count as one.
    *
    * @generated from field: string claim = 10;
    */
   claim: string;
 
   /**
-   * By model: the name of the GPU. Empty also for claims while they waited, and for usage that an earlier release recorded.
+   * Set when grouped by model: the name of the GPU. Also empty for claims while they waited, and for usage that an earlier
+   * release recorded.
    *
    * @generated from field: string model = 11;
    */
@@ -671,14 +673,14 @@ export const Borrowing = {
   UNSPECIFIED: 0,
 
   /**
-   * All. The default.
+   * All claims. The default.
    *
    * @generated from enum value: BORROWING_ANY = 1;
    */
   ANY: 1,
 
   /**
-   * Preemptible ones, so that the queue with the guarantee gets its capacity back when it needs it.
+   * Preemptible claims only, so that the queue with the guarantee gets its capacity back when it needs it.
    *
    * @generated from enum value: BORROWING_PREEMPTIBLE = 2;
    */
