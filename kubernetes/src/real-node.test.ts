@@ -149,6 +149,116 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       });
     });
 
+    /** Prints what the container sees, and computes. */
+    const look = ["/bin/sh", "-c", "exec 2>&1; /usr/bin/deviceinfo; /usr/bin/vectoradd"];
+    const seen = async (name: string, container: string) => {
+      const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name, container });
+      return [...log.matchAll(/pci (\S+)|memory (\d+ MiB)|(vectoradd: OK)/g)].map(([, ...found]) =>
+        found.join(""),
+      );
+    };
+    const succeeded = (name: string) =>
+      cluster.until(`${name} has ended`, async () => {
+        const { phase, containerStatuses } = (await cluster.pod(name))?.status ?? {};
+        if (phase === "Failed") throw new Error(JSON.stringify(containerStatuses));
+        return phase === "Succeeded";
+      });
+
+    test.skipIf(allocation !== "dra")(
+      "containers that name a request of a claim each see the devices of that, also of alternatives and of shares of one device",
+      async () => {
+        const asks = (cores: string, memory: string) => ({
+          deviceClassName: "millpond.dev",
+          capacity: { requests: { cores, memory } },
+        });
+        const templates = {
+          two: {
+            requests: ["a", "b"].map((name) => ({ name, exactly: asks("20", "512Mi") })),
+            constraints: [{ distinctAttribute: "millpond.dev/uuid" }],
+          },
+          sum: {
+            requests: [
+              { name: "a", exactly: asks("20", "512Mi") },
+              {
+                name: "b",
+                firstAvailable: [
+                  { name: "big", ...asks("10", "500Gi") },
+                  { name: "small", ...asks("10", "256Mi") },
+                ],
+              },
+            ],
+          },
+        };
+        for (const [name, devices] of Object.entries(templates)) {
+          const body = { metadata: { name }, spec: { spec: { devices } } };
+          await cluster.plane.cluster.resource.createNamespacedResourceClaimTemplate({
+            namespace: "default",
+            body,
+          });
+          const containers = ["a", "b"].map((request) => ({
+            ...exampleContainer(request, look, {}),
+            resources: { claims: [{ name: "gpu", request }] },
+          }));
+          const resourceClaims = [{ name: "gpu", resourceClaimTemplateName: name }];
+          await cluster.createPod(name, {}, { spec: { restartPolicy: "Never", resourceClaims, containers } });
+        }
+        await succeeded("two");
+        const [a, b] = [await seen("two", "a"), await seen("two", "b")];
+        expect([a.length, a.slice(1)]).toEqual([3, b.slice(1)]);
+        expect(a.slice(1)).toEqual(["512 MiB", "vectoradd: OK"]);
+        expect(a[0]).not.toBe(b[0]);
+        await succeeded("sum");
+        for (const container of ["a", "b"])
+          expect((await seen("sum", container)).slice(1)).toEqual(["768 MiB", "vectoradd: OK"]);
+        const { items } = await cluster.core.listNamespacedEvent({ namespace: "default" });
+        expect(
+          items.some((each) => each.reason === "MillpondBound" && each.involvedObject.name === "two"),
+        ).toBe(true);
+      },
+    );
+
+    test.skipIf(allocation !== "dra")(
+      "an extended resource of a class gives each container its own device, and an init container one of them",
+      async (context) => {
+        if (cluster.minor < 36) context.skip("limits do not name classes");
+        const selectors = [{ cel: { expression: 'device.driver == "millpond.dev"' } }];
+        const body = {
+          metadata: { name: "whole" },
+          spec: { selectors, extendedResourceName: "example.org/gpu" },
+        };
+        await cluster.plane.cluster.resource.createDeviceClass({ body });
+        const limits = { "example.org/gpu": "1" };
+        await cluster.until("such pods are prepared", async () => {
+          const pod = {
+            metadata: { name: "x" },
+            spec: { containers: [exampleContainer("main", look, limits)] },
+          };
+          const tried = await cluster.core.createNamespacedPod({
+            namespace: "default",
+            dryRun: "All",
+            body: pod,
+          });
+          return tried.metadata?.labels?.["millpond.dev/managed"] !== undefined;
+        });
+        await cluster.createPod(
+          "extended",
+          {},
+          {
+            spec: {
+              restartPolicy: "Never",
+              initContainers: [exampleContainer("before", look, limits)],
+              containers: ["a", "b"].map((name) => exampleContainer(name, look, limits)),
+            },
+          },
+        );
+        await succeeded("extended");
+        const [before, a, b] = await Promise.all(["before", "a", "b"].map((name) => seen("extended", name)));
+        for (const each of [before, a, b]) expect(each).toHaveLength(3);
+        expect(a?.[0]).not.toBe(b?.[0]);
+        expect([a?.[0], b?.[0]]).toContain(before?.[0]);
+      },
+    );
+
     test.skipIf(allocation !== "dra")(
       "a pod whose ResourceClaim is granted late starts soon after that",
       async () => {

@@ -44,7 +44,9 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     );
     expect({ status, stderr }).toMatchObject({ status: 0 });
     expect(stdout).toContain("vectoradd: OK");
-    expect(stderr).toMatch(/^millpond: profile .*\.json: \d+ calls, 1 kernel, \d+ cop(?:y|ies), \d+ fills?\n$/);
+    expect(stderr).toMatch(
+      /^millpond: profile .*\.json: \d+ calls, 1 kernel, \d+ cop(?:y|ies), \d+ fills?\n$/,
+    );
     const events = eventsOf(file);
     const [kernel, ...others] = ofKind(events, "kernel");
     expect(others).toEqual([]);

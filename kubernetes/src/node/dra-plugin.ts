@@ -17,7 +17,7 @@ import { Registration } from "../gen/kubelet/registration_pb.ts";
 import { claimKey, epochKey } from "../operator/claims/device-claims.ts";
 import { waitsKey } from "../operator/claims/user-claims.ts";
 import type { ResourceNames } from "../request/resource-names.ts";
-import { userClaimName } from "../request/user-claims.ts";
+import { allocatedOf, requestOf, userClaimName } from "../request/user-claims.ts";
 import { type ClientLibrary, toCdi } from "./client-library.ts";
 import { UnixGrpcServer } from "./unix-grpc.ts";
 
@@ -222,17 +222,16 @@ export class DraPlugin implements AsyncDisposable {
     const waits = whyNotGranted(names, claim);
     if (waits !== undefined)
       return failed(`the pool has not granted the ResourceClaim ${namespace}/${name}: ${waits}`);
-    const results = (claim.status?.allocation?.devices?.results ?? []).filter(
-      ({ driver }) => driver === names.domain,
-    );
+    const results = allocatedOf(names.domain, claim);
+    const requests = results.map(requestOf);
     return {
       error: "",
-      devices: results.map(({ request, pool, device, shareID }, index) => ({
-        requestNames: [request],
+      devices: results.map(({ pool, device, shareID }, index) => ({
+        requestNames: requests.slice(index, index + 1),
         poolName: pool,
         deviceName: device,
-        // Once per container is enough.
-        cdiDeviceIds: index === 0 ? [this.#deviceId] : [],
+        // Once per request: a container that names one of several gets only what belongs to that one.
+        cdiDeviceIds: requests.indexOf(requests[index] ?? "") === index ? [this.#deviceId] : [],
         ...(shareID === undefined ? {} : { shareId: shareID }),
       })),
     };

@@ -7,9 +7,8 @@ import { type Claim, ClaimState, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { claimName, podOfClaim } from "../request/pod-claims.ts";
-import { parseWholeQuantity } from "../request/quantity.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
-import { allocatedOf, resourceClaimOfClaim } from "../request/user-claims.ts";
+import { allocatedOf, resourceClaimOfClaim, sharesOf } from "../request/user-claims.ts";
 import { hasEnded } from "./claim-view.ts";
 import { claimKey } from "./claims/device-claims.ts";
 
@@ -95,17 +94,16 @@ function compareAllocation(
     const index = devices.find((device) => device.uuid === uuid)?.index;
     return `${allocation.node}/gpu-${index}`;
   });
-  const down = results.map(({ pool, device }) => `${pool}/${device}`);
+  const shares = sharesOf(results);
+  const down = shares.map(({ pool, device }) => `${pool}/${device}`);
   if (granted.sort().join() !== down.sort().join()) return "other-devices";
   if (allocation.sizeRevision !== 0n) return undefined;
   const [size] = allocation.devices;
-  const isSame = results.every(({ consumedCapacity }) => {
-    const { cores, memory } = consumedCapacity ?? {};
-    return (
-      (cores === undefined || parseWholeQuantity(cores, "cores") === BigInt(size?.computePercent ?? 0)) &&
-      (memory === undefined || parseWholeQuantity(memory, "memory") === size?.memoryBytes)
-    );
-  });
+  const isSame = shares.every(
+    ({ cores, memory }) =>
+      (cores === undefined || cores === BigInt(size?.computePercent ?? 0)) &&
+      (memory === undefined || memory === size?.memoryBytes),
+  );
   return isSame ? undefined : "other-size";
 }
 

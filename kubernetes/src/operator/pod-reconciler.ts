@@ -23,6 +23,7 @@ import { Preparation } from "./preparation.ts";
 import type { Followers } from "./followers.ts";
 import {
   eventRepeatMs,
+  isBound,
   isConflict,
   isOver,
   nameOf,
@@ -149,22 +150,26 @@ export class PodReconciler {
     const { writer, names, endpoint, makeToken, userClaims } = this.#options;
     const { namespace } = nameOf(pod);
     const claims: Claim[] = [];
-    for (const { claim } of parseUserClaims(written)) {
-      const name = resourceClaimOf(pod, claim);
+    const visible: Record<string, string> = {};
+    for (const used of parseUserClaims(written)) {
+      const name = resourceClaimOf(pod, used.claim);
       const found = name === undefined ? undefined : userClaims?.find(namespace, name);
       if (typeof found === "string") {
         await writer.tell(pod, "Warning", "MillpondRefused", found);
         return await this.#waits(pod, "Refused", found);
       }
       if (found === undefined) {
-        const message = `Kubernetes' scheduler has allocated nothing for its ResourceClaim ${claim} yet`;
+        const message = `Kubernetes' scheduler has allocated nothing for its ResourceClaim ${used.claim} yet`;
         return await this.#waits(pod, "Unallocated", message);
       }
       claims.push(found);
+      Object.assign(visible, userClaims?.visibleOf(pod, used, found));
     }
     if (!claims.every(isGranted)) return await this.#withhold(pod, claims);
+    // The pool's nodes are not known yet.
+    if (Object.values(visible).includes("")) return 500;
     if (!hasStarted(pod) || lacksSecret(pod)) {
-      const values: Record<string, string> = {};
+      const values = { ...visible };
       for (const [index, claim] of claims.entries()) {
         values[claimNameKey(index)] = claim.name;
         values[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
@@ -172,12 +177,10 @@ export class PodReconciler {
       await writer.makeSecret(pod, objectName(id), { ...endpoint, ...values });
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
-    await writer.setCondition(pod, {
-      type: keysOf(names).bound,
-      status: "True",
-      reason: "Bound",
-      message: `has what its ResourceClaims ask for, on ${places}`,
-    });
+    const condition = { type: keysOf(names).bound, status: "True", reason: "Bound" } as const;
+    const message = `has what its ResourceClaims ask for, on ${places}`;
+    if (!isBound(pod, condition.type)) await writer.tell(pod, "Normal", "MillpondBound", message);
+    await writer.setCondition(pod, { ...condition, message });
     return await this.#preparation?.look(pod);
   }
 

@@ -234,6 +234,11 @@ export function nameOf({ metadata }: V1Pod): { readonly namespace: string; reado
   return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
 }
 
+/** Whether the condition of a pod says that it has its vGPUs. @param type Of the condition */
+export function isBound({ status }: V1Pod, type: string): boolean {
+  return status?.conditions?.some((each) => each.type === type && each.status === "True") ?? false;
+}
+
 /** Whether nothing of the pod runs or ever will. */
 export function isOver({ status }: V1Pod): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed";

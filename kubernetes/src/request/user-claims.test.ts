@@ -3,7 +3,7 @@
 import type { ResourceV1ResourceClaim } from "@kubernetes/client-node";
 import type { Node } from "@millpond/api";
 import { expect, test } from "vitest";
-import { toUserClaim } from "./user-claims.ts";
+import { requestOf, requestsOf, seesPart, sharesOf, toUserClaim } from "./user-claims.ts";
 
 const GiB = 1n << 30n;
 const owner = { tenant: "team-a", queue: "vision", priority: 5, cluster: "c1" };
@@ -89,4 +89,48 @@ test("parameters for other drivers are theirs", () => {
 test("access of administrators, of which Kubernetes keeps no account, is refused", () => {
   const claim = allocated([{ ...part("gpu-0"), adminAccess: true }]);
   expect(() => toUserClaim("millpond.dev", claim, nodes, owner)).toThrow(/adminAccess.*MILLPOND_E_INVALID/);
+});
+
+test("several shares of one device are one vGPU with their sum", () => {
+  const results = [
+    part("gpu-0", { cores: "20", memory: "2Gi" }),
+    part("gpu-1", { cores: "30", memory: "3Gi" }),
+    part("gpu-0", { cores: "10", memory: "1Gi" }),
+  ];
+  expect(toUserClaim("millpond.dev", allocated(results), nodes, owner)).toMatchObject({
+    gpus: 2,
+    memoryBytes: 3n * GiB,
+    computePercent: 30,
+    onlyDevices: ["GPU-0", "GPU-1"],
+  });
+  const whole = sharesOf([part("gpu-0", { cores: "20" }), part("gpu-0", { cores: "5", memory: "1Gi" })]);
+  expect(whole).toEqual([{ pool: "gpu-a", device: "gpu-0", cores: 25n, memory: undefined }]);
+});
+
+test("a container that names requests of its claim, or has an extended resource, sees a part of the claim", () => {
+  const uses = (...claims: { name: string; request?: string }[]) => ({ resources: { claims } });
+  expect(seesPart(uses({ name: "g", request: "a" }), "g")).toBe(true);
+  expect(seesPart(uses({ name: "g", request: "a" }, { name: "g" }), "g")).toBe(false);
+  expect(seesPart({}, "*")).toBe(true);
+  const container = (name: string, own: object) => ({ name, image: "x", ...own });
+  const pod = {
+    spec: {
+      containers: [
+        container("part", uses({ name: "g", request: "a" }, { name: "other", request: "c" })),
+        container("all", uses({ name: "g" })),
+      ],
+    },
+    status: {
+      extendedResourceClaimStatus: {
+        resourceClaimName: "made",
+        requestMappings: [
+          { containerName: "part", resourceName: "example.org/gpu", requestName: "container-0-request-0" },
+          { containerName: "all", resourceName: "example.org/gpu", requestName: "container-1-request-0" },
+        ],
+      },
+    },
+  };
+  expect(["part", "all"].map((name) => requestsOf(pod, "g", name))).toEqual([["a"], []]);
+  expect(requestsOf(pod, "*", "all")).toEqual(["container-1-request-0"]);
+  expect(["gpu", "gpu/small"].map((request) => requestOf({ request }))).toEqual(["gpu", "gpu"]);
 });

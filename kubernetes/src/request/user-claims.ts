@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { ResourceV1ResourceClaim, V1DeviceClass, V1Pod } from "@kubernetes/client-node";
+import type { ResourceV1ResourceClaim, V1Container, V1DeviceClass, V1Pod } from "@kubernetes/client-node";
 import { type ClaimSchema, millpondError, type Node } from "@millpond/api";
 import { clusterLabel, leaseSeconds, maxOwnerLength } from "./pod-claims.ts";
 import { parseWholeQuantity } from "./quantity.ts";
@@ -101,6 +101,26 @@ export function asksForClass(devices: DeviceRequests, isOurs: (className: string
   );
 }
 
+/** A container that names requests of a claim sees their devices only; so does each that has an extended resource. */
+export function seesPart({ resources }: Pick<V1Container, "resources">, claim: string): boolean {
+  const entries = (resources?.claims ?? []).filter(({ name }) => name === claim);
+  return claim === extendedClaim || entries.every(({ request = "" }) => request !== "");
+}
+
+/** Returns the requests of one of a pod's claims whose devices a container sees. */
+export function requestsOf({ spec, status }: V1Pod, claim: string, container: string): string[] {
+  if (claim === extendedClaim) {
+    const { requestMappings = [] } = status?.extendedResourceClaimStatus ?? {};
+    return requestMappings
+      .filter(({ containerName }) => containerName === container)
+      .map(({ requestName }) => requestName);
+  }
+  return [...(spec?.containers ?? []), ...(spec?.initContainers ?? [])]
+    .filter(({ name }) => name === container)
+    .flatMap(({ resources }) => resources?.claims ?? [])
+    .flatMap(({ name, request }) => (name === claim && request !== undefined ? [request] : []));
+}
+
 type Result = NonNullable<
   NonNullable<NonNullable<NonNullable<ResourceV1ResourceClaim["status"]>["allocation"]>["devices"]>["results"]
 >[number];
@@ -108,6 +128,35 @@ type Result = NonNullable<
 /** Returns the devices of the pool that are allocated to a ResourceClaim. */
 export function allocatedOf(domain: string, { status }: ResourceV1ResourceClaim): Result[] {
   return (status?.allocation?.devices?.results ?? []).filter(({ driver }) => driver === domain);
+}
+
+/** Returns the request that a device was allocated for; of alternatives, `gpu/small`, the request that has them. */
+export function requestOf({ request }: Pick<Result, "request">): string {
+  return request.split("/")[0] ?? request;
+}
+
+/** The part of a device that a ResourceClaim has; an undefined size stands for the whole device. */
+export interface DeviceShare {
+  /** Node of the pool. */
+  readonly pool: string;
+  readonly device: string;
+  readonly cores: bigint | undefined;
+  readonly memory: bigint | undefined;
+}
+
+/** Returns the devices of a ResourceClaim, each once: several shares of one device are one vGPU with their sum. */
+export function sharesOf(results: readonly Result[]): DeviceShare[] {
+  const shares = new Map<string, DeviceShare>();
+  for (const { pool, device, consumedCapacity } of results) {
+    const key = `${pool}/${device}`;
+    const consumed = (what: "cores" | "memory"): bigint | undefined => {
+      const text = consumedCapacity?.[what];
+      const others = shares.has(key) ? shares.get(key)?.[what] : 0n;
+      return text === undefined || others === undefined ? undefined : others + parseWholeQuantity(text, what);
+    };
+    shares.set(key, { pool, device, cores: consumed("cores"), memory: consumed("memory") });
+  }
+  return [...shares.values()];
 }
 
 /**
@@ -177,23 +226,11 @@ export function toUserClaim(
     );
   }
   const devices = nodes.find((node) => node.name === first.pool)?.devices ?? [];
-  const sizes = results.map((result) => {
-    const device = devices.find(({ index }) => `gpu-${index}` === result.device);
-    if (device === undefined) {
-      throw millpondError(
-        "MILLPOND_E_NOT_FOUND",
-        `the pool has no device ${result.pool}/${result.device} now`,
-      );
-    }
-    const consumed = (what: "cores" | "memory", whole: bigint): bigint => {
-      const text = result.consumedCapacity?.[what];
-      return text === undefined ? whole : parseWholeQuantity(text, what);
-    };
-    return {
-      uuid: device.uuid,
-      cores: consumed("cores", 100n),
-      memory: consumed("memory", device.memoryBytes),
-    };
+  const sizes = sharesOf(results).map(({ pool, device: found, cores, memory }) => {
+    const device = devices.find(({ index }) => `gpu-${index}` === found);
+    if (device === undefined)
+      throw millpondError("MILLPOND_E_NOT_FOUND", `the pool has no device ${pool}/${found} now`);
+    return { uuid: device.uuid, cores: cores ?? 100n, memory: memory ?? device.memoryBytes };
   });
   const [size] = sizes;
   if (size === undefined || size.cores < 1n || size.memory < 1n << 20n) {

@@ -5,7 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { millpondError, quote } from "@millpond/api";
-import type { V1DeviceClass, V1Pod } from "@kubernetes/client-node";
+import type { V1DeviceClass, V1EnvVar, V1Pod } from "@kubernetes/client-node";
 import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import {
@@ -14,6 +14,7 @@ import {
   formatUserClaims,
   isClassOf,
   limitsOfClasses,
+  seesPart,
   type UserClaim,
 } from "../request/user-claims.ts";
 import { environmentFor, type JsonPatchOperation, objectName } from "./mutate-pod.ts";
@@ -21,6 +22,14 @@ import { environmentFor, type JsonPatchOperation, objectName } from "./mutate-po
 /** Key of the name of a claim in the pod's Secret. */
 export function claimNameKey(index: number): string {
   return `claim-${index}`;
+}
+
+/** By which programs see some of the devices of their claim. */
+const visibleVariable = "CUDA_VISIBLE_DEVICES";
+
+/** Key of the positions of a container's devices in its claim, in the pod's Secret. */
+export function visibleKey(container: string): string {
+  return `devices-${container}`;
 }
 
 /** Which of a pod's ResourceClaims are for the pool. A ResourceClaim that does not exist yet is assumed not to be. */
@@ -105,13 +114,18 @@ export function mutateUserClaims(
           { remedy: "Request several devices in one claim." },
         );
       }
-      const claim = { name: objectName(id), key: claimNameKey(index) };
+      const fromSecret = (name: string, key: string): V1EnvVar => ({
+        name,
+        valueFrom: { secretKeyRef: { name: objectName(id), key } },
+      });
+      const own = [fromSecret("MILLPOND_CLAIM", claimNameKey(index))];
+      const isChosen = container.env?.some(({ name }) => name === visibleVariable) === true;
+      if (!isChosen && seesPart(container, claims[index]?.claim ?? ""))
+        own.push(fromSecret(visibleVariable, visibleKey(container.name)));
       patch.push({
         op: "add",
         path: `/spec/${list}/${position}/env`,
-        value: environmentFor(container, id, index, [
-          { name: "MILLPOND_CLAIM", valueFrom: { secretKeyRef: claim } },
-        ]),
+        value: environmentFor(container, id, index, own),
       });
     }
   }

@@ -166,6 +166,28 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await resource().deleteDeviceClass({ name: "of-b" });
   });
 
+  test("a pod that was created before its template is told to be created again, and gets nothing", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    await makePod("early", { resourceClaimTemplateName: "later" });
+    const spec = asks({ cores: "5", memory: "1Gi" }, "gpu-b");
+    const body = { metadata: { name: "later" }, spec: { spec } };
+    await resource().createNamespacedResourceClaimTemplate({ namespace: "default", body });
+    const waits = async () => {
+      const { items } = await resource().listNamespacedResourceClaim({ namespace: "default" });
+      return items.map(({ metadata }) => metadata?.annotations?.["millpond.dev/waits"] ?? "").join();
+    };
+    await cluster.until("it is said", async () =>
+      (await waits()).includes("the pod early was created before"),
+    );
+    expect(await poolClaims()).toEqual([]);
+    await cluster.core.deleteNamespacedPod({ name: "early", namespace: "default" });
+    await cluster.until("it has gone", async () => (await cluster.pod("early")) === undefined);
+    await makePod("early", { resourceClaimTemplateName: "later" });
+    await cluster.until("it is bound", async () => (await condition("early"))?.status === "True");
+    await cluster.core.deleteNamespacedPod({ name: "early", namespace: "default" });
+    await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+  });
+
   test("pods whose claim has been taken are ended; pods that forge what the webhook writes are refused", async (context) => {
     if (!hasClaims()) context.skip("there are no ResourceClaims");
     const spec = asks({ memory: "1Gi", cores: "5" }, "gpu-b");

@@ -4,14 +4,24 @@
 // write, and ends them together with the ResourceClaims. The pool's answer is written onto the ResourceClaim: until the
 // claim is granted, nodes prepare nothing.
 
-import { type Claim, ClaimState, errorCodeOf, type Node } from "@millpond/api";
+import { type Claim, ClaimState, errorCodeOf, millpondError, type Node } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { asMergePatch, type Cluster, unlessStatus } from "../../cluster/cluster.ts";
 import { parseOwner, toClaimPriority } from "../../request/pod-claims.ts";
-import type { ResourceNames } from "../../request/resource-names.ts";
+import { keysOf, type ResourceNames } from "../../request/resource-names.ts";
 import type { Tenancy } from "../../request/tenancy.ts";
-import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../../request/user-claims.ts";
+import {
+  allocatedOf,
+  requestOf,
+  requestsOf,
+  resourceClaimOf,
+  resourceClaimOfClaim,
+  toUserClaim,
+  type UserClaim,
+  userClaimName,
+} from "../../request/user-claims.ts";
+import { visibleKey } from "../../webhook/mutate-user-claims.ts";
 import { type ClaimView, hasEnded } from "../claim-view.ts";
 import { claimKey, epochKey } from "./device-claims.ts";
 
@@ -71,6 +81,32 @@ export class UserClaims {
     return undefined;
   }
 
+  /** Positions in the granted claim of the devices that each container sees which sees a part of them: `0,1`. */
+  visibleOf(pod: V1Pod, { claim, containers }: UserClaim, { allocation }: Claim): Record<string, string> {
+    const { resourceClaims, names, nodes } = this.#options;
+    const { devices = [] } = nodes()?.find(({ name }) => name === allocation?.node) ?? {};
+    const resourceClaim = [...resourceClaims.values()].find(
+      ({ metadata }) =>
+        metadata?.name === resourceClaimOf(pod, claim) && metadata?.namespace === pod.metadata?.namespace,
+    );
+    const results = resourceClaim === undefined ? [] : allocatedOf(names.domain, resourceClaim);
+    const positionsOf = (requests: readonly string[]): string => {
+      const own = results.filter((each) => requests.includes(requestOf(each)));
+      const used = new Set(own.map(({ device }) => device));
+      const seen = devices.filter(({ index }) => used.has(`gpu-${index}`));
+      const uuids = new Set(seen.map(({ uuid }) => uuid));
+      return (allocation?.devices ?? [])
+        .flatMap(({ uuid }, position) => (uuids.has(uuid) ? [position] : []))
+        .join(",");
+    };
+    return Object.fromEntries(
+      containers.flatMap((container) => {
+        const requests = requestsOf(pod, claim, container);
+        return requests.length === 0 ? [] : [[visibleKey(container), positionsOf(requests)] as const];
+      }),
+    );
+  }
+
   /** Whether a ResourceClaim was not created by the operator itself. */
   #isUsers({ metadata }: ResourceV1ResourceClaim): boolean {
     return metadata?.annotations?.[epochKey(this.#options.names)] === undefined;
@@ -109,8 +145,32 @@ export class UserClaims {
     return again;
   }
 
+  /**
+   * The name of a pod that the webhook has not prepared, because its ResourceClaim, or the template of that, did not exist yet;
+   * undefined: there is none, or another pod of the same ResourceClaim is prepared.
+   */
+  async #findEarlyPod({ metadata, status }: ResourceV1ResourceClaim): Promise<string | undefined> {
+    const { cluster, names, pods } = this.#options;
+    const users = (status?.reservedFor ?? []).filter(({ resource }) => resource === "pods");
+    if (users.some(({ uid }) => pods.has(uid))) return undefined;
+    for (const { name, uid } of users) {
+      const at = { namespace: metadata?.namespace ?? "", name };
+      const pod = await unlessStatus(cluster.core.readNamespacedPod(at), 404);
+      const isPrepared = pod?.metadata?.labels?.[keysOf(names).managed] !== undefined;
+      if (pod?.metadata?.uid === uid && !isPrepared) return name;
+    }
+    return undefined;
+  }
+
   async #create(resourceClaim: ResourceV1ResourceClaim, nodes: readonly Node[]): Promise<Claim> {
     const { names, claims, clusterId, tenancyOf, ensureTenant, pods } = this.#options;
+    const early = await this.#findEarlyPod(resourceClaim);
+    if (early !== undefined) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `the pod ${early} was created before its ResourceClaim or ResourceClaimTemplate, so it has no access to the pool: delete it and create it again`,
+      );
+    }
     const { tenant, queue } = await tenancyOf(resourceClaim.metadata?.namespace ?? "");
     const priorities = (resourceClaim.status?.reservedFor ?? []).flatMap(
       ({ uid }) => pods.get(uid)?.spec?.priority ?? [],
