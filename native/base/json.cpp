@@ -194,7 +194,7 @@ class JsonParser {
         for (const Json::Member& earlier : members) {
           if (earlier.key == member.key) return fail("duplicate key");
         }
-        // Looking for duplicates is quadratic; no message of ours comes near this.
+        // Checking for duplicates is quadratic; no message of ours is large enough for that to matter.
         if (members.size() >= 1024) return fail("too many members");
         skipSpace();
         if (!take(':')) return fail("':' was expected");

@@ -15,13 +15,13 @@ enum class LogLevel { Off, Error, Warn, Info, Debug, Trace };
 /// The level named by `text`, spelled as in MILLPOND_LOG; none if it is not a level.
 std::optional<LogLevel> parseLogLevel(std::string_view text);
 
-/// MILLPOND_LOG, read once; `warn` where it is unset or unknown.
+/// MILLPOND_LOG, read once; `warn` if it is unset or unknown.
 LogLevel logLevel();
 /// Replaces the level of MILLPOND_LOG.
 void setLogLevel(LogLevel level);
 inline bool logs(LogLevel level) { return level != LogLevel::Off && level <= logLevel(); }
 
-/// Sends messages there instead of to standard error.
+/// Sends messages to this function instead of to standard error.
 void setLogDescriptor(int descriptor);
 
 /// Writes one line if the level is enabled. Newlines and control characters of the message become spaces; lines over 8

@@ -10,8 +10,8 @@
 namespace millpond {
 
 struct LogRequest {
-  LogLevel level = LogLevel::Warn;  ///< of the messages on standard error
-  std::string_view traceFile;       ///< file for every call of the client library; empty: none
+  LogLevel level = LogLevel::Warn;  ///< level of the messages on standard error
+  std::string_view traceFile;       ///< file in which every call of the client library is recorded; empty: none
 };
 
 /// A file is recognized by the '/' in its name. None if `text` is neither.

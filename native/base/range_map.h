@@ -13,7 +13,7 @@ class RangeMap {
  public:
   bool empty() const { return runs_.empty(); }
 
-  /// Gives [begin, begin + bytes), which must not exceed the end of the address space, that number.
+  /// Assigns the number to [begin, begin + bytes), which must not exceed the end of the address space.
   void set(uint64_t begin, uint64_t bytes, uint64_t number) {
     if (bytes == 0) return;
     cut(begin);
@@ -21,7 +21,7 @@ class RangeMap {
     runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(begin + bytes));
     runs_[begin] = {begin + bytes, number};
   }
-  /// Removes that number within the range; other numbers stay.
+  /// Removes the number within the range; other numbers stay.
   void erase(uint64_t begin, uint64_t bytes, uint64_t number) {
     if (bytes == 0) return;
     cut(begin);
@@ -53,7 +53,7 @@ class RangeMap {
     uint64_t end = 0;
     uint64_t number = 0;
   };
-  /// Makes a border there.
+  /// Splits the range at this address.
   void cut(uint64_t at) {
     auto run = runs_.lower_bound(at);
     if (run == runs_.begin()) return;
@@ -63,7 +63,7 @@ class RangeMap {
     run->second.end = at;
   }
 
-  std::map<uint64_t, Run> runs_;  ///< by their beginnings, disjoint
+  std::map<uint64_t, Run> runs_;  ///< disjoint, by start address
 };
 
 }  // namespace millpond

@@ -8,7 +8,7 @@
 
 namespace millpond {
 
-/// The error, complete for a human: what happened, why with live numbers, what to do.
+/// The error, complete for a reader: the event, its cause with live numbers, and the remedy.
 struct Error {
   std::string message;
 };

@@ -76,7 +76,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void compressSha(State& state, const
       sum = _mm_shuffle_epi32(sum, 0x0e);
       abef = _mm_sha256rnds2_epu32(abef, cdgh, sum);
       if (group >= 12) continue;
-      // The words of the group four later take this one's place.
+      // This word is replaced by the one of the group four later.
       const __m128i next = m[(group + 1) & 3], third = m[(group + 2) & 3], last = m[(group + 3) & 3];
       __m128i fresh = _mm_add_epi32(_mm_sha256msg1_epu32(now, next), _mm_alignr_epi8(last, third, 4));
       now = _mm_sha256msg2_epu32(fresh, last);

@@ -13,7 +13,7 @@ namespace millpond {
 using Sha256 = std::array<std::byte, 32>;
 
 Sha256 sha256(std::span<const std::byte> data);
-/// As `sha256`, without the processor's own instructions.
+/// Like `sha256`, without the processor's SHA instructions.
 Sha256 sha256Portable(std::span<const std::byte> data);
 /// 64 hexadecimal digits.
 std::string hex(const Sha256& hash);

@@ -16,7 +16,7 @@ struct ObservedCall {
   int64_t start = 0, end = 0;  ///< in ns since 1970
   int32_t result = 0;
   uint32_t waits = 0;      ///< how often it waited for the worker
-  bool hasWorked = false;  ///< it has given the worker something to do, or asked it
+  bool hasWorked = false;  ///< it has sent the worker a command, or queried it
   uint32_t thread = 0;     ///< number of the thread in the session
   /// The commands of the call are between these offsets of the session's stream, among those of other threads.
   uint64_t streamBegin = 0, streamEnd = 0;
@@ -34,16 +34,18 @@ struct ActivityTable {
   /// The same for calls of the CUDA runtime whose switches are on, at their beginnings and ends.
   void (*observeRuntime)(RuntimeObserver called) = nullptr;
   void (*setRuntimeSwitch)(uint32_t number, bool isOn) = nullptr;
-  /// Asks the worker to note what its devices do, and for which command; without a session yet, when there is one.
-  /// CUDA_ERROR_NOT_SUPPORTED (801): its node cannot. CUDA_ERROR_PROFILER_ALREADY_STARTED (7): `millpond run --profile` does.
+  /// Asks the worker to record the activities of its devices, and the command for each; without a session, as soon as
+  /// there is one. CUDA_ERROR_NOT_SUPPORTED (801): its node cannot. CUDA_ERROR_PROFILER_ALREADY_STARTED (7): `millpond
+  /// run --profile` already does.
   int32_t (*begin)() = nullptr;
   /// Ends that.
   void (*end)() = nullptr;
-  /// Passes what is complete by now to `each`: lines as in docs/reference/profile.md, whose times are by the worker's clock.
-  /// `lead`: by how many ns that is ahead of this process's. `lost`: records that were dropped since the session began.
+  /// Passes what is complete to `each`: lines as in docs/reference/profile.md, whose times are on the worker's clock.
+  /// `lead`: by how many ns that clock is ahead of this process's. `lost`: records that were dropped since the session
+  /// began.
   int32_t (*read)(void (*each)(void* to, const char* lines, size_t bytes), void* to, int64_t* lead,
                   uint64_t* lost) = nullptr;
-  /// The place of a device of the session among those that the program sees; -1: it sees it not.
+  /// The position of a device of the session among those that are visible to the program; -1: it is not visible.
   int32_t (*placeOf)(uint32_t device) = nullptr;
 };
 

@@ -13,7 +13,8 @@ struct ClusterShape {
   unsigned x = 0, y = 0, z = 0;
 
   bool isAny() const { return (x | y | z) != 0; }
-  /// Whether the driver certainly accepts a grid of that size in such clusters. Other shapes only the driver can judge.
+  /// Whether the driver certainly accepts a grid of that size in such clusters. Only the driver can decide about other
+  /// shapes.
   bool certainlyFits(unsigned gridX, unsigned gridY, unsigned gridZ) const {
     return x != 0 && y != 0 && z != 0 && gridX % x == 0 && gridY % y == 0 && gridZ % z == 0 && x <= kPortableBlocks &&
            y <= kPortableBlocks && z <= kPortableBlocks && uint64_t{x} * y * z <= kPortableBlocks;

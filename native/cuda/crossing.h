@@ -45,13 +45,13 @@ class Crossing {
     static_assert(std::ranges::find(Members::kAddresses, offset) != Members::kAddresses.end(), "no address is there");
     return wire::Address(word(offset));
   }
-  /// A number of the session's.
+  /// A number of the session.
   template <size_t offset>
   uint64_t handle() const {
     static_assert(std::ranges::find(Members::kHandles, offset) != Members::kHandles.end(), "no handle is there");
     return word(offset);
   }
-  /// Unchanged: to return it to the client, which owns it, or where another member says that it holds only numbers.
+  /// Unchanged, to return it to the client, which owns it, or if another member states that it holds only numbers.
   T whole() const {
     T out;
     std::memcpy(&out, bytes_, sizeof(T));

@@ -60,8 +60,7 @@ struct NodeRecord {
   };
 };
 
-/// Where the device finds memory by a node as it crosses, whichever memory that is: not what copies read or write of the
-/// client's.
+/// Where the device finds memory through a node as sent by the client, except client memory that copies read or write.
 inline std::vector<uint64_t> devicePlaces(std::span<const std::byte> node) {
   NodeRecord record;
   if (node.size() < sizeof(record)) return {};
@@ -88,11 +87,11 @@ inline std::span<const std::byte> partWithAddresses(std::span<const std::byte> n
   return has ? node.subspan(sizeof(NodeRecord)) : std::span<const std::byte>{};
 }
 
-/// Memory of the client that an executable graph reads, or writes.
+/// Memory of the client that an executable graph reads or writes.
 struct Source {
   uint64_t number;  ///< 0: it is written
   uint64_t address;
-  uint64_t bytes;    ///< from the first to the last
+  uint64_t bytes;    ///< from the first to the last byte
   uint32_t hasGaps;  ///< 1: not every byte between them is written
   uint32_t reserved;
 };

@@ -10,7 +10,7 @@ namespace millpond {
 
 /// More options than exist.
 inline constexpr unsigned kMaxJitOptions = 64;
-/// The limit of each log, in bytes; a larger buffer of the program stays unused. Both logs are in one reply.
+/// The limit of each log, in bytes; a larger buffer of the program is only partly used. Both logs are in one reply.
 inline constexpr uint32_t kMaxJitLogBytes = uint32_t{448} << 10;
 
 struct JitOptionRecord {

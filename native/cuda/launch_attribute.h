@@ -13,7 +13,7 @@ enum class LaunchAttributeKind {
   kPlain,   ///< numbers: same meaning on both sides
   kWindow,  ///< a window of memory: the worker checks its address
   kEvent,   ///< holds an event: a handle of the client, the driver's on the worker's side
-  kRefused  ///< holds an object of one side only, or is unknown
+  kRefused  ///< holds an object that exists on one side only, or is unknown
 };
 
 inline LaunchAttributeKind kindOf(CUlaunchAttributeID id) {

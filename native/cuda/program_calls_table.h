@@ -11,12 +11,12 @@ inline constexpr char kProgramCallsTableId[17] = "millpondcallinfo";
 
 /// MemAlloc::flags of memory that the client mirrors: unwritten bytes are zero there.
 inline constexpr uint32_t kManagedMemory = 1;
-/// The call that such memory is reported with.
+/// The call with which such memory is reported.
 inline constexpr char kManagedCall[] = "cuMemAllocManaged";
 
 struct ProgramCallsTable {
   uint64_t bytes = 0;  ///< of this table
-  /// The program's process, as identified by itself.
+  /// The id of the program's process, as reported by the process itself.
   void (*client)(uint32_t pid) = nullptr;
   /// Announces that the next driver call is for a command of that thread of the client, at that offset of the session's
   /// stream.

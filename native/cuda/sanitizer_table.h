@@ -13,15 +13,15 @@ inline constexpr char kSanitizerTableId[17] = "millpondsanitize";
 struct SanitizerTable {
   uint64_t bytes = 0;    ///< of this table
   uint64_t redzone = 0;  ///< bytes that stay unused behind each allocation
-  /// None of these addresses may be used, except for memory given out later.
+  /// None of these addresses may be used, except those of memory that is allocated later.
   void (*manage)(uint64_t address, uint64_t bytes) = nullptr;
-  /// In program order: later launches may, or may not, use the memory. `by` is the name of a function of the driver,
-  /// and lives as long as the worker.
+  /// In program order: whether launches may use the memory from now on. `by` is the name of a driver function, and
+  /// lives as long as the worker.
   void (*allocated)(uint64_t address, uint64_t bytes, const char* by) = nullptr;
   void (*freed)(uint64_t address, const char* by) = nullptr;
-  /// It is freed because its context has ended: it was leaked.
+  /// It is freed because its context has ended, so it was leaked.
   void (*left)(uint64_t address) = nullptr;
-  /// The session is over: memory that it has not freed is leaked.
+  /// The session is over: memory that has not been freed is leaked.
   void (*ended)() = nullptr;
 };
 

@@ -10,8 +10,8 @@
 
 namespace millpond {
 
-/// `what`: what happened and why, with the current numbers, without a full stop at the end. `remedy`: a sentence, where it is
-/// more specific than that of the table.
+/// `what`: the event and its cause, with current numbers, without a full stop at the end. `remedy`: a sentence, if it
+/// is more specific than that of the table.
 std::string codedText(const ErrorCode& code, std::string_view what, std::string_view remedy);
 std::string codedText(const ErrorCode& code, std::string_view what);
 

@@ -5,7 +5,7 @@
 
 namespace millpond::client {
 
-/// What libcupti.so of Millpond asks this library.
+/// The functions that Millpond's libcupti.so calls in this library.
 const ActivityTable& activityTable();
 
 }  // namespace millpond::client

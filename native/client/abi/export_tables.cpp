@@ -136,7 +136,7 @@ CUresult inContext(CUcontext handle, Call&& call) {
 CUresult primaryContext(CUcontext* out, CUdevice device) {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  // This does not retain it: programs query which devices are in use.
+  // This call does not retain it: programs query which devices are in use.
   Context* context = Client::instance().contexts().primary(device);
   if (!context) return CUDA_ERROR_INVALID_DEVICE;
   *out = context->handle();
@@ -213,7 +213,7 @@ CUresult contextNumber(CUcontext handle, uint64_t* out) {
   return CUDA_SUCCESS;
 }
 
-// Callers hand the object to `streamNumber` and do nothing else with it, so the handle serves.
+// Callers only pass the object to `streamNumber`, so the handle suffices.
 CUresult streamObject(CUcontext handle, CUstream stream, void** out) {
   if (!contextOf(handle)) return CUDA_ERROR_INVALID_CONTEXT;
   if (!out) return CUDA_ERROR_INVALID_VALUE;

@@ -7,9 +7,9 @@
 
 namespace millpond::client {
 
-/// Returns the table, which stays at the same address until the process ends; nullptr if there is none of that id, or
-/// if the environment variable MILLPOND_DENY_TABLES (prefixes of ids, separated by commas) names it. The variable helps
-/// to find out which library needs which table.
+/// Returns the table, which stays at the same address until the process ends; nullptr if no table has this id, or if
+/// the environment variable MILLPOND_DENY_TABLES (prefixes of ids, separated by commas) names it. The variable helps to
+/// determine which library needs which table.
 const void* exportTable(const CUuuid& id);
 
 }  // namespace millpond::client

@@ -25,7 +25,7 @@ struct IntegrityQuestion {
   uint64_t runtimeTable = 0;   ///< address of the CUDART_INTERFACE table returned before
   uint64_t checkTable = 0;     ///< address of the INTEGRITY_CHECK table returned before
   uint64_t checkFunction = 0;  ///< its slot 1
-  uint64_t unixSeconds = 0;    ///< given by the runtime
+  uint64_t unixSeconds = 0;    ///< passed by the runtime
 };
 
 /// The 16 bytes of the result as the two words that the runtime compares. `devices` in ordinal order.

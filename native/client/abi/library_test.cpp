@@ -225,7 +225,7 @@ TEST("entry points by name and version") {
     CHECK_EQ(get("cuNoSuchThing", &found, 13000, 0, &status), CUDA_SUCCESS);
     CHECK(found == nullptr);
     CHECK_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    // The worker's driver is newer than this library: its new structures may look different.
+    // The worker's driver is newer than this library, so its structures may differ.
     CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
     CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);

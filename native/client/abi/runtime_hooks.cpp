@@ -7,7 +7,7 @@
 namespace millpond::client::runtime_hooks {
 namespace {
 
-/// Words of 64 bits, as the runtime counts them; it reads one of 32 bits for each call.
+/// 64-bit words, as the runtime counts them; it reads a 32-bit word for each call.
 constexpr size_t kWords = 1024;
 alignas(8) constinit std::array<std::atomic<uint32_t>, kWords * 2> switches{};
 static_assert(sizeof switches == kWords * sizeof(uint64_t));

@@ -10,14 +10,14 @@
 
 namespace millpond::client::runtime_hooks {
 
-/// What the runtime passes, as observed in the runtimes of CUDA 11.8, 12.4 and 13.0.
+/// The arguments from the runtime, as observed in the runtimes of CUDA 11.8, 12.4 and 13.0.
 struct Call {
   uint32_t bytes;
   uint32_t padding;
   uint64_t contextNumber, streamNumber;
   uint64_t reserved;
   uint64_t* correlationData;
-  const int32_t* result;  ///< has been written at the exit
+  const int32_t* result;  ///< valid at the exit
   const char* name;
   const void* parameters;
   void* context;
@@ -30,12 +30,12 @@ struct Call {
 };
 static_assert(sizeof(Call) == 0x78 && offsetof(Call, result) == 0x28 && offsetof(Call, number) == 0x50);
 
-/// The switches, for the runtime.
+/// The switches that the runtime reads.
 void getSwitches(void** buffer, size_t* count);
-/// By the runtime, at the beginning and at the end of a call whose switch is on.
+/// Called by the runtime at the beginning and at the end of a call whose switch is on.
 void called(uint32_t number, const Call* call);
 
-/// Passes the calls whose switches are on to `observer`; null: to nothing.
+/// Passes the calls whose switches are on to `observer`; null: passes none.
 void observe(RuntimeObserver observer);
 void setSwitch(uint32_t number, bool isOn);
 

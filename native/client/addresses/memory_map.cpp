@@ -7,7 +7,7 @@ namespace millpond::client {
 
 void MemoryMap::add(MemoryRun run) {
   std::lock_guard lock(mutex_);
-  // There is no message about the end of variables and of memory of graphs: new memory at the same place shows it.
+  // There is no message when variables or graph memory end: new memory at the same address shows it.
   auto each = runs_.upper_bound(run.address);
   if (each != runs_.begin()) --each;
   while (each != runs_.end() && (each->first < run.address || each->first - run.address < run.bytes)) {

@@ -27,18 +27,18 @@ enum class MemoryKind : uint8_t {
 struct MemoryRun {
   /// A variable of a module: cannot be freed.
   static constexpr unsigned kBorrowed = 1u << 31;
-  /// Mapped by cuMemMap: no context's, and unmapped, not freed. Runs side by side are as good as one.
+  /// Mapped by cuMemMap: it belongs to no context, and is unmapped instead of freed. Adjacent runs count as one.
   static constexpr unsigned kMapped = 1u << 30;
 
-  /// Managed: freed as device memory is.
+  /// Managed: freed like device memory.
   static constexpr unsigned kManaged = 1u << 29;
-  /// Memory of the program's own, which it registered.
+  /// The program's own memory, which it has registered.
   static constexpr unsigned kRegistered = 1u << 28;
-  /// Made by a node of a graph, with each launch: whether it can be freed, the worker's driver knows.
+  /// Allocated by a node of a graph with each launch; the worker's driver knows whether it can be freed.
   static constexpr unsigned kOfGraph = 1u << 27;
   /// Memory of another process: closed, not freed.
   static constexpr unsigned kOpened = 1u << 26;
-  /// Flags as the program gave them.
+  /// Flags as passed by the program.
   static constexpr unsigned kOfProgram = kOpened - 1;
 
   uint64_t address = 0;
@@ -49,11 +49,11 @@ struct MemoryRun {
   uint64_t id = 0;       ///< CU_POINTER_ATTRIBUTE_BUFFER_ID, unique in the process
   uint64_t pool = 0;     ///< handle of the pool that it came from
 
-  /// Whether commands may name it as memory of devices.
+  /// Whether commands may refer to it as device memory.
   bool isWithinReach() const { return kind != MemoryKind::kPinnedLocal; }
-  /// Whether the worker's is what counts for them, and not pages that this process maps, too.
+  /// Whether commands refer to the worker's memory, and not to pages that this process maps too.
   bool isOfWorker() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kMirrored; }
-  /// Whether other processes can be given a handle of it: memory of cuMemAlloc, and of no other call.
+  /// Whether other processes can be given a handle of it: only memory from cuMemAlloc.
   bool isShareable() const {
     constexpr unsigned kOthers = kBorrowed | kMapped | kManaged | kOfGraph | kOpened;
     return kind == MemoryKind::kDevice && pool == 0 && (flags & kOthers) == 0;
@@ -67,36 +67,37 @@ struct MemoryRun {
 class MemoryMap {
  public:
   void add(MemoryRun run);
-  /// The same, unless some of it is known already.
+  /// Adds a run unless some of it is already known.
   bool addApart(MemoryRun run);
-  /// The run that begins at `address`, out of the map.
+  /// Removes and returns the run that begins at `address`.
   std::optional<MemoryRun> take(uint64_t address);
   /// The run that contains `address`.
   std::optional<MemoryRun> find(uint64_t address) const;
-  /// Whether all of [address, address + bytes) is known: one run, or mapped ones side by side.
+  /// Whether all of [address, address + bytes) is known: as one run, or as adjacent mapped ones.
   bool covers(uint64_t address, uint64_t bytes) const;
-  /// Whether a copy or a fill may name [address, address + bytes): it is covered, or unknown to this map, so that the
-  /// worker's driver decides. Not freed memory.
+  /// Whether a copy or a fill may refer to [address, address + bytes): it is covered, or unknown to this map, so that
+  /// the worker's driver decides. Freed memory is refused.
   bool mayUse(uint64_t address, uint64_t bytes) const;
   /// Whether there is memory of that pool.
   bool hasOfPool(uint64_t pool) const;
-  /// Whether memory of cuMemAlloc was there that is freed.
+  /// Whether memory from cuMemAlloc that has been freed was there.
   bool wasFreed(uint64_t address) const;
   /// Addresses that had been freed are in use again, without a run.
   void reuse(uint64_t address, uint64_t bytes);
   /// The run that contains all of [address, address + bytes).
   std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
-  /// The worker has memory like the run that begins there from now on.
+  /// From now on the worker has memory like the run that begins there.
   void setMirrored(uint64_t address);
-  /// Whether memory of this process alone may be there. Costs two reads: every launch checks each of its parameters.
+  /// Whether memory that only this process has may be there. Costs two reads, because every launch checks each of its
+  /// parameters.
   bool mayBeLocal(uint64_t address) const {
     return address >= lowestLocal_.load(std::memory_order_relaxed) &&
            address < highestLocal_.load(std::memory_order_relaxed);
   }
-  /// Whether there is any. Costs one read.
+  /// Whether there is any such memory. Costs one read.
   bool hasLocal() const { return locals_.load(std::memory_order_relaxed) != 0; }
-  /// Calls `use` with each value at a multiple of 8 of `address`, where `bytes` lie or are to lie, that may be an address of
-  /// such memory, or the one behind it.
+  /// Calls `use` with each 8-byte-aligned value in `bytes`, which are or will be at `address`, that may be the address
+  /// of such memory, or the address just after it.
   template <typename Use>
   void eachLocalAddress(uint64_t address, std::span<const std::byte> bytes, Use&& use) const {
     const uint64_t lowest = lowestLocal_.load(std::memory_order_relaxed);
@@ -125,11 +126,11 @@ class MemoryMap {
 
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, MemoryRun> runs_;
-  /// Addresses of freed memory of cuMemAlloc, which the worker may keep mapped for a while: disjoint ranges, by first address,
-  /// with their end.
+  /// Addresses of memory freed by cuMemFree, which the worker may keep mapped for a while: disjoint ranges, by first
+  /// address, with their end.
   std::map<uint64_t, uint64_t> freed_;
   uint64_t nextId_ = 1;
-  /// Around all runs of this process alone that there ever were.
+  /// The bounds of all runs that only this process has ever had.
   std::atomic<uint64_t> lowestLocal_{UINT64_MAX}, highestLocal_{0};
   std::atomic<uint64_t> locals_{0};  ///< runs of this process alone
 };

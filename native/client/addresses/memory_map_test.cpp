@@ -71,7 +71,7 @@ TEST("a variable that is known ends those whose place it takes") {
   CHECK(!map.find(0x1000));
   CHECK(map.find(0x1300, 0x10));
   CHECK(!map.take(0x1100));
-  // The same one again is the same one.
+  // Adding the same run again changes nothing.
   map.add(device(0x1008, 0x200, MemoryRun::kBorrowed));
   CHECK_EQ(map.find(0x1108)->address, 0x1008u);
   // An allocation ends only when it is freed.

@@ -15,11 +15,11 @@ class MemoryPools {
   struct Pool {
     CUdevice device = 0;
     uint64_t threshold = 0;
-    /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Stored so that the program can read it: the worker always reuses whenever
-    /// it is safe.
+    /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Stored so that the program can read them back: the worker always reuses
+    /// memory whenever it is safe.
     int reuse[3] = {1, 1, 1};
     bool isDefault = false;
-    unsigned opens = 0;  ///< how often it was opened, if it is another process's: nothing is allocated from it
+    unsigned opens = 0;  ///< how often it was opened, if it belongs to another process: nothing is allocated from it
     bool isOpened() const { return opens > 0; }
     CUmemAllocationHandleType handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   };
@@ -27,7 +27,7 @@ class MemoryPools {
   std::mutex mutex;
   std::map<CUmemoryPool, Pool> pools;
   std::map<CUdevice, CUmemoryPool> defaults;
-  std::map<CUdevice, CUmemoryPool> current;  ///< where it is not the default
+  std::map<CUdevice, CUmemoryPool> current;  ///< if it is not the default
 
   Pool* find(CUmemoryPool pool) {
     const auto found = pools.find(pool);

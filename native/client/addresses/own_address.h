@@ -7,7 +7,8 @@
 
 namespace millpond::client {
 
-/// This side's own addresses, back out of a command. In a worker they are a stranger's: there this does not exist.
+/// Converts this side's own addresses in a command back to pointers. A worker must not do this with a client's
+/// addresses, so it lacks this function.
 class OwnAddress {
  public:
   static constexpr uint64_t of(wire::Address address) { return address.value_; }

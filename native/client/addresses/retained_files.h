@@ -17,13 +17,13 @@ namespace millpond::client {
 
 class RetainedFiles {
  public:
-  /// Maximum number: a program may have few descriptors for its own files.
+  /// The maximum number: a program may have few descriptors left for its own files.
   static constexpr size_t kMost = 128;
 
   /// Returns false if there are too many.
   bool keep(uint64_t address, UniqueFd file);
   void drop(uint64_t address);
-  /// The descriptor of the file of the memory at that address; nothing if it is not kept, or if the program has closed
+  /// The descriptor of the file behind the memory at that address; none if it is not kept, or if the program has closed
   /// a descriptor that it did not own.
   std::optional<int> find(uint64_t address) const;
 

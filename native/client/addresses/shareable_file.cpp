@@ -15,7 +15,7 @@ std::optional<ShareableFile> ShareableFile::carrying(std::span<const std::byte> 
 }
 
 bool ShareableFile::read(int file, std::span<std::byte> handle) {
-  // It stays in there for the next one.
+  // It is left there for the next reader.
   return ::recv(file, handle.data(), handle.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) ==
          static_cast<ssize_t>(handle.size());
 }

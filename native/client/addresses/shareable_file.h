@@ -12,11 +12,11 @@ namespace millpond::client {
 
 struct ShareableFile {
   UniqueFd given;  ///< for the program
-  UniqueFd kept;   ///< its other end, which tells when the last copy of the given one is closed
+  UniqueFd kept;   ///< its other end, which detects when the last copy of the given one is closed
 
-  /// Nothing if the process has no descriptors left. Empty: the file carries nothing.
+  /// None if the process has no descriptors left. Empty: the file carries no handle.
   static std::optional<ShareableFile> carrying(std::span<const std::byte> handle);
-  /// The handle that a file carries; false for a file that carries none of that size.
+  /// The handle that a file carries; false if it carries none of this size.
   static bool read(int file, std::span<std::byte> handle);
 };
 

@@ -31,7 +31,7 @@ class VirtualMemory {
     uint64_t bytes = 0;
     Handle handle = 0;
     Memory* memory = nullptr;
-    std::map<int, CUmemAccess_flags> access;  ///< by device as the program counts them
+    std::map<int, CUmemAccess_flags> access;  ///< by the program's device ordinals
   };
   struct Reservation {
     uint64_t address = 0;
@@ -44,34 +44,35 @@ class VirtualMemory {
 
   uint64_t nextWire() { return ++lastWire_; }
   void addReservation(const Reservation& reservation) { reservations_[reservation.address] = reservation; }
-  /// The reservation of exactly these addresses, taken out, if nothing is mapped there.
+  /// Removes and returns the reservation of exactly these addresses, if nothing is mapped there.
   std::optional<Reservation> takeReservation(CUdeviceptr address, uint64_t bytes);
   std::optional<Reservation> reservationAt(CUdeviceptr address) const;
 
   /// Memory that the worker has made, and a handle of it.
   Handle add(const Memory& memory);
-  /// Another handle of it.
+  /// Another handle of the memory.
   Handle addHandle(Memory& memory);
-  /// nullptr when there is no such handle. Memory stays where it is until nothing holds it.
+  /// nullptr if there is no such handle. The memory stays until nothing holds it.
   Memory* find(Handle handle) const;
-  /// One use less of the handle. False when it is none. `ended` gets the number of a memory that nothing holds any more.
+  /// Drops one use of the handle. False if it does not exist. `ended` gets the number of a memory that nothing holds
+  /// any more.
   bool release(Handle handle, std::vector<uint64_t>& ended);
   /// Another use of the handle whose memory is mapped at `address`.
   std::optional<Handle> retain(CUdeviceptr address);
 
-  /// Whether that much of the memory can be mapped there.
+  /// Whether this much of the memory can be mapped there.
   bool canMap(CUdeviceptr address, uint64_t bytes, uint64_t offset, const Memory& memory) const;
   void map(CUdeviceptr address, uint64_t bytes, Handle handle);
   /// The mappings that make up the range exactly.
   bool find(CUdeviceptr address, uint64_t bytes, Mappings::iterator& first, Mappings::iterator& last);
-  /// Takes them out; `ended` as in `release`.
+  /// Removes them; `ended` as in `release`.
   void unmap(Mappings::iterator first, Mappings::iterator last, std::vector<uint64_t>& ended);
   const Mapping* mappingAt(CUdeviceptr address) const;
 
-  /// A file that stands for the memory for as long as a copy of it is open anywhere; -1 when there can be none. `handle`:
-  /// what other processes of the claim find in it; empty: the file is good in this process alone.
+  /// A file that represents the memory for as long as a copy of it is open anywhere; -1 if it cannot be created.
+  /// `handle`: what other processes of the claim read from it; empty: the file is valid only in this process.
   int exportFile(Memory& memory, std::span<const std::byte> handle);
-  /// The memory behind such a file, nullptr for any other.
+  /// The memory behind such a file; nullptr for any other file.
   Memory* imported(int file) const;
   /// Forgets exported files that are closed; `ended` as in `release`.
   void sweepExports(std::vector<uint64_t>& ended);
@@ -81,7 +82,8 @@ class VirtualMemory {
     Memory* memory;
     unsigned count = 1;
   };
-  /// A pair of sockets of which one was given out: no other file has its identity, and the other tells when it is closed.
+  /// A pair of sockets, one of which was given out: no other file has its identity, and the other end detects when it
+  /// is closed.
   struct Export {
     UniqueFd kept;
     uint64_t device;

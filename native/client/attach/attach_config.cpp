@@ -135,7 +135,7 @@ Result<Endpoint> parseWorker(const std::string& text) {
     return endpoint;
   }
   if (!text.starts_with("tcp:")) return bad;
-  // The same rules as in a URL: brackets around IPv6, a port that exists.
+  // The same rules as in a URL: brackets around IPv6, a valid port.
   auto url = Url::parse("http://" + text.substr(4));
   if (!url || !url->path.empty() || !text.ends_with(":" + std::to_string(url->port))) return bad;
   endpoint.tcpHost = url->host;

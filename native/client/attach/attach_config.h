@@ -22,14 +22,14 @@ struct Environment {
       worker, ticket, linkSecret, reconnectGrace, trustedUsers;
   /// Variables of a claim that the controller parses: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
-  std::string bootId;   ///< of this machine; empty where unknown
+  std::string bootId;   ///< of this machine; empty if unknown
   std::string program;  ///< short name of the executable
   std::string user;
   std::string host;
   int pid = 0;
 
   static Environment ofThisProcess();
-  /// Neither a controller nor a worker is named: this process has no GPU.
+  /// Neither a controller nor a worker is configured, so this process has no GPU.
   bool empty() const { return !controller && !worker; }
 };
 
@@ -46,7 +46,7 @@ struct MemorySize {
 struct AttachConfig {
   std::optional<Endpoint> worker;  ///< set: attach directly to it; everything below except the transport is ignored
   std::vector<Url> controllers;    ///< at least one; several share a state, and one is the leader
-  HttpTrust trust;                 ///< in controllers and agents
+  HttpTrust trust;                 ///< of controllers and agents
   std::string token;
   std::string claim;  ///< name of an existing claim; empty: create one
   uint32_t gpus = 1;
@@ -58,7 +58,7 @@ struct AttachConfig {
   uint32_t reconnectGraceSeconds = 60;                              ///< 0: a lost connection ends the session
   /// The models that were reported to the process for earlier devices of the claim; empty for a first attachment.
   std::vector<std::string> toldModels;
-  bool wasLocal = false;  ///< the same: it shared memory with their worker
+  bool wasLocal = false;  ///< likewise: the process shared memory with the worker of those devices
   std::string bootId;
   std::string program;
   std::string owner;  ///< `user@host:pid program`

@@ -24,8 +24,7 @@ namespace {
 
 constexpr int kLeaseSeconds = 15;
 constexpr int kPollSeconds = 10;  // of one WaitClaim: much shorter than the lease
-// How long to wait for a controller or an agent that is restarting. A restarted controller knows the claim and gives it
-// a new lease; requesting a ticket renews it.
+// of one WaitClaim: much shorter than the lease
 constexpr int64_t kPatienceMs = 30'000;
 // Time until a message reports that the claim waits.
 constexpr int64_t kQuietMs = 1'000;
@@ -63,7 +62,7 @@ std::string describe(const AttachConfig& config) {
   return what;
 }
 
-// Leads one claim from its creation to an open session.
+// Takes one claim from its creation to an open session.
 class Attaching {
  public:
   explicit Attaching(const AttachConfig& config) : config_(config), controllers_(config), claim_(config.claim) {}
@@ -103,7 +102,7 @@ class Attaching {
                       "Check that this client library and the controller are of the same version.");
   }
 
-  // Decides whether to retry after a failure: as long as it may be temporary.
+  // Decides whether to retry after a failure, which it does while the failure may be temporary.
   class Patience {
    public:
     explicit Patience(const Attaching& attaching) : attaching_(attaching) {
@@ -168,7 +167,7 @@ class Attaching {
     const int64_t start = nowMs();
     Patience patience(*this);
     while (state_ != "CLAIM_STATE_BOUND") {
-      // From now on every call says that the claim is needed, so that it keeps its place.
+      // From now on every call states that the claim is needed, so that it keeps its position.
       if (state_ == "CLAIM_STATE_DORMANT") woken_ = true;
       if (state_ == "CLAIM_STATE_RELEASED" || state_ == "CLAIM_STATE_FAILED") {
         return codedError(codes::kClaimEnded, claim_ + " has ended: " + reason(),
@@ -226,7 +225,7 @@ class Attaching {
     log(waitingLevel(), "waiting for %s: %s", what.c_str(), reason().c_str());
   }
 
-  // Takes name, state, reason and version from a reply with a claim in it.
+  // Reads name, state, reason and version from a reply that contains a claim.
   Status learn(const Json& answer) {
     const Json* claim = answer.find("claim");
     const std::string name = textOf(claim, "name");
@@ -257,7 +256,8 @@ class Attaching {
     Patience patience(*this);
     for (;;) {
       bool passing = false;
-      // With a new ticket each time: the agent may have used the last one, or another node may have the claim by now.
+      // With a new ticket each time: the agent may have used up the last one, or the claim may have moved to another
+      // node by now.
       auto endpoint = getTicketAndOpen(passing);
       if (endpoint || !patience.withFailure({endpoint.error().message, passing})) return endpoint;
     }
@@ -284,7 +284,7 @@ class Attaching {
     endpoint.transport = config_.transport;
     endpoint.program = config_.program;
     endpoint.graceSeconds = config_.reconnectGraceSeconds;
-    // A claim of the process's own ends with its session.
+    // A claim that the process created for itself ends with its session.
     endpoint.canPark = !config_.claim.empty();
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");
     auto agent = Url::parse(textOf(&made.answer, "agentUrl"));
@@ -307,7 +307,8 @@ class Attaching {
              Json(Json::Object{{"ticket", endpoint.ticket}, {"transport", transport}}), 60'000);
     if (opened.failure) {
       const std::string& message = opened.failure->message;
-      // It took an earlier ticket of this session and was ended before its answer: the next attempt is for another one.
+      // The agent accepted an earlier ticket of this session but stopped before its answer, so the next attempt uses
+      // another session.
       const bool wasUsed = !unopened_.empty() && endsWithCode(message, codes::kTicketUsed);
       passing = opened.failure->passing || wasUsed;
       const bool wasNotRead = endsWithCode(message, codes::kUnreachable) || endsWithCode(message, codes::kNodeNotReady);
@@ -374,7 +375,7 @@ class Attaching {
   std::string reason_;
   std::optional<std::string> explained_;  // the reason reported last
   std::string version_ = "0";
-  std::string unopened_;  // session of a ticket with which the agent was not reached, so that attempts take one place
+  std::string unopened_;  // session of a ticket with which the agent was not reached: attempts count as one session
 };
 
 }  // namespace

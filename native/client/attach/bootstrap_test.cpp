@@ -19,7 +19,7 @@ using millpond::testing::HttpTestServer;
 
 namespace {
 
-// Canned answers by method, each used once; the last one stays.
+// Canned answers by method, each used once; the last one is repeated.
 class Pool {
  public:
   Pool() : server_([this](const HttpTestServer::Request& request) { return answer(request); }) {}
@@ -71,7 +71,7 @@ Environment environmentFor(const Pool& pool) {
   return e;
 }
 
-// A pool in which everything goes well, with the worker's socket at a path that exists.
+// A pool in which everything succeeds, with the worker's socket at an existing path.
 void allWell(Pool& pool) {
   pool.on("ClaimService/CreateClaim", claim("BOUND", "", 1));
   pool.on("ClaimService/WaitClaim", claim("BOUND", "", 1));
@@ -291,7 +291,7 @@ TEST("a controller that is being started again is waited for, and the claim is m
               HttpTestServer::json(409, R"({"code":"x","message":"it is there [MILLPOND_E_ALREADY_EXISTS]"})")});
   const std::string named = R"({"claim":{"name":"NAME","state":"CLAIM_STATE_BOUND","version":"1"}})";
   pool.onRaw("ClaimService/WaitClaim", {"", HttpTestServer::json(200, named)});
-  CHECK(!attachTo(environmentFor(pool)));  // the name is another one
+  CHECK(!attachTo(environmentFor(pool)));  // the name differs
   CHECK_EQ(pool.calls(), "CreateClaim CreateClaim CreateClaim WaitClaim WaitClaim ReleaseClaim");
   const std::string name = *pool.request(0).find("claim")->find("name")->string();
   CHECK(name.starts_with("claim-"));

@@ -15,7 +15,7 @@ namespace millpond::client {
 
 /// The reason of a failed call, and whether a retry may succeed.
 struct CallFailure {
-  std::string message;  ///< complete for a human, with its code
+  std::string message;  ///< complete for a reader, with its code
   bool passing = false;
 };
 
@@ -27,19 +27,19 @@ struct CallResult {
 /// The server to call, and the credentials.
 struct Callee {
   const Url& base;
-  std::string name;  ///< for people: "the controller"
+  std::string name;  ///< for messages: "the controller"
   const std::string& token;
   const HttpTrust& trust;
 };
 
-/// Says why there is no response, and what helps.
+/// Describes why there is no response, and the remedy.
 CallFailure explainFailure(const Callee& callee, const HttpFailure& failure);
 
-/// One call of a Connect service.
+/// Makes one call of a Connect service.
 CallResult call(const Callee& callee, const std::string& method, const Json& request, int answerMs);
 
-/// The text of a member; empty where there is none, since members with their default value are absent from the JSON of a
-/// protobuf message.
+/// The text of a member; empty if it is absent, because the JSON of a protobuf message leaves out members with their
+/// default value.
 std::string textOf(const Json* object, std::string_view key);
 
 bool isLoopback(const std::string& host);
@@ -47,8 +47,8 @@ bool isLoopback(const std::string& host);
 /// Refuses an agent on another machine without encryption.
 Status mayBeAsked(const Url& agent);
 
-/// The controllers of a pool, one of which is the leader. Calls go to the one that answered last; if it is away, or
-/// another one is the leader, the next call goes to the next.
+/// The controllers of a pool, one of which is the leader. Calls go to the controller that answered last; if it does not
+/// respond or is not the leader, the next call goes to another one.
 class Controllers {
  public:
   /// Keeps a reference.

@@ -14,19 +14,19 @@
 
 namespace millpond::client {
 
-/// A base URL taken apart: `http[s]://host[:port][/path]`, and of an agent `https://host[:port][/path]#sha256=digits`.
+/// A parsed base URL: `http[s]://host[:port][/path]`, and for an agent `https://host[:port][/path]#sha256=digits`.
 struct Url {
   bool isSecure = false;
   std::optional<Fingerprint> fingerprint;  ///< of the only accepted certificate
   std::string host;                        ///< IPv6 addresses without brackets
   uint16_t port = 80;
-  std::string path;  ///< without a slash at the end; often empty
+  std::string path;  ///< without a trailing slash; often empty
 
   /// Refuses other schemes, user names, queries, other fragments and characters that do not belong in a URL.
   static Result<Url> parse(std::string_view text);
   /// `host:port`, with brackets around IPv6.
   std::string authority() const;
-  /// The whole, without the fingerprint.
+  /// The whole URL, without the fingerprint.
   std::string text() const;
 };
 
@@ -60,10 +60,10 @@ struct HttpResult {
 /// Reads the answer to a request on that connection, within the limits.
 Result<HttpAnswer> readAnswer(Channel& channel, const HttpLimits& limits);
 
-/// Whom to trust as a server.
+/// Which servers to trust.
 struct HttpTrust {
   std::string authorities;  ///< accepted issuers of a server's certificate, PEM or a file of it; empty: this machine's
-  TrustedUsers users;       ///< who may serve without TLS on loopback, beside those who always may
+  TrustedUsers users;       ///< users that may serve without TLS on loopback, in addition to those that always may
 };
 
 /// Posts a JSON body to `base` + `path` over a new connection and reads the whole response, whatever its status. Fails

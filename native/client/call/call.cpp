@@ -12,9 +12,9 @@
 namespace millpond::client {
 namespace {
 
-/// Ends a default stream of a thread that ends.
+/// Destroys a default stream of a thread that ends.
 void endStream(uint16_t context, uint64_t wire) {
-  // A capture that another thread of the program ends continues without this one.
+  // A capture that another thread of the program has ended continues without this stream.
   if (CaptureState::isKnownCaptured(wire)) return;
   Call call("end of a thread", Call::Teardown{context});
   cmd::StreamDestroyV2 end{};
@@ -85,7 +85,7 @@ void Call::collectFailure() noexcept {
   DeviceText::instance().write();
   uint16_t number = 0;
   while (const int32_t failure = session_->takeFailure(&number)) {
-    // Failures of contexts that have ended meanwhile are dropped.
+    // Failures of contexts that have ended in the meantime are dropped.
     if (Context* failed = contextOf(number)) failed->fail(static_cast<CUresult>(failure));
   }
 }
@@ -112,7 +112,7 @@ CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   if (in == CU_STREAM_LEGACY || (!in && flavour != Flavour::kPerThread)) {
     wire = 0;
     namesLegacy_ = true;
-    // A capture may forbid work in the legacy stream, and the call itself has to return that error.
+    // A capture may forbid work in the legacy stream, and then this call itself must return that error.
     if (CaptureState::anyOpen()) [[unlikely]]
       waits_ = true;
     return CUDA_SUCCESS;

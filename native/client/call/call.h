@@ -28,11 +28,11 @@ namespace millpond::client {
 /// The context of a call.
 enum class Needs : uint8_t {
   kNothing,  ///< the current one, if there is one
-  kCurrent,  ///< the current one: CUDA_ERROR_INVALID_CONTEXT without
+  kCurrent,  ///< the current one; without one the result is CUDA_ERROR_INVALID_CONTEXT
   kAny,      ///< the current one, or that of the call's first handle or address with a context, as in the driver
 };
 
-/// Whether that is one of the default streams, whose meaning depends on the context and perhaps the thread.
+/// Whether the stream is one of the default streams, whose meaning depends on the context and possibly the thread.
 inline bool isDefaultStream(CUstream stream) noexcept {
   return reinterpret_cast<uintptr_t>(stream) <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);
 }
@@ -42,7 +42,7 @@ class Call {
   /// Checks common to all calls: initialised, not a forked child, the session alive, no unreported failure of an
   /// earlier asynchronous call, and the context.
   Call(const char* name, Needs needs) noexcept;
-  /// For destroying objects in a context, whatever its state: failures neither prevent it nor are they reported.
+  /// For destroying objects in a context, whatever its state: failures do not prevent it and are not reported.
   struct Teardown {
     uint16_t context;
   };
@@ -52,12 +52,12 @@ class Call {
 
   /// Anything but success is the call's result.
   CUresult entry() const noexcept { return origin_ == Origin::kSought ? CUDA_SUCCESS : entry_; }
-  /// Number of the context that owns objects created by the call: the current one, for a green one its primary. 0
-  /// without one.
+  /// Number of the context that owns objects created by the call: the current one, or for a green context its primary.
+  /// 0: none.
   uint16_t context() const noexcept { return home_; }
   /// Number of the current context.
   uint16_t currentContext() const noexcept { return caller_.context; }
-  /// Lets a call that needs any context, in a thread without one, use the one of this number. Any result but success is
+  /// Lets a call that needs any context use the one with this number, if the thread has none. Any result but success is
   /// the call's result.
   CUresult adopt(uint16_t context) noexcept;
   /// Makes the call act in a context other than the current one.
@@ -71,7 +71,7 @@ class Call {
   Remote& remote() const noexcept { return *remote_; }
   Session& session() const noexcept { return *session_; }
 
-  /// Resolves 0 and the special handles 1 and 2 by flavour and thread.
+  /// Resolves 0 and the special handles 1 and 2 by variant and thread.
   CUresult stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept;
   /// The context of a stream, by the number that `stream` returned.
   uint16_t streamContext(uint64_t stream) const noexcept;
@@ -91,7 +91,7 @@ class Call {
 
   /// Makes the following commands wait for their result, for calls that must return the driver's refusal.
   void waitForResult() noexcept { waits_ = true; }
-  /// Makes them wait until the device has executed them.
+  /// Makes the following commands wait until the device has executed them.
   void waitForWork() noexcept { blocks_ = true; }
 
   /// Sends a command without waiting for a reply.
@@ -128,11 +128,11 @@ class Call {
     }
     return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
-  /// Whether the stream's work becomes part of a graph. The worker is asked once for each stream of a capture.
+  /// Whether the stream's work becomes part of a graph. The worker is queried once for each stream of a capture.
   CUresult isCaptured(uint64_t stream, bool& captured) noexcept;
   /// Whether work for the stream is executed, not recorded.
   bool isDoneNow(uint64_t stream) noexcept;
-  /// If calls block: waits until the stream's work is done, so that its failure is this call's.
+  /// If calls are blocking: waits until the stream's work is done, so that a failure is returned by this call.
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits for the result.
   /// @param isAwaited for a copy in a default stream that follows nothing under way: set to whether that is so, and the copy
@@ -150,7 +150,7 @@ class Call {
     std::vector<std::byte> copied;
     if (!use.isOfOwn() && Mirror::exists() &&
         remote_->mirror.overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
-      // A fault must not come while the session's locks are held.
+      // A page fault must not occur while the session's locks are held.
       copied.assign(data.begin(), data.end());
       data = copied;
       whose = Session::Data::kCallers;
@@ -176,14 +176,14 @@ class Call {
     if (result == CUDA_SUCCESS && answer.bodyBytes < R::kFixedBytes) return CUDA_ERROR_UNKNOWN;
     return result;
   }
-  /// As `wait`, with a reply buffer of the caller.
+  /// Like `wait`, with a reply buffer from the caller.
   template <typename C, typename... Tails>
   CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     if (const CUresult r = reach(fixed, tails...); r != CUDA_SUCCESS) return r;
     if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
       if (Mirror::exists()) [[unlikely]] {
-        // A wait only reads, so the device's turn need not last.
+        // A wait only reads, so the device's turn can end before it.
         (void)turn(fixed);
         if constexpr (endsTurn(C::kOp)) remote_->mirror.beginWait(isAnsweredAtOnce(C::kOp));
         const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
@@ -203,13 +203,13 @@ class Call {
   CUresult waitCached(uint64_t scope, const C& fixed, R& reply) noexcept {
     return waitCached(remote_->answers, scope, fixed, reply);
   }
-  /// As above, with a cache of the caller's.
+  /// Like the above, with a cache from the caller.
   template <size_t maxCommand, size_t maxReply, typename C, typename R>
   CUresult waitCached(BasicAnswerCache<maxCommand, maxReply>& cache, uint64_t scope, const C& fixed,
                       R& reply) noexcept {
     static_assert(sizeof(C) <= maxCommand && sizeof(R) <= maxReply);
     if (entry_ != CUDA_SUCCESS) return entry_;
-    // The answer may be about memory that was there before.
+    // The cached answer may concern memory that was there before.
     if (const CUresult r = reach(fixed); r != CUDA_SUCCESS) return r;
     const auto key = cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
     const auto answer = std::as_writable_bytes(std::span(&reply, 1));
@@ -240,12 +240,12 @@ class Call {
   }
   /// Waits until the worker has issued everything before, and returns the first failure.
   CUresult check() noexcept;
-  /// Waits until the worker has taken everything before, and leaves failures to the calls that report them. False: the
-  /// session is lost.
+  /// Waits until the worker has received everything before, and leaves failures to the calls that report them. False:
+  /// the session is lost.
   bool awaitTaken() noexcept;
 
  private:
-  /// Gives the worker access to this process's own memory if the command leads the worker or a kernel to it: done for
+  /// Gives the worker access to memory of this process that the command refers to, directly or for a kernel. Done for
   /// every command, so that no call can forget it.
   template <typename C, typename... Tails>
   CUresult reach(const C& fixed, const Tails&... tails) noexcept {
@@ -258,11 +258,11 @@ class Call {
     }
     return CUDA_SUCCESS;
   }
-  /// Whether the program's memory that a command reads may fault, now or when another thread's kernel gets its address: that
-  /// must not happen while the session's locks are held, or during the device's turn.
+  /// Whether reading the program's memory for a command may fault, now or because another thread gives its address to a
+  /// kernel. That must not happen while the session's locks are held, or during the device's turn.
   template <typename C, typename Tail>
   bool mayFault(const Tail& tail) const noexcept {
-    // The parameters of a launch have been copied already.
+    // The parameters of a launch have already been copied.
     if constexpr (C::kOp == cmd::Op::kLaunch) return false;
     if (!Mirror::exists() && !remote_->memory.hasLocal()) [[likely]]
       return false;
@@ -289,7 +289,7 @@ class Call {
       return CUDA_SUCCESS;
     return admit(stream, bytes);
   }
-  /// The same for the record of an event.
+  /// The same for the recording of an event.
   CUresult enqueueRecord(uint64_t event, uint64_t stream) noexcept {
     if (!HostFunctions::anyPending() && !remote_->queues.hasWords()) [[likely]]
       return CUDA_SUCCESS;
@@ -297,7 +297,7 @@ class Call {
     const bool isTimed = slot && !(slot->traits.flags & CU_EVENT_DISABLE_TIMING);
     return isTimed ? admit(stream, 0) : CUDA_SUCCESS;
   }
-  /// The device's turn at mirrored memory, while the command is being appended.
+  /// The device's turn to use mirrored memory, held while the command is appended.
   template <typename C>
   MirrorTurn turn(const C& fixed) noexcept {
     if constexpr (isTurn(C::kOp))
@@ -347,10 +347,10 @@ class Call {
     return streamIn(fixed).value_or(0);
   }
   CUresult sent(bool alive) noexcept;
-  /// Whether the object that the call ends belonged to a parked session, and ends with that.
+  /// Whether the object that the call destroys belonged to a parked session, and ends with it.
   bool endsWhileParked() noexcept;
   CUresult settle(int32_t result) noexcept;
-  /// Checks what depends on the context that the call acts in.
+  /// Checks that depend on the context in which the call acts.
   void enter() noexcept;
   /// Assigns a failure reported by the worker to its context.
   void collectFailure() noexcept;
@@ -377,7 +377,7 @@ class Call {
   std::vector<uint64_t> claimed_;
 };
 
-/// A call as seen by the layers below, whose commands it sends.
+/// A call as seen by the lower layers, whose commands it sends.
 class CallSink final : public CommandSink {
  public:
   explicit CallSink(Call& call) noexcept : call_(call) {}

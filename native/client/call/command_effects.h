@@ -11,10 +11,10 @@
 
 namespace millpond::client::effect {
 
-/// Whether the mirror is notified of the stream's words: not of recorded ones.
+/// Whether the mirror is notified of the stream's words; it is not for recorded ones.
 inline bool handsWords(Call& call, uint64_t stream) noexcept { return call.isDoneNow(stream); }
 
-/// A stream waits for a word (`isWait`), or writes one: the condition holds when it has that value.
+/// A stream waits for a word (`isWait`), or writes one: the condition is true when the word has that value.
 void handWord(Call& call, bool isWait, uint64_t address, uint32_t value, unsigned flags);
 void handWord(Call& call, bool isWait, uint64_t address, uint64_t value, unsigned flags);
 
@@ -30,7 +30,7 @@ void writesWord(Call& call, const Command& write) {
     handWord(call, false, OwnAddress::of(write.addr), write.value, write.flags);
 }
 
-/// Some of both: CUstreamBatchMemOpParams each.
+/// Several waits and writes: an array of CUstreamBatchMemOpParams.
 void batchesWords(Call& call, const cmd::StreamBatchMemOpV2& batch, std::span<const std::byte> operations);
 
 }  // namespace millpond::client::effect

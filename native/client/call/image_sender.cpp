@@ -23,7 +23,7 @@ CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const 
 
 CUresult readImageFile(const char* path, std::vector<char>& bytes) {
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // C++ streams would link half of the C++ library into foreign programs.
+  // C++ streams would pull half of the C++ library into foreign programs.
   const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "re"), &std::fclose);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   char chunk[65536];

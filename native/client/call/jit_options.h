@@ -23,7 +23,8 @@ struct JitOutcome {
 
 class JitOptions {
  public:
-  /// Keeps the program's arrays: they must live until the last `deliver`. Anything but success is the call's result.
+  /// Stores the program's arrays, which must exist until the last `deliver`. Any result but success is the call's
+  /// result.
   CUresult read(unsigned count, const CUjit_option* options, void** values);
   std::span<const JitOptionRecord> records() const { return records_; }
   /// Writes the outputs to the program's destinations.

@@ -7,7 +7,7 @@ namespace millpond::client {
 
 namespace {
 
-/// Packs one buffer. It may end early, which NCCL relies on; one that is too long is too large to launch.
+/// Packs one buffer. It may be short, on which NCCL relies; one that is too long cannot be launched.
 CUresult packBuffer(const FunctionInfo& info, void** extra, std::span<std::byte> bytes) {
   const void* buffer = nullptr;
   size_t size = 0;

@@ -36,12 +36,12 @@ constexpr bool endsTurn(cmd::Op op) noexcept {
   }
 }
 
-/// Whether such a wait is answered immediately, done or not.
+/// Whether such a wait is answered immediately, whether or not the work is done.
 constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept {
   return op == cmd::Op::kStreamQuery || op == cmd::Op::kEventQuery;
 }
 
-/// Whether a turn could touch mirrored memory. Commands that do not name their memory could.
+/// Whether mirrored memory could be accessed during the turn. That includes commands that do not name their memory.
 template <typename C>
 bool touchesMirror(const Mirror& mirror, const C& fixed) {
   // The longest unit of a fill.

@@ -49,7 +49,7 @@ CUresult uncaptured(Call& call, uint64_t stream) {
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
   const MemoryMap& memory = call.remote().memory;
   if (!memory.mayUse(to, bytes) || !memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  // The worker decides about other memory, and this call must return what it says.
+  // The worker decides about other memory, and this call must return its result.
   if (!memory.covers(to, bytes) || !memory.covers(from, bytes)) call.waitForResult();
   return CUDA_SUCCESS;
 }

@@ -8,12 +8,13 @@
 
 namespace millpond::client::precondition {
 
-/// Querying an event: not while it is captured, which the driver knows, nor when that could disturb a capture.
+/// Querying an event is refused while the event is captured, which the driver knows, and when the query could disturb a
+/// capture.
 CUresult eventAnswer(Call& call, CUevent event);
-/// An event shared by processes is recorded, or waited for, before the call returns: the process may notify another one
-/// next.
+/// Recording an event that is shared by processes, or waiting for it, completes before the call returns: the process
+/// may notify another one next.
 void awaitIfShared(Call& call, CUevent event);
-/// An event is recorded in streams of the context in which it was made.
+/// An event can be recorded only in streams of the context in which it was created.
 CUresult ownEvent(Call& call, CUevent event, CUstream stream);
 template <class... Rest>
 CUresult recordedEvent(Call& call, CUevent event, CUstream stream, Rest...) {
@@ -24,21 +25,21 @@ inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
   awaitIfShared(call, event);
   return CUDA_SUCCESS;
 }
-/// Querying a stream, or waiting for it, where that could disturb a capture.
+/// Querying a stream, or waiting for it, is refused if that could disturb a capture.
 CUresult streamAnswer(Call& call, CUstream);
 /// Refuses work in a stream outside of a capture if it could disturb the capture of another stream.
 CUresult uncaptured(Call& call, uint64_t stream);
-/// A copy between devices: it must not exceed memory of this session.
+/// A copy between devices must not exceed memory of this session.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
 void wordAt(Call& call, CUdeviceptr at, size_t bytes);
-/// A fill without a stream is done when the call returns, if the program can read it without a copy.
+/// A fill without a stream is complete when the call returns, if the program can read the memory directly.
 void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
-/// A reference created by the program: those of modules end with them.
+/// Accepts only a reference created by the program: those of modules end with their modules.
 CUresult isNotOfModule(Call& call, CUtexref reference);
 
-/// A word that a stream writes or waits for. If the driver may refuse it, the driver is asked before the call returns.
+/// A stream writes a word or waits for one. If the driver may refuse it, the driver is queried before the call returns.
 template <class T>
 CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
   wordAt(call, at, sizeof(T));

@@ -36,7 +36,7 @@ CUresult oneImage(const void* image, size_t known, std::span<const std::byte>& b
 }  // namespace
 
 bool isWrapper(const void* image) noexcept {
-  // The magic has no zero in it, so comparing stops at the end of a text that is shorter.
+  // The magic contains no zero, so the comparison stops at the end of a shorter text.
   return image && std::strncmp(static_cast<const char*>(image), "\xb1\x43\x62\x46", sizeof kWrapperMagic) == 0;
 }
 

@@ -16,10 +16,10 @@ inline constexpr size_t kUnknownBytes = SIZE_MAX;
 
 /// The bytes to send for `image`, of which `known` are certainly there: a fatbin, an ELF cubin, or PTX with its final
 /// zero. A wrapper stands for its fatbin; a wrapper of device code that was linked at build time from several files
-/// (nvcc -rdc=true) for the linked one and its inputs. CUDA_ERROR_INVALID_IMAGE when it is none of these.
+/// (nvcc -rdc=true) for the linked one and its inputs. CUDA_ERROR_INVALID_IMAGE if it is none of these.
 CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const std::byte>>& parts) noexcept;
 
-/// Whether this is the structure by which a compiled program names its fatbin. cuModuleLoadData refuses it,
+/// Whether this is the structure in a compiled program that points to its fatbin. cuModuleLoadData refuses it, and
 /// cuLibraryLoadData accepts it.
 bool isWrapper(const void* image) noexcept;
 

@@ -57,7 +57,7 @@ bool RetainedImages::map(std::span<const std::byte> image, Kept& kept) {
   kept.mapped = mapped;
   kept.mappedBytes = within + image.size();
   kept.bytes = {static_cast<const std::byte*>(mapped) + within, image.size()};
-  // The file of that name may have been replaced, or the program has changed the mapped memory.
+  // The file of that name may have been replaced, or the program may have changed the mapped memory.
   return std::memcmp(kept.bytes.data(), image.data(), image.size()) == 0;
 }
 

@@ -37,7 +37,8 @@ void endContext(const Context& context) {
     call.post(wire);
   }
   const auto claimed = remote.handles.claimAll(wireContext);
-  // A parked session has nothing at a worker that would have to end, and no call must wait for a GPU to say so.
+  // A parked session has nothing at a worker that would have to end, and the call must not wait for a GPU just for
+  // that.
   std::vector<Subject> ended{{Subject::Kind::kContext, wireContext}};
   for (const uint64_t each : claimed) ended.push_back({Subject::Kind::kHandle, each});
   if (endWhileParked(call.session(), ended)) {
@@ -90,7 +91,7 @@ void endContext(const Context& context) {
     call.wait(cmd::ContextReset{}, reply);
     call.dropFailure();
   } else {
-    call.useContext(0);  // no command may be in a context that is being destroyed
+    call.useContext(0);  // no command may be sent in a context that is being destroyed
     cmd::ContextDestroy wire{};
     wire.context = wireContext;
     call.post(wire);

@@ -40,15 +40,15 @@ Initialisation& Initialisation::instance() {
 void Initialisation::afterForkInChild() {
   Client* inherited = Client::current_.load(std::memory_order_relaxed);
   const Client::State state = Client::state_.load(std::memory_order_relaxed);
-  // The connection belongs to the parent: closing our copy of it says nothing to the worker.
+  // The connection belongs to the parent: closing our copy does not affect the worker.
   if (inherited->session_) inherited->session_->abandon();
   CurrentContext::forget();
   CallLog::abandon();
   ProfileFile::abandon();
   ActivityFeed::abandon();
   Mirror::abandon();
-  // Another thread of the parent may have held its locks and been in the midst of a change, so nothing of it
-  // is used again, and nothing is torn down.
+  // Another thread of the parent may have held its locks in the middle of a change, so nothing of the parent's state is
+  // used again or destroyed.
   Client* own = Client::make().release();
   Client::current_.store(own, std::memory_order_relaxed);
   current_.store(std::unique_ptr<Initialisation>(new Initialisation(*own)).release(), std::memory_order_relaxed);
@@ -137,7 +137,7 @@ std::unique_ptr<Session> Initialisation::connect(const AttachConfig& config, std
     return std::move(*session);
   }
   problem = "cannot use the granted GPU: " + session.error().message;
-  // Messages of the worker come with their code; those of the system have none.
+  // Messages from the worker contain their code; those from the system do not.
   if (!problem.ends_with(']')) problem = codedText(codes::kUnreachable, problem, "Check the node's worker.log.");
   releaseOwnClaim(config, *attachment);
   return nullptr;
@@ -161,7 +161,8 @@ void Initialisation::adopt(std::unique_ptr<Session> session, const std::vector<u
 }
 
 void Initialisation::connectParts(Session& session, const AttachConfig& config) {
-  // The program knows its devices, so it must get the same again: also whether memory is shared with the worker.
+  // The program knows its devices, so it must get the same ones again, and memory must be shared with the worker as
+  // before.
   AttachConfig again = config;
   again.transport = session.remote() ? TransportChoice::Tcp : TransportChoice::SharedMemory;
   again.wasLocal = !session.remote();
@@ -173,7 +174,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
     auto attachment = attach(again);
     if (attachment) return attachment->endpoint;
     const std::string& problem = attachment.error().message;
-    // A wait without result loses nothing, so the next call may ask again.
+    // A failed wait loses nothing, so the next call may try again.
     mayAskAgain = endsWithCode(problem, codes::kWaitTimeout) || endsWithCode(problem, codes::kUnreachable);
     if (mayAskAgain) log(LogLevel::Error, "%s. This CUDA call fails; the next one asks again", problem.c_str());
     return attachment.error();
@@ -200,7 +201,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
 }
 
 CUresult Initialisation::fail(CUresult code, const std::string& message) {
-  // Programs ask again and again whether there is a GPU.
+  // Programs query repeatedly whether there is a GPU.
   if (message != lastMessage_) log(LogLevel::Error, "%s", message.c_str());
   lastMessage_ = message;
   return code;
@@ -208,7 +209,7 @@ CUresult Initialisation::fail(CUresult code, const std::string& message) {
 
 namespace {
 
-/// Other libraries may call the driver after this, which still works.
+/// Other libraries may call the driver after this handler, and such calls must still work.
 __attribute__((destructor)) void leaveAtExit() { Initialisation::leave(); }
 
 }  // namespace

@@ -17,12 +17,13 @@ namespace millpond::client {
 
 struct AttachConfig;
 
-/// One for the process, and another one in a forked child.
+/// One for the process; a forked child has another one.
 class Initialisation {
  public:
   static Initialisation& instance();
 
-  /// cuInit: attaches, unless that is done. A failure is written to standard error and may be tried again.
+  /// cuInit: attaches, unless that is already done. A failure is written to standard error, and the call may be
+  /// repeated.
   CUresult initialise();
 
   /// The result of cuDriverGetVersion, which programs query before cuInit: the version of the worker's driver, for
@@ -30,7 +31,7 @@ class Initialisation {
   /// generated.
   int driverVersion();
 
-  /// The process is ending: its worker need not wait for it to come back.
+  /// The process is ending, so its worker need not wait for it to reconnect.
   static void leave();
 
  private:

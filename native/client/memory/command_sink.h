@@ -12,7 +12,7 @@ namespace millpond::client {
 
 class CommandSink {
  public:
-  /// Number of the context that owns what the call creates.
+  /// Number of the context that owns objects created by the call.
   virtual uint16_t context() const noexcept = 0;
   /// Makes the call act in another context.
   virtual void useContext(uint16_t context) const noexcept = 0;

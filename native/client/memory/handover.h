@@ -23,7 +23,8 @@ class Handover {
   };
 
  public:
-  /// Calls `begin`, which must not wait, if the memory there is this process's alone. First waits for a handover of it.
+  /// Calls `begin`, which must not wait, if only this process has the memory there. First waits for a pending handover
+  /// of it.
   template <typename Begin>
   bool ifOwn(const MemoryMap& memory, uint64_t address, uint64_t bytes, Begin&& begin) {
     if (!memory.hasLocal()) [[likely]]
@@ -36,8 +37,8 @@ class Handover {
     return true;
   }
 
-  /// The time during which a call reads or writes memory where a fault must not come: if it is this process's alone, none of its
-  /// pages gets traced until then.
+  /// A period in which a call reads or writes memory and must not fault: if only this process has the memory, none of
+  /// its pages becomes traced before the end of the period.
   class Use {
    public:
     Use(Handover& handover, const MemoryMap& memory, const void* data, uint64_t bytes) : handover_(handover) {
@@ -66,7 +67,7 @@ class Handover {
   /// The handover of one run, from its constructor to its destructor. There is at most one at a time.
   class Turn {
    public:
-    /// `mayBegin` is asked when nothing can begin any more that relies on the run being the process's own.
+    /// `mayBegin` is called when no new operation can begin that relies on the run belonging to this process alone.
     template <typename MayBegin>
     Turn(Handover& handover, const MemoryRun& run, MayBegin&& mayBegin) : handover_(handover) {
       const std::lock_guard lock(handover_.mutex_);
@@ -82,7 +83,8 @@ class Handover {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     bool hasBegun() const { return hasBegun_; }
-    /// Waits until no call uses the run, but not long: what a call waits for may wait for this thread. Whether none does.
+    /// Waits, for a limited time, until no call uses the run: calls may wait for this thread. Returns whether none
+    /// does.
     bool awaitUses() const;
 
    private:
@@ -93,7 +95,7 @@ class Handover {
  private:
   std::mutex mutex_;
   Condition changed_;
-  std::optional<Range> run_;  ///< that is being handed over
+  std::optional<Range> run_;  ///< the run that is being handed over
   std::list<Range> uses_;
 };
 

@@ -113,7 +113,7 @@ CUresult Landings::awaitCopies(const CommandSink& call, uint64_t address, uint64
 
 CUresult Landings::await(const CommandSink& call, uint64_t number) {
   {
-    // The worker takes a landing that it does not know for one that is over.
+    // The worker treats an unknown landing as one that is over.
     std::unique_lock lock(mutex_);
     sent_.wait(lock, [&] {
       const auto found = underWay_.find(number);
@@ -122,7 +122,7 @@ CUresult Landings::await(const CommandSink& call, uint64_t number) {
   }
   cmd::LandingAwaitReply reply{};
   const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
-  // A landing that never began gets no other message.
+  // For a landing that never began, there is no other message.
   if (r == CUDA_SUCCESS) end(number);
   return r;
 }

@@ -36,21 +36,21 @@ class Landings {
   /// Whether any is pending. Costs one read.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
 
-  /// The number of a landing that is about to begin. Threads that wait for it first wait for `markSent`.
+  /// The number of a landing that is about to begin. Threads that wait for the landing first wait for `markSent`.
   /// `isHeld`: it may wait for later calls of the program.
   uint64_t begin(Source source, std::span<const Range> ranges, bool isHeld = false);
   void markSent(uint64_t number);
-  /// It is over. May also be called on the thread that reads the worker's messages.
+  /// The landing is over. May also be called on the thread that reads the worker's messages.
   void end(uint64_t number) noexcept;
-  /// The first pending landing of a copy if the worker would keep more than `most` bytes of such landings with `more` further
-  /// ones; 0 if not.
+  /// The first pending landing of a copy, if with `more` further bytes the worker would hold more than `most` bytes of
+  /// such landings; otherwise 0.
   uint64_t firstOver(uint64_t more, uint64_t most) const noexcept;
-  /// The first pending landing of a copy, held or not, that writes any of that memory; 0: none.
+  /// The first pending landing of a copy, held or not, that writes to any of this memory; 0: none.
   uint64_t firstCopyTo(uint64_t address, uint64_t bytes, bool isHeld) const noexcept;
   /// All landings of lower numbers are over, and no command in transit names them.
   uint64_t over() const noexcept;
 
-  /// Bytes as seen by a stream: with the number of the landing that brings them, or 0 if they are here.
+  /// Bytes as a stream sees them: with the number of the landing that brings them, or 0 if they have arrived.
   struct Part {
     uint64_t address = 0;
     uint64_t bytes = 0;
@@ -59,7 +59,7 @@ class Landings {
     bool isWhole = true;  ///< the worker has the bytes in one piece
     uint64_t begun = 0;   ///< HostFunctions::given() when the landing began
   };
-  /// The parts of a range. During the lifetime of this object the worker keeps the bytes of the landings.
+  /// The parts of a range. While this object exists, the worker keeps the bytes of the landings.
   class Parts {
    public:
     Parts(Landings& landings, uint64_t address, uint64_t bytes);
@@ -76,10 +76,10 @@ class Landings {
 
   /// Waits until nothing is in transit to any of that memory.
   CUresult await(const CommandSink& call, uint64_t address, uint64_t bytes);
-  /// The same for bytes of copies that the program does not hold up.
+  /// The same for bytes of copies that do not wait for the program.
   CUresult awaitCopies(const CommandSink& call, uint64_t address, uint64_t bytes);
   CUresult await(const CommandSink& call, uint64_t number);
-  /// If the worker keeps much data for finished landings: the number that LandingsOver then has to say. For calls that have
+  /// If the worker keeps much data for finished landings: the number to send in LandingsOver. For calls that have
   /// waited.
   std::optional<uint64_t> takeReport() noexcept {
     if (untold_.load(std::memory_order_relaxed) < kMuchBytes) [[likely]]
@@ -89,8 +89,8 @@ class Landings {
   }
 
  private:
-  /// Maximum of bytes of finished landings that the worker keeps before it gets a message; each counts as at least a
-  /// page.
+  /// The most bytes of finished landings that the worker keeps before it gets a message; each landing counts as at
+  /// least a page.
   static constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
   static constexpr uint64_t kLeastBytes = 4096;
 

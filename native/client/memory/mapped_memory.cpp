@@ -21,16 +21,16 @@
 namespace millpond::client {
 namespace {
 
-/// Pinned memory up to this size is compared, so that system calls can use it at any moment; larger is traced.
+/// Pinned memory up to this size is compared, so that system calls can access it at any time; larger memory is traced.
 constexpr size_t kLargestComparedPinned = size_t{64} << 10;
 constexpr uint64_t kPlaces = 256;
 constexpr int kPlaceAttempts = 8;
-/// How long a command waits for held copies to memory that it makes the worker have.
+/// How long a command waits for held copies into memory to which it gives the worker access.
 constexpr int64_t kTransitPatienceNs = 50'000'000;
 constexpr int64_t kShortestTransitNapNs = 20'000;
 constexpr int64_t kLongestTransitNapNs = 500'000;
 
-/// Whether the program may read all of it, and write it, too, unless it `isReadOnly`.
+/// Whether the program may read all of it, and unless `isReadOnly` also write it.
 bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (!maps) return false;
@@ -47,7 +47,7 @@ bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
   return at >= address + bytes;
 }
 
-/// The memory that addresses in a run may refer to.
+/// The memory to which addresses stored in a run may refer.
 std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   std::vector<uint64_t> places;
   memory.eachLocalAddress(run.address, {reinterpret_cast<const std::byte*>(run.address), run.bytes},
@@ -55,7 +55,7 @@ std::vector<uint64_t> placesIn(const MemoryMap& memory, const MemoryRun& run) {
   return places;
 }
 
-/// Gives copies to the run that the program holds up a moment to end: after them its pages can be traced.
+/// Gives copies into the run that wait for the program a moment to end: after them its pages can be traced.
 void awaitHeld(const Landings& landings, const MemoryRun& run) {
   const int64_t end = monotonicNs() + kTransitPatienceNs;
   for (int64_t nap = kShortestTransitNapNs;
@@ -154,7 +154,7 @@ CUresult MappedMemory::release(const CommandSink& call, const std::vector<uint64
 
 std::optional<CUresult> MappedMemory::mirror(const CommandSink& call, const MemoryRun& run) {
   const std::lock_guard lock(mutex_);
-  // Another thread may have been quicker.
+  // Another thread may have been faster.
   const auto now = memory_.find(run.address);
   if (!now || now->kind != MemoryKind::kPinnedLocal) return now ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   const bool isReadOnly = (run.flags & MemoryRun::kRegistered) && (run.flags & CU_MEMHOSTREGISTER_READ_ONLY);
@@ -165,8 +165,8 @@ std::optional<CUresult> MappedMemory::mirror(const CommandSink& call, const Memo
   }
   const Handover::Turn turn(handover_, run, [&] { return landings_.firstCopyTo(run.address, run.bytes, false) == 0; });
   if (!turn.hasBegun()) return std::nullopt;
-  // Memory that calls and graphs may still write must stay accessible. Bytes of held copies go to the worker's pages only,
-  // which must not get the program's pages as a whole later.
+  // Memory that calls and graphs may still write must stay accessible. Bytes of held copies go only to the worker's
+  // pages, which must not be replaced by the program's whole pages later.
   const bool mayLand = graphs_.mayLandIn(run.address, run.bytes);
   const bool isStill = turn.awaitUses() && !mayLand && landings_.firstCopyTo(run.address, run.bytes, true) == 0;
   std::vector<uint64_t> shares;
@@ -251,7 +251,7 @@ CUresult MappedMemory::reachNamed(const CommandSink& call, uint64_t address, std
 }
 
 CUresult MappedMemory::reachNoted(const CommandSink& call, uint64_t stream) {
-  // A recorded kernel runs with the launches of its graph, which look for themselves.
+  // A recorded kernel runs with the launches of its graph, which do this check themselves.
   if (!call.isDoneNow(stream)) return CUDA_SUCCESS;
   for (;;) {
     { const MirrorTurn turn(mirror_, call.context(), stream); }

@@ -14,7 +14,7 @@ uint64_t wordIn(std::span<const std::byte> bytes, size_t at) {
   return word;
 }
 
-/// Records the parts of the range with memory of this process alone.
+/// Records the parts of the range that only this process has.
 class Collector {
  public:
   explicit Collector(const MemoryMap& memory) : memory_(memory) {}

@@ -12,7 +12,8 @@
 
 namespace millpond::client {
 
-/// An address, and the one before it: the address behind the end is one of the memory as well, whatever else begins there.
+/// An address, and the one before it: the address just past the end also belongs to the memory, even if something else
+/// begins there.
 inline void addPlaces(std::vector<uint64_t>& places, uint64_t address) {
   places.push_back(address);
   places.push_back(address - 1);

@@ -28,7 +28,7 @@ struct WithPinned : MemoryMap {
 
 using Bytes = std::vector<std::byte>;
 
-/// Whether a command with that fixed part and these tails leads to the pinned memory.
+/// Whether a command with that fixed part and these tails refers to the pinned memory.
 bool leadsThere(const MemoryMap& memory, const cmd::CommandLayout& layout, const Bytes& fixed,
                 const std::vector<Bytes>& tails) {
   const std::vector<std::span<const std::byte>> all(tails.begin(), tails.end());

@@ -17,16 +17,16 @@ class Session;
 
 namespace millpond::client {
 
-/// One for the whole process, made at its first use and never taken down: other libraries call the driver in
-/// their last moments.
+/// One for the whole process, created at its first use and never destroyed: other libraries call the driver while the
+/// process exits.
 ///
 /// A child that was forked off an initialised process has no CUDA any more: every call in it answers
-/// CUDA_ERROR_NOT_INITIALIZED, as on the real driver. A child of a process that had not called cuInit starts
-/// afresh.
+/// CUDA_ERROR_NOT_INITIALIZED, as on the real driver. A child of a process that had not called cuInit starts from the
+/// beginning.
 class Client {
  public:
   static Client& instance() {
-    // Every call asks several times.
+    // Every call reads this several times.
     if (Client* known = current_.load(std::memory_order_acquire)) [[likely]]
       return *known;
     return first();
@@ -50,7 +50,8 @@ class Client {
     return device >= 0 && index < devices_.size() ? devices_[index] : nullptr;
   }
 
-  /// Name of the claim that the process is attached to; empty before that, and where a worker was named. Never freed.
+  /// Name of the claim to which the process is attached; empty before that, and if a worker was configured. Never
+  /// freed.
   const char* claim() const { return knowsErrors() ? claim_.c_str() : ""; }
 
   /// Name and text of a code as the worker's driver has them; nullptr when it does not know the code, or when the process is
@@ -79,7 +80,7 @@ class Client {
   std::string claim_;
 };
 
-/// The context that a frame's number means, nullptr for 0 and for one that has ended.
+/// The context for a number in a frame; nullptr for 0 and for one that has ended.
 inline Context* contextOf(uint16_t wireContext) noexcept { return Client::instance().contexts().byNumber(wireContext); }
 
 }  // namespace millpond::client

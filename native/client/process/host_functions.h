@@ -9,13 +9,13 @@ namespace millpond::client {
 
 class HostFunctions {
  public:
-  /// Whether functions of any device are still to be run. Costs one read: every launch asks.
+  /// Whether functions of any device are still pending. Costs one read: every launch checks it.
   static bool anyPending() noexcept { return pending_.load(std::memory_order_relaxed) != 0; }
-  /// Another number whenever functions become pending after there were none.
+  /// A number that changes whenever functions become pending after there were none.
   static uint64_t epoch() noexcept { return epoch_.load(std::memory_order_acquire); }
-  /// How many functions the program has given so far, on all devices.
+  /// The number of functions that the program has given so far, on all devices.
   static uint64_t given() noexcept { return given_.load(std::memory_order_acquire); }
-  /// Whether the calling thread is running one now: it may not call the driver.
+  /// Whether the calling thread is running one now, during which it may not call the driver.
   static bool running() noexcept { return running_; }
 
  private:
@@ -24,7 +24,7 @@ class HostFunctions {
   static inline std::atomic<uint32_t> pending_{0};
   static inline std::atomic<uint64_t> epoch_{0};
   static inline std::atomic<uint64_t> given_{0};
-  // As Context::top_: read by every call.
+  // Like Context::top_: read by every call.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool running_ = false;
 };
 

@@ -42,7 +42,7 @@ void endStreams(void* of) {
   }
 }
 
-/// None where the system has no key left: then the streams stay to the process's end.
+/// None if the system has no key left: then the streams stay until the process ends.
 std::optional<pthread_key_t> endOfThread() {
   static const std::optional<pthread_key_t> key = []() -> std::optional<pthread_key_t> {
     pthread_key_t made{};

@@ -54,7 +54,7 @@ CUresult ActivityFeed::read(Each each, void* to, int64_t& lead, uint64_t& lost) 
   const std::lock_guard lock(mutex_);
   if (!hasBegun_) return CUDA_SUCCESS;
   WorkerProfile::Page page;
-  // The end has taken in all records before it.
+  // The end of the profile includes all records before it.
   bool flush = isOn_;
   lead = worker_->lead();
   do {

@@ -18,7 +18,7 @@ class ActivityFeed {
   /// One for the process, never destroyed.
   static ActivityFeed& instance();
 
-  /// Lets the worker note activities, now or when there is a session.
+  /// Makes the worker record activities, now or when there is a session.
   CUresult begin();
   void end();
   using Each = void (*)(void* to, const char* lines, size_t bytes);
@@ -26,7 +26,7 @@ class ActivityFeed {
 
   /// The process has its session, which stays.
   void sessionOpened(Session& session);
-  /// In a forked child: the session is the parent's, and a thread of the parent may have been in the midst of this.
+  /// In a forked child: the session belongs to the parent, and a thread of the parent may have been using this object.
   static void abandon();
 
  private:
@@ -37,7 +37,7 @@ class ActivityFeed {
   std::unique_ptr<WorkerProfile> worker_;  ///< null: there is no session
   bool isWanted_ = false;
   bool isOn_ = false;
-  bool hasBegun_ = false;  ///< ever: there may be lines
+  bool hasBegun_ = false;  ///< since the start: there may be lines
 };
 
 }  // namespace millpond::client

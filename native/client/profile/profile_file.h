@@ -18,11 +18,11 @@ class ProfileFile {
   /// session must stay. An obstacle is logged, and the program runs without a profile. `flushCalls` is called by that
   /// thread: it writes the program's delayed calls.
   static void begin(Session& session, void (*flushCalls)());
-  /// Whether there is one, which takes all that the worker notes.
+  /// Whether there is one, which receives everything that the worker records.
   static bool isWritten();
-  /// Writes the records that are complete by now.
+  /// Writes the records that are complete.
   static void finish();
-  /// In a forked child: the file, and the session, are the parent's.
+  /// In a forked child: the file and the session belong to the parent.
   static void abandon();
 
  private:

@@ -13,10 +13,10 @@
 namespace millpond::client {
 namespace {
 
-/// Round trips by which the clocks are compared: the shortest one tells most.
+/// Number of round trips by which the clocks are compared: the shortest one is the most precise.
 constexpr int kComparisons = 5;
 
-/// No context, and no thread of the program: those are numbered from 1.
+/// No context and no thread of the program has this number: those are numbered from 1.
 constexpr Session::Caller kOwnThread{0, 0};
 
 int64_t nowNs() {
@@ -41,7 +41,7 @@ CUresult ask(Session& session, const C& command, std::vector<std::byte>& body, c
   return cmd::decode(std::span<const std::byte>(body), reply) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-/// Lines come from the worker: control characters among them would be no lines of a profile.
+/// Lines come from the worker: those with control characters would not be valid lines of a profile.
 bool isText(std::string_view lines) {
   for (const char c : lines)
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') return false;

@@ -18,9 +18,11 @@ class WorkerProfile {
   /// The session must stay.
   explicit WorkerProfile(Session& session) : session_(session) {}
 
-  /// Starts it, and compares the clocks. `commands`: notes which command each piece of work is for. A failure is logged.
+  /// Starts it, and compares the clocks. `commands`: record for which command each piece of work is. A failure is
+  /// logged.
   CUresult begin(bool commands);
-  /// By how many ns the worker's clock is ahead of this process's, and the length of the question that found it out.
+  /// By how many ns the worker's clock is ahead of this process's, and the round-trip time of the query that measured
+  /// it.
   int64_t lead() const { return lead_; }
   int64_t uncertainty() const { return uncertainty_; }
 
@@ -29,9 +31,9 @@ class WorkerProfile {
     uint64_t lost = 0;  ///< records, since the beginning
     bool hasMore = false;
   };
-  /// The next lines. `flush`: all that is complete by now is among them and those that follow.
+  /// The next lines. `flush`: everything that is complete by now is among these and the following ones.
   CUresult read(bool flush, Page& page);
-  /// Ends it. Lines can still be read.
+  /// Ends recording. Lines can still be read.
   CUresult end();
 
  private:

@@ -39,9 +39,9 @@
 // clang-format on
 MILLPOND_OLD_SYMBOLS
 
-// The following are not the old function under its old version, but something that every glibc can do.
+// The following are not the old function under its old version, but replacements that every glibc can support.
 
-// Tells whether there is one thread only, so that counters need no atomics. Never assumed here.
+// Reports whether there is only one thread, so that counters need no atomics. Never assumed here.
 char __libc_single_threaded = 0;
 
 // `stat` and its relatives were not functions of the library before 2.33.
@@ -66,8 +66,8 @@ int __wrap_fstat64(int file, struct stat* out) { return __wrap_fstat(file, out);
 int __wrap_lstat64(const char* path, struct stat* out);
 int __wrap_lstat64(const char* path, struct stat* out) { return __wrap_lstat(path, out); }
 
-// Waiting on the monotonic clock came with 2.30. The real-time clock, which older ones wait on, may be set
-// meanwhile: waits end too early or too late then, which users of condition variables are prepared for.
+// Waiting on the monotonic clock was introduced in 2.30. Older versions wait on the real-time clock, which may be set
+// in the meantime: then waits end too early or too late, for which users of condition variables are prepared.
 int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                                   const struct timespec* until);
 int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,

@@ -54,8 +54,8 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-// The C++ ABI's entry points for local statics and thread-local objects with constructors: the C++ library's
-// own end in the same machinery, for constructors that throw.
+// The C++ ABI's entry points for local statics and thread-local objects with constructors. Those of the C++ library
+// depend on exception handling, for constructors that throw.
 extern "C" {
 
 int __cxa_thread_atexit_impl(void (*destructor)(void*), void* object, void* library);
@@ -64,7 +64,7 @@ int __cxa_thread_atexit(void (*destructor)(void*), void* object, void* library) 
   return __cxa_thread_atexit_impl(destructor, object, library);
 }
 
-// The first byte of a guard tells compiled code that the object is there; the rest is ours.
+// The first byte of a guard tells compiled code that the object exists; the rest is ours.
 struct Guard {
   std::atomic<uint8_t> made;
   std::atomic<uint8_t> beingMade;
@@ -79,7 +79,7 @@ int __cxa_guard_acquire(Guard* guard) {
       guard->beingMade.store(0);
       return 0;
     }
-    // Another thread makes it: a matter of microseconds, and only once.
+    // Another thread creates it, which takes microseconds and happens only once.
     ::sched_yield();
   }
   return 0;

@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint16_t kMaxDevices = 64;
 
-/// Number of the primary context of the context's device: whose thread it is. 0: there is none.
+/// Number of the primary context of the context's device, to which the thread belongs. 0: there is none.
 uint16_t primaryOf(uint16_t context) noexcept {
   const Context* known = contextOf(context);
   return known && known->sessionDevice() < kMaxDevices ? static_cast<uint16_t>(known->sessionDevice() + 1)
@@ -54,7 +54,7 @@ struct CallbackLoop {
     return mutex;
   }
 
-  /// Only while something is expected does the thread wait for the worker: a waiting thread reads answers for all.
+  /// The thread waits for the worker only while something is expected: a waiting thread reads answers for all.
   void run() noexcept {
     const Session::Caller caller{context, threadNumber()};
     for (;;) {
@@ -90,7 +90,8 @@ struct CallbackLoop {
     }
   }
 
-  /// Sends what launches behind the function read of memory that it may have changed. What is in transit here the worker has.
+  /// Sends memory that the function may have changed and that later launches read. Data in transit here is already at
+  /// the worker.
   void sendLate() const noexcept {
     Remote& remote = Remote::instance();
     for (const graph::Source& source : remote.graphs.late()) {
@@ -101,7 +102,7 @@ struct CallbackLoop {
         if (part.landing == 0) send({source.number, part.address, part.bytes, 0, 0});
     }
   }
-  /// Sends memory that the function may have changed and its graph reads later.
+  /// Sends memory that the function may have changed and that its graph reads later.
   void sendSources(const cmd::CallbackNextReply& function, std::span<const std::byte> page) const noexcept {
     uint32_t sent = 0;
     std::vector<std::byte> body;
@@ -129,7 +130,7 @@ struct CallbackLoop {
   void send(const graph::Source& source) const noexcept {
     for (uint64_t at = source.address; at < source.address + source.bytes; at += wire::kChunkBytes) {
       const auto bytes = std::min<uint64_t>(wire::kChunkBytes, source.address + source.bytes - at);
-      // A copy: reading it may fault, which must not be while the session's locks are held.
+      // A copy, because reading the original may fault, which must not happen while the session's locks are held.
       const auto* first = reinterpret_cast<const std::byte*>(at);
       const std::vector<std::byte> data(first, first + bytes);
       cmd::GraphSource wire{.source = source.number, .address = at};
@@ -172,10 +173,10 @@ struct CallbackLoop {
     if (started) return true;
     session = &of;
     context = primary;
-    // The program's signals are for the program's threads.
+    // The program's signals must be delivered to the program's threads.
     sigset_t all, before;
     ::sigfillset(&all);
-    // But faults are of the thread that makes them: a function of the program may touch mirrored memory.
+    // Faults, however, belong to the thread that causes them: a function of the program may access mirrored memory.
     ::sigdelset(&all, SIGSEGV);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread{};

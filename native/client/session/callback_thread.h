@@ -15,10 +15,10 @@ namespace millpond::client {
 
 class CallbackThread {
  public:
-  /// Makes the thread of that context's device wait for `count` more callbacks. Before the command that brings them about.
-  /// CUDA_ERROR_OUT_OF_MEMORY when there can be no thread.
+  /// Makes the thread of that context's device wait for `count` more callbacks. To be called before the command that
+  /// causes them. CUDA_ERROR_OUT_OF_MEMORY if the thread cannot be created.
   static CUresult expect(Session& session, uint16_t context, uint32_t count) noexcept;
-  /// Whether callbacks of that context's device are to be run still.
+  /// Whether callbacks of that context's device are still pending.
   static bool busy(uint16_t context) noexcept;
 };
 

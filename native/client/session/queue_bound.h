@@ -19,12 +19,12 @@
 
 namespace millpond::client {
 
-/// Whether a command records an event, which takes a place in a stream's queue when the event has a time.
+/// Whether a command records an event, which takes a place in a stream's queue if the event has timing.
 constexpr bool isRecord(cmd::Op op) noexcept {
   return op == cmd::Op::kEventRecord || op == cmd::Op::kEventRecordWithFlags;
 }
 
-/// Whether a command takes a place in a stream's queue. Waits for events, and functions of the program, take none.
+/// Whether a command takes a place in a stream's queue. Waits for events and functions of the program do not.
 constexpr bool isQueued(cmd::Op op) noexcept {
   switch (op) {
     case cmd::Op::kCopyToDevice:
@@ -40,8 +40,8 @@ constexpr bool isQueued(cmd::Op op) noexcept {
 class QueueBound {
  public:
   explicit QueueBound(HandleTable& handles) : handles_(handles) {}
-  /// Called before a wait for a word goes to a stream. Starts the count of commands, which ends when every counted stream
-  /// was found empty.
+  /// Called before a wait for a word is sent to a stream. Starts counting commands, until every counted stream has been
+  /// found empty.
   void expectWord() noexcept { hasWords_.store(true, std::memory_order_relaxed); }
   bool hasWords() const noexcept { return hasWords_.load(std::memory_order_relaxed); }
   /// Called before a command of `bytes` bytes for a stream, while functions of the program may be pending, or streams may
@@ -49,15 +49,15 @@ class QueueBound {
   CUresult admit(const CommandSink& call, uint64_t stream, size_t bytes) noexcept;
 
  private:
-  /// Work of a stream that may be waiting in it.
+  /// Work of a stream that may be waiting in its queue.
   struct Lane {
     size_t count = 0;
     size_t bytes = 0;     ///< stored in the queue itself
-    uint64_t drains = 0;  ///< number of times lanes had been found empty when this one began
+    uint64_t drains = 0;  ///< how often lanes had been found empty when this one began
   };
   using Key = std::pair<uint16_t, uint64_t>;  ///< context and stream
   bool take(const Key& key, size_t bytes);
-  /// Whether the card has room for one more: streams share its channels.
+  /// Whether the card has room for another command: streams share its channels.
   bool hasPlace(const Key& key, const Lane& lane) const;
   void emptied(const Key& key, const Lane& before, uint64_t generation);
   /// Queries which of the other streams are empty.

@@ -28,9 +28,9 @@
 namespace millpond::client {
 
 struct Remote {
-  /// One for the process, made at its first use and never taken down.
+  /// One for the process, created at its first use and never destroyed.
   static Remote& instance() noexcept {
-    // Every call asks.
+    // Read by every call.
     if (Remote* known = current.load(std::memory_order_acquire)) [[likely]]
       return *known;
     return first();
@@ -57,7 +57,7 @@ struct Remote {
   StreamWork work;
   std::mutex hostAllocation;
   bool synchronous = false;  ///< MILLPOND_SYNC=1: every call waits for its result
-  /// CUDA_LAUNCH_BLOCKING=1, or the above: calls that give the device work wait until it is done.
+  /// CUDA_LAUNCH_BLOCKING=1, or the above: calls that submit device work wait until it is done.
   bool blocking = false;
 
  private:

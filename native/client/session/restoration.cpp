@@ -22,7 +22,7 @@ struct Frame {
   std::span<const std::byte> body() const { return whole.subspan(sizeof(header)); }
 };
 
-/// Takes the next one off the journal; nothing at its end, and where it makes no sense.
+/// Removes the next command from the journal; none at its end, or if it is malformed.
 std::optional<Frame> takeFrame(std::span<const std::byte>& journal) {
   Frame frame;
   if (journal.size() < sizeof(frame.header)) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<Frame> takeFrame(std::span<const std::byte>& journal) {
   return frame;
 }
 
-/// Commands to a session that no call of the program's knows yet.
+/// Sends commands to a session that no call of the program knows yet.
 class Restoring {
  public:
   explicit Restoring(Session& session) : session_(session) {}
@@ -72,7 +72,7 @@ class Restoring {
   Session::Caller caller_;
 };
 
-/// The files and images that this side has kept for it.
+/// The files and images that this side has kept for the session.
 struct Kept {
   const RetainedImages& images;
   const RetainedFiles& files;

@@ -14,7 +14,7 @@
 
 namespace millpond::client {
 
-/// Makes `fresh` like the session that left the journal.
+/// Restores in `fresh` the state of the session that left the journal.
 Status restore(Session& fresh, std::span<const std::byte> journal, const RetainedImages& images,
                const RetainedFiles& files);
 

@@ -21,7 +21,7 @@ class BasicAnswerCache {
  public:
   static constexpr size_t kMaxCommand = maxCommand;
   static constexpr size_t kMaxReply = maxReply;
-  /// Far more than a program asks that repeats its questions; one that never does must not grow.
+  /// Far more than a program with repeating queries needs; a program whose queries never repeat must not grow.
   static constexpr size_t kMaxAnswers = 16384;
 
   struct Key {
@@ -43,9 +43,9 @@ class BasicAnswerCache {
     std::memcpy(reply.data(), found->second.data(), reply.size());
     return true;
   }
-  /// To be read before the question is sent: an answer that was overtaken by `forget` is not kept.
+  /// To be read before the query is sent: an answer that was overtaken by `forget` is not stored.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
-  /// `scope`: the function or kernel asked about, 0 for none.
+  /// `scope`: the function or kernel of the query, 0 for none.
   void remember(const Key& key, uint64_t scope, std::span<const std::byte> reply, uint64_t asked) {
     std::lock_guard lock(mutex_);
     if (asked != generation_.load(std::memory_order_relaxed)) return;

@@ -15,8 +15,8 @@ namespace millpond::client {
 struct ArrayInfo {
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   uint32_t elementBytes = 0;
-  /// The handles of the levels of a mipmapped array, or of the planes of an array of several planes; 0 for those that were not
-  /// asked for. They end with it.
+  /// The handles of the levels of a mipmapped array, or of the planes of a multi-planar array; 0 for those that were
+  /// not requested. They end with the array.
   std::vector<uint64_t> parts;
   bool isPart = false;
 };
@@ -43,7 +43,7 @@ class Arrays {
     const auto found = arrays_.find(reinterpret_cast<uint64_t>(handle));
     return found == arrays_.end() ? std::nullopt : std::optional(found->second);
   }
-  /// Notes the handle of a part, unless another thread was quicker: its handle then.
+  /// Stores the handle of a part, unless another thread was faster; returns the stored handle.
   uint64_t addPart(const void* whole, size_t part, uint64_t handle) {
     std::lock_guard lock(mutex_);
     const auto found = arrays_.find(reinterpret_cast<uint64_t>(whole));

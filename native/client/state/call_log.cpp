@@ -20,7 +20,7 @@ constexpr const char* kRolledOver =
     "Log buffer has rolled over since the previous dump. The oldest messages will be missing\n";
 constexpr const char* kTruncated = "Log buffer is too small for all messages. The oldest messages will be missing\n";
 
-/// A message as the driver writes it.
+/// A message in the driver's format.
 std::string lineOf(const std::string& message) {
   timeval now{};
   ::gettimeofday(&now, nullptr);
@@ -56,7 +56,7 @@ CUresult CallLog::note(const char* symbol, CUresult result) noexcept {
     ++end_;
     listeners = listeners_;
   }
-  // A program may register others meanwhile, and may change the text.
+  // In the meantime a program may register other callbacks, and may change the text.
   for (const Listener& each : listeners) {
     std::string own = message;
     each.function(each.data, CU_LOG_LEVEL_ERROR, own.data(), own.size());

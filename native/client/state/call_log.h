@@ -15,21 +15,21 @@ namespace millpond::client {
 
 class CallLog {
  public:
-  /// One for the process, which is never taken down.
+  /// One for the process, never destroyed.
   static CallLog& instance() noexcept;
-  /// In a forked child: another thread of the parent may have been writing, so a new one takes its place.
+  /// In a forked child another thread of the parent may have been writing, so a new log replaces it.
   static void abandon() noexcept;
 
-  /// Notes the result of a call, calls the registered callbacks, and returns it.
+  /// Records the result of a call, calls the registered callbacks, and returns it.
   CUresult note(const char* symbol, CUresult result) noexcept;
 
   CUlogsCallbackHandle add(CUlogsCallback function, void* data);
   bool remove(CUlogsCallbackHandle handle);
 
-  /// Where the next message will be.
+  /// The position of the next message.
   CUlogIterator end();
-  /// The messages from `from` on, one a line, of which the oldest are left out where there is no room for all. False when
-  /// there is none for any. `from` is the end afterwards.
+  /// The messages from `from` on, one per line; the oldest are left out if there is no room for all. False if there is
+  /// not even room for one. Afterwards `from` is the end.
   bool read(CUlogIterator& from, size_t room, std::string& text);
 
  private:

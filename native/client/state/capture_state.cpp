@@ -34,11 +34,11 @@ Books& books() {
 
 thread_local constinit CUstreamCaptureMode threadMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/// Calls that may make the driver wait for the device, or that ask how far it is; measured on a card, call by call. Those
-/// about events ask first whether the event is of a capture (precondition::eventAnswer), those about streams which stream it
-/// is (precondition::streamAnswer), and those that take memory in the order of a stream whether that stream is captured
-/// (precondition::uncaptured). Copies and fills that wait, and loading modules,
-/// are none of them: the runtime loads lazily, so a kernel whose first launch is captured brings its library while it is.
+/// Calls that may make the driver wait for the device, or that query its progress; measured on a card, call by call.
+/// Calls about events first check whether the event belongs to a capture (precondition::eventAnswer), calls about
+/// streams check which stream it is (precondition::streamAnswer), and stream-ordered allocations check whether the
+/// stream is captured (precondition::uncaptured). Synchronous copies and fills, and loading modules, are not among
+/// them: the runtime loads lazily, so a kernel whose first launch is captured loads its library during the capture.
 constexpr std::string_view kUnsafe[] = {
     "cuArray3DCreate_v2",
     "cuArrayCreate_v2",
@@ -64,7 +64,7 @@ constexpr std::string_view kUnsafe[] = {
     "cuMipmappedArrayDestroy",
     "cuModuleUnload",
 };
-/// Calls that wait for all streams of the context, those that are captured too: no mode allows them.
+/// Calls that wait for all streams of the context, including captured ones: no mode allows them.
 constexpr std::string_view kForbidden[] = {"cuCtxSynchronize", "cuCtxSynchronize_v2"};
 
 bool isOneOf(std::span<const std::string_view> calls, std::string_view call) {
@@ -78,7 +78,7 @@ void tellLost(const Open& capture, Session& session, uint32_t thread) {
                cmd::encodedSize<cmd::CaptureInvalidate>(), [&](std::byte* place) { cmd::encode(place, wire); });
 }
 
-/// Ends the captures for which `forbids` holds; `code` where there was one.
+/// Invalidates the captures for which `forbids` is true; returns `code` if there was one.
 template <typename Forbids>
 CUresult loseThose(Session& session, uint32_t thread, Forbids forbids,
                    CUresult code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {

@@ -6,7 +6,7 @@
 namespace millpond::client {
 
 namespace {
-// Tells whether `below` exists, so that the usual thread, which never pushes, does not make it.
+// Records whether `below` exists, so that ordinary threads, which never push, do not create it.
 [[gnu::tls_model("initial-exec")]] thread_local constinit bool hasBelow = false;
 
 struct Stack {
@@ -142,7 +142,7 @@ void ContextTable::end(Context& context, std::unique_lock<std::mutex>& lock) {
     freeNumbers_.push_back(context.number_);
   }
   lock.unlock();
-  // These belong to other libraries and may call the driver.
+  // Destructors of other libraries, which may call the driver.
   for (const LocalStorage::Entry& entry : entries) {
     if (entry.destructor) entry.destructor(context.handle(), entry.key, entry.value);
   }

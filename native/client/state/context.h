@@ -17,11 +17,11 @@
 
 namespace millpond::client {
 
-/// Whether the failure is sticky: every later call in the context returns it.
+/// Whether the failure is sticky, so that every later call in the context returns it.
 bool isSticky(CUresult failure);
 
-/// A context. A primary one has its handle before anybody retains it, because the runtime makes it current first and
-/// retains it afterwards. One that was destroyed stays as an object: threads may still have it current.
+/// A context. A primary one has its handle before it is retained, because the runtime makes it current first and
+/// retains it afterwards. A destroyed one stays as an object: threads may still have it current.
 class Context {
  public:
   enum class Kind : uint8_t { kPrimary, kCreated };
@@ -44,18 +44,18 @@ class Context {
   /// The number of the context that owns objects created in this one: for a green one the primary, except for streams.
   uint16_t home() const { return home_; }
   bool isGreen() const { return home_ != number_; }
-  /// Retained, and not reset since; created, and not destroyed.
+  /// Retained and not reset since; or created and not destroyed.
   bool active() const { return id() != 0; }
-  /// Unique in this process, another one after each reset; 0 while not active.
+  /// Unique in this process, and changes with each reset; 0 while not active.
   uint64_t id() const { return id_.load(std::memory_order_acquire); }
   bool destroyed() const { return kind_ == Kind::kCreated && !active(); }
   unsigned flags() const { return flags_.load(std::memory_order_relaxed); }
   void setFlags(unsigned flags) { flags_.store(flags, std::memory_order_relaxed); }
 
-  /// Keeps a failure that the next call in this context is to report; the first one counts, a sticky one stays.
+  /// Stores a failure that the next call in this context is to report; the first one counts, and a sticky one stays.
   void fail(CUresult failure);
   void forgetFailure() { failure_.store(0, std::memory_order_relaxed); }
-  /// The failure to report, CUDA_SUCCESS when there is none. Each is handed out once, but for sticky ones.
+  /// The failure to report; CUDA_SUCCESS if there is none. Each is returned once, except sticky ones.
   CUresult takeFailure() {
     const int32_t failure = failure_.load(std::memory_order_relaxed);
     if (failure == 0) [[likely]]
@@ -98,7 +98,7 @@ class ContextTable {
     const auto index = static_cast<size_t>(device);
     return device >= 0 && index < contexts_.size() ? contexts_[index].get() : nullptr;
   }
-  /// nullptr when the handle is none of ours; never dereferences it.
+  /// nullptr if the handle is not ours; never dereferences it.
   Context* find(CUcontext handle) const {
     for (const auto& context : contexts_) {
       if (context->handle() == handle) return context.get();
@@ -121,20 +121,20 @@ class ContextTable {
       if (Context* context = byNumber(number); context && context->active()) visit(*context);
   }
 
-  /// A context that is not active yet; nullptr when there are too many.
+  /// A context that is not active yet; nullptr if there are too many.
   Context* create(const Context& primary, unsigned flags, bool isGreen = false);
   /// Makes a created context active, with one user.
   void activate(Context& context);
-  /// A created context did not come to be.
+  /// The creation of a context has failed.
   void discard(Context& context);
-  /// One user more of a created context, one less: the last one's end destroys it.
+  /// Adds a user of a created context, or removes one: removing the last one destroys it.
   CUresult attach(Context& context);
   CUresult detach(Context& context);
   /// CUDA_ERROR_INVALID_CONTEXT when it is destroyed already.
   CUresult destroy(Context& context);
 
   void retain(Context& context);
-  /// CUDA_ERROR_INVALID_CONTEXT when it is not retained. The last release ends it.
+  /// CUDA_ERROR_INVALID_CONTEXT if it is not retained. The last release ends it.
   CUresult release(Context& context);
   /// Ends it; each retain still needs its release.
   void reset(Context& context);
@@ -144,10 +144,10 @@ class ContextTable {
 
   const uint16_t firstNumber_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< the primary ones
-  std::vector<std::unique_ptr<Context>> created_;   ///< all that ever were
+  std::vector<std::unique_ptr<Context>> created_;   ///< all that have ever existed
   std::array<std::atomic<Context*>, wire::kContextLimit> byNumber_{};
   std::atomic<uint16_t> end_;         ///< above the highest number in use so far
-  std::deque<uint16_t> freeNumbers_;  ///< the one that rests longest first
+  std::deque<uint16_t> freeNumbers_;  ///< the least recently used one first
   OnEnd onEnd_;
   std::mutex mutex_;
   uint64_t lastId_ = 0;
@@ -163,12 +163,12 @@ class CurrentContext {
   static void push(Context& context);
   /// nullptr when the stack was empty.
   static Context* pop();
-  /// In a forked child: the contexts of the parent are not ours.
+  /// In a forked child: the contexts belong to the parent.
   static void forget();
 
  private:
-  // Read by every call, hence without the call that a dynamic thread-local variable costs; one pointer always
-  // fits into the room that the C library keeps for such variables of libraries that are loaded late.
+  // Read by every call, so it avoids the function call that a dynamic thread-local variable costs; one pointer always
+  // fits into the room that the C library reserves for such variables of libraries that are loaded later.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit Context* top_ = nullptr;
 };
 

@@ -7,12 +7,12 @@
 namespace millpond::client {
 namespace {
 
-/// The bytes of a text, its end included.
+/// Size of a text in bytes, including its end.
 constexpr size_t kTextBytes = 1024;
 
 bool isText(CUcoredumpSettings attribute) { return attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE; }
 
-/// Bytes of an attribute's value; 0 where there is no such attribute.
+/// Size of an attribute's value in bytes; 0 if there is no such attribute.
 size_t bytesOf(CUcoredumpSettings attribute) {
   if (attribute < CU_COREDUMP_ENABLE_ON_EXCEPTION || attribute >= CU_COREDUMP_MAX) return 0;
   if (isText(attribute)) return kTextBytes;

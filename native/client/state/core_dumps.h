@@ -21,15 +21,15 @@ class CoreDumps {
   /// One for the process, from before cuInit on.
   static CoreDumps& instance();
 
-  /// As cuCoredumpGetAttribute: with no `value`, how many bytes it takes.
+  /// Like cuCoredumpGetAttribute; without `value`, returns its size in bytes.
   CUresult get(uint16_t context, CUcoredumpSettings attribute, void* value, size_t* size) const;
-  /// As cuCoredumpSetAttribute. CUDA_ERROR_NOT_SUPPORTED for what would have a dump written.
+  /// Like cuCoredumpSetAttribute. CUDA_ERROR_NOT_SUPPORTED for settings that would cause a dump to be written.
   CUresult set(uint16_t context, CUcoredumpSettings attribute, const void* value, size_t* size);
   /// A context has ended.
   void forget(uint16_t context);
 
  private:
-  /// The setting; nothing if that of the process, and then the default, applies.
+  /// The setting; none if that of the process, and otherwise the default, applies.
   struct Settings {
     std::optional<unsigned> flags;
     std::optional<std::string> file;

@@ -27,7 +27,7 @@ class DeviceText {
     texts_.emplace_back(stream, std::string(reinterpret_cast<const char*>(text.data()), text.size()));
     isThere_.store(true, std::memory_order_release);
   }
-  /// Writes all there is. On a thread of the program, in a call that may wait.
+  /// Writes everything received so far. Called on a thread of the program, in a call that may wait.
   void write() {
     if (isThere_.load(std::memory_order_acquire)) [[unlikely]]
       writeAll();
@@ -42,12 +42,12 @@ class DeviceText {
       texts.swap(texts_);
       isThere_.store(false, std::memory_order_relaxed);
     }
-    // As the driver does: into the program's own streams, so that it stays in order with the program's own output.
+    // Like the driver, writes into the program's own streams, so that the order with the program's own output is kept.
     for (const auto& [stream, text] : texts)
       std::fwrite(text.data(), 1, text.size(), stream == wire::OutputStream::kError ? stderr : stdout);
   }
 
-  std::mutex writing_;  ///< keeps what several threads write in order
+  std::mutex writing_;  ///< keeps the output of several threads in order
   std::mutex mutex_;
   std::vector<std::pair<wire::OutputStream, std::string>> texts_;
   std::atomic<bool> isThere_{false};

@@ -18,7 +18,7 @@ class GivenFunctions {
   };
   enum class Uses : uint8_t {
     kOne,
-    kAny,  ///< it is in a graph, which may be launched, cloned and kept by others
+    kAny,  ///< it belongs to a graph, which others may launch, clone and keep
   };
 
   void give(Shape shape, uint64_t function, uint64_t data, Uses uses) {
@@ -29,7 +29,7 @@ class GivenFunctions {
     else
       ++given.left;
   }
-  /// Whether it may be run now. A function that was given for one use is used up by that.
+  /// Whether it may be run now. A function that was given for a single use is used up by that.
   bool use(Shape shape, uint64_t function, uint64_t data) {
     const std::lock_guard lock(mutex_);
     const auto found = given_.find({shape, function, data});

@@ -20,21 +20,21 @@
 namespace millpond::client {
 
 struct ExecInfo {
-  uint64_t flags = 0;          ///< that it was instantiated with
-  uint32_t hostFunctions = 0;  ///< that one launch runs
-  bool keepsMemory = false;    ///< a launch leaves memory, without whose end the driver refuses another one
+  uint64_t flags = 0;          ///< flags of its instantiation
+  uint32_t hostFunctions = 0;  ///< number of functions that one launch runs
+  bool keepsMemory = false;  ///< a launch leaves memory allocated: the driver refuses another launch before it is freed
   std::vector<graph::Source> sources;
 };
 
-/// Memory behind the pointers that Get calls hand out: the driver's lives as long as the node, or until it is given other
-/// parameters.
+/// Memory behind the pointers that Get calls return: like the driver's, it lives as long as the node, or until the node
+/// gets other parameters.
 struct HandedOut {
-  uint64_t root = 0;  ///< the graph that the node ends with
+  uint64_t root = 0;  ///< the graph with which the node ends
   std::vector<std::byte> bytes;
   std::vector<void*> pointers;
 };
 
-/// What decides whether an executable graph takes other parameters of a kernel.
+/// The properties that determine whether an executable graph accepts other parameters of a kernel.
 struct KernelUpdate {
   uint64_t function = 0;
   uint32_t grid[3] = {};
@@ -50,13 +50,13 @@ struct KernelUpdate {
 
 class GraphStore {
  public:
-  /// A copy between memory of this process, which a graph's launches perform as a function of the program. It stays until the
-  /// end: any graph may have a clone of its node.
+  /// A copy between memory of this process, which a graph's launches perform as a host function. It is never freed,
+  /// because any graph may contain a clone of its node.
   const CUDA_MEMCPY3D& hostCopy(const CUDA_MEMCPY3D& copy) {
     const std::lock_guard lock(mutex_);
     return *hostCopies_.insert(copy).first;
   }
-  /// The one at that address; null if none is there.
+  /// The copy at that address; null: there is none.
   const CUDA_MEMCPY3D* findHostCopy(uint64_t address) const {
     const std::shared_lock lock(mutex_);
     for (const CUDA_MEMCPY3D& each : hostCopies_)
@@ -78,7 +78,7 @@ class GraphStore {
     accepted_.erase(exec);
     return execs_.erase(exec) != 0;
   }
-  /// The driver has accepted these parameters of a kernel's node: more like them need no answer.
+  /// The driver has accepted these parameters of a kernel's node: similar ones need no answer.
   void accept(uint64_t exec, uint64_t node, const KernelUpdate& update) {
     const std::lock_guard lock(mutex_);
     accepted_[exec][node] = update;
@@ -106,7 +106,7 @@ class GraphStore {
     std::erase_if(handedOut_, [&](const auto& each) { return each.second->root == root; });
   }
 
-  /// Copies of graphs may write there from now on.
+  /// From now on copies of graphs may write there.
   void allowLanding(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     landings_.add(address, bytes);
@@ -120,17 +120,17 @@ class GraphStore {
     const std::shared_lock lock(mutex_);
     return landings_.has(address, bytes);
   }
-  /// Copies of graphs may read there from now on.
+  /// From now on copies of graphs may read there.
   void allowReading(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     readings_.add(address, bytes);
   }
-  /// Whether a worker may have that of this process for its graphs, or write there for them.
+  /// Whether a worker may map this memory of the process for its graphs, or write there for them.
   bool mayUse(const graph::Source& source) const {
     const std::shared_lock lock(mutex_);
     return (source.number == 0 ? landings_ : readings_).has(source.address, source.bytes);
   }
-  /// The program's functions that are pending may still write that source of a launch.
+  /// The program's pending functions may still write this source of a launch.
   void addLate(const graph::Source& source) {
     const std::lock_guard lock(mutex_);
     const auto isSame = [&](const graph::Source& each) {

@@ -60,7 +60,7 @@ void HandleTable::describe(uint64_t owner, uint64_t child, std::unique_ptr<Funct
   Slot* made = find(child);
   if (!made) return;
   made->function = std::move(info);
-  // A thread that finds the handle finds this with it, however the program has passed the handle on.
+  // A thread that finds the handle also finds this data, however the program has passed the handle on.
   made->wire.store(child, std::memory_order_release);
 }
 

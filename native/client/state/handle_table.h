@@ -19,7 +19,7 @@
 
 namespace millpond::client {
 
-/// The client's data of a handle, to answer queries by itself.
+/// Data that the client stores with a handle, to answer queries itself.
 struct HandleTraits {
   unsigned flags = 0;
   int priority = 0;
@@ -44,8 +44,8 @@ struct FunctionInfo {
   uint32_t parameterBytes = 0;
   LegacyLaunch legacy;
 
-  /// Whether a launch with as many threads in a block and as much dynamic shared memory, or more, is known to be
-  /// possible in that context.
+  /// Whether a launch with at least as many threads per block and as much dynamic shared memory is known to be possible
+  /// in that context.
   bool isAllowed(uint16_t context, uint64_t threads, unsigned sharedBytes) const {
     const uint64_t known = allowed_.load(std::memory_order_relaxed);
     return (known >> 48) == context && threads <= (known >> 32 & 0xffff) && sharedBytes <= (known & 0xffffffff);
@@ -58,7 +58,7 @@ struct FunctionInfo {
     if (allowed_.load(std::memory_order_relaxed) >> 48 == context) forgetAllowed();
   }
 
-  /// The clusters that it was compiled for. Good once a limit has been allowed.
+  /// The clusters for which it was compiled. Valid once a limit has been allowed.
   ClusterShape cluster() const {
     const uint64_t packed = cluster_.load(std::memory_order_relaxed);
     return {static_cast<unsigned>(packed & 0xffff), static_cast<unsigned>(packed >> 16 & 0xffff),
@@ -70,7 +70,7 @@ struct FunctionInfo {
   }
 
  private:
-  /// The limits that were asked for last: context, threads (16 bits), bytes (32 bits).
+  /// The limits that were last requested: context, threads (16 bits), bytes (32 bits).
   std::atomic<uint64_t> allowed_{0};
   std::atomic<uint64_t> cluster_{0};  ///< 16 bits each of x, y and z
 };
@@ -86,9 +86,9 @@ class HandleTable {
     std::map<std::string, uint64_t, std::less<>> children;  ///< of a module or library; under the table's lock
   };
 
-  /// A new handle; 0 when the table is full.
+  /// A new handle; 0 if the table is full.
   uint64_t create(HandleKind kind, uint16_t context, HandleTraits traits = {});
-  /// The slot of a live handle of this kind, else nullptr.
+  /// The slot of a live handle of this kind; nullptr: there is none.
   Slot* find(HandleKind kind, const void* handle) {
     const auto wire = reinterpret_cast<uint64_t>(handle);
     return handle::kind(wire) == kind ? find(wire) : nullptr;
@@ -100,20 +100,20 @@ class HandleTable {
     Slot& slot = (*chunk)[index % kChunk];
     return slot.wire.load(std::memory_order_acquire) == wire ? &slot : nullptr;
   }
-  /// Takes a handle, and those that came from it, out of use: the first of two threads that destroy the same handle
-  /// gets it. Their slots are free only after `recycle`, which must follow the command that notifies the worker:
-  /// otherwise a new handle in the same slot could reach the worker first. Empty when the handle is not live.
+  /// Claims a handle, and those derived from it, for destruction: the first of two threads that destroy the same handle
+  /// succeeds. Their slots are free only after `recycle`, which must follow the command that notifies the worker:
+  /// otherwise a new handle in the same slot could reach the worker first. Empty if the handle is not live.
   std::vector<uint64_t> claim(HandleKind kind, const void* handle);
   void recycle(const std::vector<uint64_t>& claimed);
-  /// Whether a handle that was claimed and not recycled yet came from a module or library.
+  /// Whether a claimed handle that is not recycled yet came from a module or library.
   bool wasChild(uint64_t claimed);
-  /// Makes a function or kernel complete: it ends with `owner` and is found there by its name.
+  /// Completes a function or kernel: it ends with `owner`, and is found there by its name.
   void describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info);
-  /// The function or kernel of that name that was asked for before; 0 when there is none.
+  /// The function or kernel of that name that was requested before; 0: there is none.
   uint64_t childNamed(uint64_t owner, std::string_view name);
-  /// A context has ended: launches allowed there need not be allowed any more.
+  /// A context has ended: launches that were allowed there must be checked again.
   void forgetAllowed(uint16_t context);
-  /// Takes all handles out of use whose things live in a context.
+  /// Claims all handles whose objects live in a context.
   std::vector<uint64_t> claimAll(uint16_t context);
 
  private:
@@ -127,7 +127,7 @@ class HandleTable {
   std::array<std::atomic<Chunk*>, handle::kMaxHandles / kChunk> chunks_{};
   std::deque<std::unique_ptr<Chunk>> owned_;
   std::vector<uint32_t> free_;
-  uint32_t used_ = 1;  // index 0 is left out, so that no handle is small
+  uint32_t used_ = 1;  // index 0 is unused, so that no handle is small
 };
 
 }  // namespace millpond::client

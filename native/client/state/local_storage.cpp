@@ -6,8 +6,8 @@
 namespace millpond::client {
 
 namespace {
-// Marks the storage as being changed for as long as it lives. Data is stored with release, so no reader sees
-// it without seeing the odd version first.
+// Marks the storage as being modified during its lifetime. Data is stored with release, so a reader that sees new data
+// also sees the odd version.
 class Changing {
  public:
   explicit Changing(std::atomic<uint32_t>& version) : version_(version) {

@@ -11,8 +11,8 @@
 
 namespace millpond::client {
 
-/// Key → value, for a handful of keys. Every call of the CUDA runtime begins with `get`, so it takes no lock
-/// and writes nothing: readers repeat when a writer was at work meanwhile.
+/// Key → value, for a handful of keys. Every call of the CUDA runtime begins with `get`, so it takes no lock and writes
+/// nothing: readers retry if a writer was active meanwhile.
 class LocalStorage {
  public:
   using Destructor = void (*)(CUcontext context, void* key, void* value);
@@ -51,7 +51,7 @@ class LocalStorage {
     std::atomic<void*> value{nullptr};
     Destructor destructor = nullptr;  // guarded by mutex_
   };
-  // Chunks are added and never taken away, so that a reader can always follow them.
+  // Chunks are added and never removed, so that a reader can always follow them.
   struct Chunk {
     Slot slots[kSlots];
     std::atomic<Chunk*> next{nullptr};
@@ -69,7 +69,7 @@ class LocalStorage {
   }
   Slot* find(const void* key);
 
-  std::atomic<uint32_t> version_{0};  // odd while a writer is at work
+  std::atomic<uint32_t> version_{0};  // odd while a writer is active
   Chunk first_;
   std::mutex mutex_;  // of writers
 };

@@ -11,18 +11,18 @@ namespace millpond::client {
 
 class StreamWork {
  public:
-  /// Another command that may leave work in a stream. Called while it is appended, hence in the order of commands and for one
-  /// command at a time.
+  /// Another command that may leave work in a stream. Called while it is appended, and therefore in the order of
+  /// commands and for one command at a time.
   void give() noexcept { ++given_; }
-  /// How many there were so far. Called in the same way.
+  /// The number of such commands so far. Called in the same way.
   uint64_t given() const noexcept { return given_; }
-  /// A wait behind that many commands has ended, for all that a default stream waits for.
+  /// A wait for that many commands has ended, for everything that a default stream waits for.
   void end(uint64_t given) noexcept {
     uint64_t known = done_.load(std::memory_order_relaxed);
     while (known < given && !done_.compare_exchange_weak(known, given, std::memory_order_relaxed)) {
     }
   }
-  /// Whether a copy in a default stream follows nothing that is under way. Called as `give`.
+  /// Whether a copy in a default stream follows nothing that is still pending. Called like `give`.
   bool isDone() const noexcept {
     return done_.load(std::memory_order_relaxed) == given_ && !isShared_.load(std::memory_order_relaxed);
   }
@@ -52,7 +52,7 @@ constexpr bool leavesWork() noexcept {
   }
 }
 
-/// Whether its success means that all is done for which the default streams of the context would wait.
+/// Whether its success means that everything is done for which the default streams of the context would wait.
 template <typename C>
 bool endsWork(const C& command) noexcept {
   if constexpr (C::kOp == cmd::Op::kContextSync) return true;

@@ -22,7 +22,7 @@ namespace millpond::client::testing {
 inline const char* libraryPath = nullptr;
 inline millpond::testing::CannedWorker* worker = nullptr;
 
-// A driver function of the library, with the type that the header gives it.
+// A driver function of the library, with the type from the header.
 #define DRIVER(name) reinterpret_cast<decltype(&::name)>(symbol(#name))
 
 inline void* symbol(const char* name) {

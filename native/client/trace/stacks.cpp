@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostFrames = 64;
 constexpr size_t kMostStacks = 65536;
 
-/// Never taken down: programs call the driver in their last moments.
+/// Never destroyed: programs call the driver while they exit.
 struct Stacks {
   std::mutex mutex;
   std::map<std::vector<void*>, uint32_t> numbers;
@@ -30,7 +30,7 @@ Stacks& stacks() {
   return all;
 }
 
-/// The file of a module and the distance by which it was moved; none where no module has the address.
+/// The file of a module and the offset at which it was loaded; none if no module contains the address.
 bool moduleOf(void* address, std::string& file, uintptr_t& moved, std::string& symbol) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || !info.dli_fbase) return false;
@@ -41,7 +41,7 @@ bool moduleOf(void* address, std::string& file, uintptr_t& moved, std::string& s
   const auto base = reinterpret_cast<uintptr_t>(header);
   moved = header->e_type == ET_EXEC ? 0 : base;
   if (::getauxval(AT_PHDR) != base + header->e_phoff) return true;
-  // The program itself is known by the name that started it, which may be relative.
+  // The program itself is known by the name with which it was started, which may be relative.
   std::array<char, PATH_MAX> path{};
   const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
   if (length > 0) file.assign(path.data(), static_cast<size_t>(length));
@@ -106,7 +106,7 @@ KnownStack currentStack() {
   return {number, std::move(line)};
 }
 
-// In the child of a fork, where no other thread is: one of the parent's may have held the mutex.
+// In a forked child, which has no other thread: one of the parent's may have held the mutex.
 void forgetStacks() noexcept {
   Stacks& known = stacks();
   new (&known.mutex) std::mutex();

@@ -9,13 +9,13 @@ namespace millpond::client::trace {
 
 struct KnownStack {
   uint32_t number = 0;  ///< from 1; 0: there is none
-  std::string line;     ///< to be written before the first line that refers to it; empty: it was written before
+  std::string line;     ///< to be written before the first line that refers to it; empty: it has already been written
 };
 
 /// The stack of the calling thread, without the frames of this library.
 KnownStack currentStack();
 
-/// Stacks of the parent's calls are not known in the file of a child.
+/// Stacks of the parent's calls are unknown in the file of a child.
 void forgetStacks() noexcept;
 
 }  // namespace millpond::client::trace

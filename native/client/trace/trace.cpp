@@ -34,8 +34,8 @@
 namespace millpond::client::trace {
 namespace {
 
-/// The open file. Written by the thread that opens it, before `state` says so; each line is then one write() to its end,
-/// so that there is nothing to lock, nothing to flush, and no other process's line to write over.
+/// The open file. Written by the thread that opens it, before `state` says so; each line is then appended by one
+/// write(), so that there is nothing to lock or flush, and no line of another process is overwritten.
 struct File {
   int fd = -1;
   dev_t device = 0;
@@ -47,8 +47,8 @@ struct File {
 };
 File file;
 
-/// Lines of a profile that are not written yet. A forked child has another one: a thread of the parent may have been in the
-/// midst of this.
+/// Lines of a profile that are not written yet. A forked child has its own: a thread of the parent may have been using
+/// this one.
 struct Kept {
   std::mutex mutex;
   std::string lines;
@@ -60,7 +60,7 @@ std::atomic<Observer> observer{nullptr};
 
 struct OfThread {
   Notes notes;
-  /// Its number, which the kernel is asked for once in a process.
+  /// The process id, which the kernel is asked for only once in a process.
   long number = 0;
   pid_t process = 0;
 };
@@ -151,7 +151,7 @@ bool put(std::string_view line) noexcept {
   return isWritten;
 }
 
-/// Whether the file is written. Without, calls may still be observed.
+/// Whether the file is written. Even without it, calls may be observed.
 std::atomic<bool> writes{false};
 
 void endHere() noexcept {
@@ -161,7 +161,7 @@ void endHere() noexcept {
   if (!observer.load(std::memory_order_acquire)) state.compare_exchange_strong(on, State::kOff);
 }
 
-/// The child has its own file, or at least its own lines; unfinished work of the parent's thread does not concern it.
+/// The child has its own file, or at least its own lines; unfinished work of a parent's thread does not concern it.
 void afterForkInChild() {
   if (state.load(std::memory_order_relaxed) == State::kOff) return;
   // The parent's profiler has no session here.
@@ -212,12 +212,13 @@ const FunctionInfo* function(uint64_t handle) {
   return slot ? slot->function.get() : nullptr;
 }
 
-/// Offset behind all commands of the process; 0 before it has a session.
+/// Offset behind all commands of the process; 0: it has no session yet.
 uint64_t endOfStream() { return Client::check() == CUDA_SUCCESS ? Client::instance().session().appended() : 0; }
 
 int64_t nowNs() noexcept { return clockNs(CLOCK_REALTIME); }
 
-/// Whether the call is observed although it has given the worker nothing to do: it waits for something that may be done already.
+/// Whether the call is observed although it has sent the worker nothing: it waits for something that may already be
+/// done.
 bool isWait(uint32_t symbol) {
   static const std::vector<bool> waits = [] {
     std::vector<bool> all(kSymbolCount);
@@ -232,7 +233,7 @@ bool isWait(uint32_t symbol) {
   return waits[symbol];
 }
 
-/// Passes to the observer a call that took `took` ns.
+/// Passes a call that took `took` ns to the observer.
 void tell(Observer called, uint32_t symbol, CUresult result, std::span<const uint64_t> words, const Notes& told,
           int64_t took) noexcept {
   ObservedCall call;
@@ -258,7 +259,7 @@ void tell(Observer called, uint32_t symbol, CUresult result, std::span<const uin
   called(&call);
 }
 
-/// Which commands of the session a call has made, and from where it was called.
+/// The commands of the session that a call has sent, and its call stack.
 std::string callerNotes(uint64_t streamBegin) {
   std::array<char, 120> text;
   std::string notes;
@@ -283,7 +284,7 @@ void observe(Observer called) noexcept {
   watchForks();
   observer.store(called, std::memory_order_release);
   if (called) {
-    // Before the first call of the process, it decides.
+    // Before the first call of the process, that call decides.
     State off = State::kOff;
     state.compare_exchange_strong(off, State::kOn);
   } else if (!writes.load(std::memory_order_acquire)) {
@@ -307,7 +308,7 @@ int64_t begin() noexcept {
       state.store(now, std::memory_order_release);
       continue;
     }
-    // Another thread opens the file: a matter of microseconds, and only once.
+    // Another thread opens the file, which takes microseconds and happens only once.
     ::sched_yield();
     now = state.load(std::memory_order_acquire);
   }
@@ -317,11 +318,11 @@ int64_t begin() noexcept {
 }
 
 void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept {
-  // A call that forks, in a function of the program, began in the parent.
+  // A call during which the process forked, in a function of the program, began in the parent.
   if (start < 0 || state.load(std::memory_order_acquire) != State::kOn || start < file.start) return;
   const Notes told = notes();
   Observer called = observer.load(std::memory_order_acquire);
-  // A framework makes many more calls that only ask this process.
+  // A framework makes many more calls that only query this process.
   if (called && !told.hasWorked && !isWait(symbol)) called = nullptr;
   const bool isWritten = writes.load(std::memory_order_acquire) && (!file.isOfProfile || told.hasWorked);
   if (!called && !isWritten) return;

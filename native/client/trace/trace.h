@@ -19,20 +19,20 @@ namespace millpond::client::trace {
 enum class State : uint8_t { kUnread, kOpening, kOff, kOn };
 [[gnu::visibility("hidden")]] inline std::atomic<State> state{State::kUnread};
 
-/// Whether calls are not traced: all that a call costs then. Not known before the first call.
+/// Whether calls are not traced; then this check is the whole cost of a call. Unknown before the first call.
 inline bool isOff() noexcept { return state.load(std::memory_order_relaxed) == State::kOff; }
 
-/// Facts that are logged with a call beside its result.
+/// Facts that are logged with a call in addition to its result.
 struct Notes {
   uint32_t waits = 0;             ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
-  bool hasWorked = false;         ///< it has given the worker something to do, or asked it
-  uint64_t streamBegin = 0;  ///< with stacks, or observed: offset in the session's stream behind all that was before it
+  bool hasWorked = false;         ///< it has sent the worker a command, or queried it
+  uint64_t streamBegin = 0;  ///< with stacks, or observed: offset in the session's stream behind everything before it
 };
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
 
-/// Passes calls with work, and waits, to `called` when they return, on their threads; null: to nothing. The file continues.
+/// Passes calls with work, and waits, to `called` when they return, on their threads; null: none. The file continues.
 using Observer = void (*)(const ObservedCall*);
 void observe(Observer called) noexcept;
 
@@ -40,13 +40,14 @@ void observe(Observer called) noexcept;
 /// point to is not read, and lines are written in batches: a step of a framework makes many times more such calls than
 /// launches.
 void flush() noexcept;
-/// The same, and each line immediately from now on: the process ends.
+/// The same, and from now on each line immediately, because the process is ending.
 void finish() noexcept;
 
 /// The time at which a call begins, -1 when it is neither traced nor observed. Opens the file with the first call.
 int64_t begin() noexcept;
 
-/// Writes a call, or tells it. `symbol`: its number in kSymbols. `words`: its arguments in their order, as `toWord` makes them.
+/// Writes a call, or reports it to the observer. `symbol`: its number in kSymbols. `words`: its arguments in order, as
+/// created by `toWord`.
 void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept;
 
 /// An argument as one word: its value, or its address.
@@ -82,7 +83,7 @@ struct Caller;
 template <size_t... indices>
 struct Caller<std::index_sequence<indices...>> {
   using Target = CUresult (*)(Word<indices>...) noexcept;
-  // The arguments come first, where they are already.
+  // The arguments come first, because they are already in those registers.
   [[gnu::noinline]] static CUresult call(Word<indices>... words, Target target, uint32_t symbol) noexcept {
     const std::array<uint64_t, sizeof...(indices)> all = {words...};
     const int64_t begun = begin();
@@ -99,7 +100,7 @@ struct Caller<std::index_sequence<indices...>> {
   };
 };
 
-/// Calls a function of `api`, for its `symbol`, and writes that down.
+/// Calls a function of `api`, for its `symbol`, and records the call.
 template <auto function, auto... flavour, typename... Types>
 [[gnu::always_inline]] inline CUresult call(uint32_t symbol, const Types&... arguments) noexcept {
   using Own = Caller<std::index_sequence_for<Types...>>;

@@ -47,7 +47,7 @@ size_t bytesOf(Kind kind) {
   }
 }
 
-/// Copies the pieces, one behind the other; returns how many bytes could be read.
+/// Copies the pieces, one after the other; returns how many bytes could be read.
 size_t gather(std::span<const iovec> pieces, void* to, size_t bytes) noexcept {
   const iovec local{to, bytes};
   const ssize_t got = bytes == 0 ? 0 : ::process_vm_readv(::getpid(), &local, 1, pieces.data(), pieces.size(), 0);
@@ -180,7 +180,7 @@ class Arguments {
     const FunctionInfo* info = launched();
     if (address == 0) return line_.put("null");
     if (!info || call_.result != CUDA_SUCCESS) return line_.putHex(address);
-    // All of them at once: each read is a call of the kernel's.
+    // All of them at once, because each read is a system call.
     const size_t count = std::min(info->parameters.size(), kMostArguments);
     std::array<uint64_t, kMostArguments> places;
     if (readSafely(address, places.data(), count * sizeof places[0]) != count * sizeof places[0])

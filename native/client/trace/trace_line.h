@@ -23,11 +23,11 @@ struct TracedCall {
   uint32_t symbol;  ///< in kSymbols
   CUresult result;
   std::span<const uint64_t> words;  ///< the arguments, each as it lies in a register
-  bool isBrief = false;             ///< addresses are shown, and not what lies there
+  bool isBrief = false;             ///< addresses are shown, but not the data there
 };
 
-/// Copies what can be read at `from`, up to `bytes`; returns how much. Touches nothing: where there is no memory, or where
-/// it may not be read, the answer is 0.
+/// Copies what can be read at `from`, up to `bytes`; returns how much. Never faults: if there is no memory, or it may
+/// not be read, the result is 0.
 size_t readSafely(uint64_t from, void* to, size_t bytes) noexcept;
 
 /// A line that grows up to a fixed length. What does not fit is dropped.
@@ -48,7 +48,7 @@ class Line {
   void putFloat(double value) noexcept;
   /// Nanoseconds as microseconds with three decimals, at least `width` wide.
   void putMicroseconds(int64_t nanoseconds, size_t width = 0) noexcept;
-  /// In double quotes, escaped as in JSON; `isWhole`: that is all of it.
+  /// In double quotes, escaped as in JSON; `isWhole`: the text is complete.
   void putQuoted(std::string_view text, bool isWhole = true) noexcept;
   void putCall(const TracedCall& call, FunctionLookup lookup) noexcept;
   /// Ends the line, for which there is always room, and returns it.

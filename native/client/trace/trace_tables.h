@@ -28,16 +28,16 @@ enum class Kind : uint8_t {
   kFunction,          ///< CUfunction or CUkernel, shown with its name
   kUuid,              ///< CUuuid
   kText,              ///< characters up to a zero
-  kTextPointer,       ///< a pointer to such
+  kTextPointer,       ///< a pointer to such characters
   kKernelParameters,  ///< the `void**` of a launch, for the function among the call's arguments
-  kOpaque,            ///< nothing can be said
+  kOpaque,            ///< cannot be shown
 };
 
-/// Where it lies.
+/// Where the value is.
 enum class Shape : uint8_t {
   kValue,    ///< the argument itself
-  kRead,     ///< where the argument points to, before the call already
-  kWritten,  ///< where the argument points to, once the call has succeeded
+  kRead,     ///< where the argument points, valid before the call
+  kWritten,  ///< where the argument points, valid after the call has succeeded
   kInPlace,  ///< in the struct, or passed as one
 };
 
@@ -65,12 +65,12 @@ struct Range {
 struct Enum {
   uint16_t first;  ///< in kEnumValues
   uint16_t count;
-  uint16_t prefix;  ///< in kWords: what all of its names begin with
+  uint16_t prefix;  ///< in kWords: the common prefix of all its names
 };
 
 struct EnumValue {
   int32_t value;
-  uint16_t rest;  ///< in kWords: its name behind the prefix
+  uint16_t rest;  ///< in kWords: its name without the prefix
 };
 
 extern const char kWords[];

@@ -10,15 +10,15 @@ namespace millpond::client {
 
 struct AwaitedWord {
   enum class By : uint8_t {
-    kStream,   ///< a stream goes on when the program has made it true
-    kProgram,  ///< a stream will have made it true, which the program may look for
+    kStream,   ///< a stream continues when the program has made the condition true
+    kProgram,  ///< a stream will make it true, and the program may poll for that
   };
   By by = By::kStream;
   uint64_t address = 0;
   uint32_t bytes = 4;  ///< or 8
   uint64_t value = 0;
   unsigned flags = 0;  ///< CUstreamWaitValue_flags
-  uint64_t work = 0;   ///< the mirror's count when the stream was given it
+  uint64_t work = 0;   ///< the mirror's work count when the stream got the word
 
   uint64_t end() const { return address + bytes; }
   bool isTrue(uint64_t now) const {

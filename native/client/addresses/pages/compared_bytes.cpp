@@ -15,7 +15,7 @@ namespace millpond::client {
 namespace {
 
 constexpr size_t kWord = 8;
-/// Compared at once where nothing differs.
+/// Compared as a whole if nothing differs.
 constexpr size_t kBlock = 256;
 
 MILLPOND_RACY uint64_t wordAt(const std::byte* from) {
@@ -47,7 +47,8 @@ MILLPOND_RACY ComparedBytes::Run ComparedBytes::nextChange(size_t from) const {
   };
   while (from < bytes() && !differ(from, kBlock)) from = std::min(bytes(), from + kBlock);
   while (from < bytes() && now[from] == last[from]) ++from;
-  // Word by word, as numbers are written, some of whose bytes stay the same; to the last byte that is another.
+  // Word by word, because numbers are written as words, some of whose bytes stay the same; up to the last byte that
+  // differs.
   size_t end = from;
   for (size_t word = from; word < bytes() && differ(word, kWord); word += kWord) end = std::min(bytes(), word + kWord);
   while (end > from && now[end - 1] == last[end - 1]) --end;
@@ -64,7 +65,7 @@ MILLPOND_RACY std::optional<ComparedBytes::Word> ComparedBytes::onlyChange() con
   const size_t end = std::min(bytes(), first.offset - before + kWord);
   if (first.offset + first.bytes > end || nextChange(end).bytes != 0) return std::nullopt;
   std::byte now[kWord] = {};
-  // Read at once, as the program writes it, but for what shares its word with memory that is not compared.
+  // Read in one access, as the program writes it, except if it shares its word with memory that is not compared.
   if (end - begin == kWord)
     __builtin_memcpy(now, here() + begin, kWord);
   else
@@ -88,7 +89,7 @@ MILLPOND_RACY std::optional<uint64_t> ComparedBytes::changed(uint64_t address, s
   const bool isWord = bytes == sizeof(uint32_t) || bytes == sizeof(uint64_t);
   if (!isWord || offset > last_.size() || bytes > last_.size() - offset) return std::nullopt;
   uint64_t now = 0, last = 0;
-  // Read at once, as the program writes it: no half of a word is seen.
+  // Read in one access, as the program writes it, so that no half-written word is seen.
   if (bytes == sizeof(uint32_t))
     __builtin_memcpy(&now, here() + offset, sizeof(uint32_t));
   else

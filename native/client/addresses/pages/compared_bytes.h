@@ -15,7 +15,7 @@ namespace millpond::client {
 
 class ComparedBytes {
  public:
-  /// `last`: what both sides have now.
+  /// `last`: the present contents on both sides.
   ComparedBytes(uint64_t address, std::vector<std::byte> last) : address_(address), last_(std::move(last)) {}
 
   uint64_t address() const { return address_; }
@@ -31,20 +31,20 @@ class ComparedBytes {
       send(run.offset, std::span<const std::byte>(last_).subspan(run.offset, run.bytes));
     }
   }
-  /// A part of one aligned word of 8 bytes, as the program had it at one moment. No bytes: nothing.
+  /// A part of one aligned 8-byte word, with the program's contents at one moment. No bytes: nothing.
   struct Word {
     size_t offset = 0;
     size_t bytes = 0;
     std::array<std::byte, 8> now{};
     std::span<const std::byte> data() const { return std::span(now).first(bytes); }
   };
-  /// All that the program has changed, if that is no more than one word.
+  /// Everything that the program has changed, if that is no more than one word.
   std::optional<Word> onlyChange() const;
-  /// Both sides have it from now on.
+  /// From now on both sides have it.
   void keep(const Word& word);
-  /// The value that the program has given to a word of 4 or 8 bytes; none where both sides had it last.
+  /// The value that the program has written to a word of 4 or 8 bytes; none if both sides have the same.
   std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;
-  /// The worker's bytes, from `offset` on: changes of the device become the program's.
+  /// Takes the worker's bytes from `offset` on: changes by the device become visible to the program.
   void merge(size_t offset, std::span<const std::byte> now);
 
  private:

@@ -10,11 +10,11 @@
 namespace millpond::client {
 namespace {
 
-/// Small memory comes whole.
+/// Small memory is transferred as a whole.
 constexpr size_t kWhole = 64;
 constexpr size_t kFirstReach = 16;
 constexpr size_t kLongestReach = 1024;
-/// After this many scattered touches each one maps twice as much: a process has a limited number of mappings.
+/// After this many scattered accesses each one maps twice as much, because a process has a limited number of mappings.
 constexpr size_t kScattered = 256;
 constexpr size_t kMostDoublings = 16;
 
@@ -23,7 +23,7 @@ std::byte* mapFile(uint64_t address, size_t bytes, int file) {
   void* got = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (address ? MAP_FIXED_NOREPLACE : 0), file, 0);
   if (got == MAP_FAILED) return nullptr;
   if (address == 0 || got == wanted) return static_cast<std::byte*>(got);
-  // A kernel before 4.17 takes the address for a wish.
+  // A kernel before 4.17 treats the address as a hint.
   ::munmap(got, bytes);
   return nullptr;
 }
@@ -48,7 +48,7 @@ std::unique_ptr<TracedPages> TracedPages::map(uint64_t address, size_t bytes, Co
     ::munmap(place, bytes);
     return nullptr;
   }
-  // A child would share it with its parent, as it does not share a device's memory.
+  // A forked child would share the pages with its parent, unlike device memory.
   if (content == Content::kZero) ::madvise(place, bytes, MADV_DONTFORK);
   ::madvise(alias, bytes, MADV_DONTFORK);
   auto pages = std::unique_ptr<TracedPages>(new TracedPages());

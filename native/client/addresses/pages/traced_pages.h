@@ -17,8 +17,8 @@ class TracedPages {
  public:
   static constexpr size_t kPage = 4096;
   enum class State : uint8_t {
-    kAway,   ///< the worker's is newer: a touch faults
-    kClean,  ///< the two are alike: a write faults
+    kAway,   ///< the worker's contents are newer: an access faults
+    kClean,  ///< both sides have the same contents: a write faults
     kDirty,  ///< the program may have written
   };
   struct Run {
@@ -27,12 +27,12 @@ class TracedPages {
   };
   /// The state of the pages before they were mirrored.
   enum class Content {
-    kZero,     ///< nothing yet, on both sides: tells what the program writes first from what it never touched
-    kProgram,  ///< all of it is the program's
+    kZero,     ///< untouched so far, on both sides: distinguishes the first writes of the program
+    kProgram,  ///< all contents are the program's
   };
 
-  /// Maps `bytes`, whole pages, at `address` (0: anywhere). Null if the address is taken, or there is no memory. The
-  /// program may use it like any other until it is withdrawn.
+  /// Maps `bytes` bytes, whole pages, at `address` (0: anywhere). Null if the address is taken, or there is no memory.
+  /// The program may use it like any other until it is withdrawn.
   static std::unique_ptr<TracedPages> map(uint64_t address, size_t bytes, Content content);
   ~TracedPages();
   TracedPages(const TracedPages&) = delete;
@@ -42,7 +42,7 @@ class TracedPages {
   size_t bytes() const { return bytes_; }
   size_t pages() const { return bytes_ / kPage; }
   size_t pageOf(uint64_t at) const { return (at - address_) / kPage; }
-  /// Whether the program can touch any page without a fault.
+  /// Whether the program can access every page without a fault.
   bool isAccessible() const { return accessible_; }
   State state(size_t page) const { return untouched_ ? State::kDirty : states_[page]; }
   /// The contents of pages, whatever their protection.
@@ -55,20 +55,21 @@ class TracedPages {
   void withdraw(Send&& send) {
     for (const Run run : take()) send(run.first * kPage, std::span<const std::byte>(data(run)));
   }
-  /// The pages to bring here for a touch of one that is away: more each time, the more regular the touches are.
+  /// The pages to fetch when one that is away is touched: the more regular the accesses, the more pages each time.
   Run wanted(size_t page);
   /// The pages to make writable for a write to one that is clean.
   Run writable(size_t page);
-  /// The first run of pages that are away from `page` on; none: count 0.
+  /// The first run of pages that are away, from `page` on; count 0: none.
   Run away(size_t page) const;
-  /// Lets the program use the pages. False when the system does not: too many pieces; then only all at once can be.
+  /// Lets the program use the pages. False if the system refuses because of too many mappings; then only all of them
+  /// can be made accessible together.
   bool grant(Run run, State state);
-  /// Unmaps one page again. Changes of the program to it are not reported.
+  /// Withdraws one page again. Changes by the program to it are not reported.
   void takeBack(size_t page);
 
  private:
   TracedPages() = default;
-  /// Makes all pages away and returns the ones that were dirty.
+  /// Withdraws all pages and returns the dirty ones.
   std::vector<Run> take();
   std::vector<Run> touched() const;
   size_t reach(size_t page);
@@ -82,7 +83,7 @@ class TracedPages {
   bool accessible_ = true;
   std::vector<State> states_;
   size_t faults_ = 0;  ///< since it was withdrawn
-  size_t next_ = 0;    ///< page behind the last that a fault brought
+  size_t next_ = 0;    ///< page after the last one that a fault fetched
   size_t reach_ = 0;
 };
 

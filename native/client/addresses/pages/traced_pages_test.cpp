@@ -19,7 +19,7 @@ std::byte* at(const TracedPages& pages, size_t page) {
   return reinterpret_cast<std::byte*>(pages.address()) + page * kTracedPage;
 }
 
-/// Whether the system itself may read, or write, there: it fails where a touch would fault.
+/// Whether the system itself may read, or write, there: it returns an error where a direct access would fault.
 bool canRead(void* place) {
   std::byte byte;
   iovec to{&byte, 1}, from{place, 1};

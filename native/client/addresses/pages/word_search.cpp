@@ -17,7 +17,7 @@ uint64_t loadWord(const std::byte* at) {
 }
 
 #if defined(__x86_64__)
-/// Comparisons of vectors are signed: both sides are moved by half of all numbers.
+/// Vector comparisons are signed, so both sides are shifted by half of the range.
 constexpr uint64_t kHalf = uint64_t{1} << 63;
 
 __attribute__((target("avx2"))) inline __m256i areWithin(const std::byte* at, __m256i moved, __m256i end) {
@@ -25,7 +25,7 @@ __attribute__((target("avx2"))) inline __m256i areWithin(const std::byte* at, __
   return _mm256_cmpgt_epi64(end, _mm256_sub_epi64(words, moved));
 }
 
-/// Bytes at the beginning, in whole blocks, without such a word. GCC 12 unrolls no loop over vectors at -O2.
+/// Number of bytes at the beginning, in whole blocks, without such a word. GCC 12 unrolls no vector loop at -O2.
 __attribute__((target("avx2"))) size_t bytesWithoutByVectors(std::span<const std::byte> bytes, uint64_t least,
                                                              uint64_t range) {
   constexpr size_t kVector = 32;

@@ -10,7 +10,7 @@
 namespace millpond::client {
 namespace {
 
-/// As the search is described, word by word.
+/// The search as specified, word by word.
 size_t firstOf(std::span<const std::byte> bytes, uint64_t lowest, uint64_t range) {
   for (size_t at = 0; at + 8 <= bytes.size(); at += 8) {
     uint64_t word;

@@ -19,7 +19,7 @@ CUresult checkProcess(int pid) {
   return isThere ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-/// Returns the error of a call that needs a locked or checkpointed process.
+/// Returns the error of a call that requires a locked or checkpointed process.
 CUresult refuseRunning(int pid) {
   const CUresult r = checkProcess(pid);
   return r == CUDA_SUCCESS ? CUDA_ERROR_ILLEGAL_STATE : r;

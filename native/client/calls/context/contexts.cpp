@@ -225,7 +225,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
   const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
-  // A primary context maps host memory whatever it was asked for.
+  // A primary context maps host memory, whatever was requested.
   const bool isPrimary = subject.context->kind() == Context::Kind::kPrimary || subject.context->isGreen();
   *flags = subject.context->flags() | (isPrimary ? unsigned{CU_CTX_MAP_HOST} : 0u);
   return CUDA_SUCCESS;
@@ -243,7 +243,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) noexcept {
   const ContextSubject subject(ctx);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  *version = 3020;  // of all contexts since CUDA 3.2
+  *version = 3020;  // true of all contexts since CUDA 3.2
   return CUDA_SUCCESS;
 }
 
@@ -300,7 +300,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) noexcept {
   if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Every device since Maxwell has banks of four bytes, whatever is asked for.
+  // Every device since Maxwell has four-byte banks, whatever is requested.
   return CUDA_SUCCESS;
 }
 

@@ -76,7 +76,7 @@ struct AtomicQuestion {
   unsigned count;
 };
 
-/// `peer`: the device on whose memory the operations work, none for the host's.
+/// `peer`: the device whose memory the operations access; none: host memory.
 CUresult atomicCapabilities(const char* name, const AtomicQuestion& question, CUdevice device,
                             std::optional<CUdevice> peer) {
   Call call(name, Needs::kNothing);
@@ -211,7 +211,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) noexcept {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-// The vGPUs of a session do not reach each other's memory.
+// The vGPUs of a session cannot access each other's memory.
 
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                            unsigned int count, CUdevice dev) noexcept {

@@ -17,7 +17,7 @@ constexpr unsigned kMaxGroups = 256;
 
 CUgreenCtx greenOf(Context& context) { return reinterpret_cast<CUgreenCtx>(context.handle()); }
 
-/// The context behind the handle of a green one.
+/// The context behind the handle of a green context.
 struct Green {
   explicit Green(CUgreenCtx handle) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;

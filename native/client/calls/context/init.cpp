@@ -26,7 +26,7 @@ CUresult describe(CUresult code, const char** out, const char* KnownError::*buil
     const ErrorText* error = client.errorText(code);
     if (error) *out = (error->*told).c_str();
   } else if (const KnownError* error = findKnownError(code)) {
-    *out = error->*builtIn;  // until the worker's driver has told its own
+    *out = error->*builtIn;  // until the worker's driver has reported its own
   }
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -70,7 +70,7 @@ CUresult cuWaitExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*, cons
   return unknownImport("cuWaitExternalSemaphoresAsync");
 }
 
-// As on a device whose attributes say that it has no such files.
+// As on a device whose attributes report no support for such files.
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
                                        unsigned long long) noexcept {
   Call call("cuMemGetHandleForAddressRange", Needs::kCurrent);
@@ -80,7 +80,7 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// As on a device whose attributes say that it has no engine for it.
+// As on a device whose attributes report no engine for it.
 CUresult cuMemBatchDecompressAsync(Flavour, CUmemDecompressParams*, size_t, unsigned int, size_t*, CUstream) noexcept {
   Call call("cuMemBatchDecompressAsync", Needs::kCurrent);
   const CUresult entry = call.entry();

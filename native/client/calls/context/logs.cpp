@@ -10,7 +10,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// All stored messages; in the order of iterators also those no longer stored.
+/// All stored messages; in terms of iterators also those that are no longer stored.
 constexpr CUlogIterator kOldest = 0;
 
 struct CloseFile {
@@ -52,7 +52,7 @@ CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
   if (buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUlogIterator from = iterator ? *iterator : kOldest;
   std::string text;
-  // The zero at the end takes room, too.
+  // The terminating zero takes room, too.
   const bool fits = *size > 0 && CallLog::instance().read(from, *size - 1, text);
   if (!fits) {
     *size = 0;

@@ -19,7 +19,7 @@ class Subscribers {
   }
   CUasyncCallbackHandle add(CUdevice device) {
     std::lock_guard lock(mutex_);
-    // As a pointer would be.
+    // The handle looks like a pointer.
     last_ += sizeof(void*);
     devices_[last_] = device;
     return reinterpret_cast<CUasyncCallbackHandle>(last_);

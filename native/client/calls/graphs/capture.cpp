@@ -82,7 +82,7 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
   if (!reply.tail[0].empty()) std::memcpy(answered->nodes.data(), reply.tail[0].data(), reply.tail[0].size());
   answered->edges.resize(reply.tail[1].size() / sizeof(CUgraphEdgeData));
   if (!reply.tail[1].empty()) std::memcpy(answered->edges.data(), reply.tail[1].data(), reply.tail[1].size());
-  // Without room for the data of the edges it would be lost.
+  // Without room for the edge data, that data would be lost.
   const bool carriesData = std::any_of(answered->edges.begin(), answered->edges.end(), [](const CUgraphEdgeData& edge) {
     constexpr CUgraphEdgeData kNone{};
     return std::memcmp(&edge, &kNone, sizeof edge) != 0;
@@ -130,7 +130,7 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   Call call("cuStreamEndCapture", Needs::kAny);
   cmd::CaptureEnd wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
-  // A program that captures into a graph has its handle already.
+  // A program that captures into a graph already has its handle.
   if (!phGraph && !CaptureState::isIntoGraph(wire.stream)) return CUDA_ERROR_INVALID_VALUE;
   if (phGraph) *phGraph = nullptr;
   // A thread that may not end the capture still does, and its graph is lost.
@@ -139,7 +139,7 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   cmd::CaptureEndReply reply{};
   CUresult result = call.wait(wire, reply);
   if (right != CUDA_SUCCESS && result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) result = right;
-  // These do not affect the capture; an earlier failure was returned in place of this call.
+  // These calls do not affect the capture; an earlier failure was returned in place of this call.
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE)
     CaptureState::ended(wire.stream);
   if (result == CUDA_SUCCESS && phGraph) *phGraph = reinterpret_cast<CUgraph>(reply.graph);

@@ -8,7 +8,7 @@
 
 namespace millpond::client::api {
 
-/// Adds a copy of any shape and kind of memory to the graph that a capture of the stream makes, as the stream's next node.
+/// Adds a copy of any shape and kind of memory to the graph of the stream's capture, as the stream's next node.
 CUresult captureCopy(Call& call, uint64_t stream, const CUDA_MEMCPY3D& copy);
 
 }  // namespace millpond::client::api

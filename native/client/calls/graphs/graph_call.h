@@ -21,7 +21,8 @@ uint64_t numberOf(H handle) {
   return reinterpret_cast<uint64_t>(handle);
 }
 
-/// The call's entry, and whether the handle is a graph or node at all: the worker knows which exist.
+/// Performs the checks at the call's beginning, and checks that the handle is a graph or node at all; the worker knows
+/// which ones exist.
 inline CUresult check(const Call& call, CUgraph graph) {
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   return graph::is(graph::Tag::kGraph, numberOf(graph)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -40,7 +41,7 @@ inline CUresult useContext(Call& call, CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-/// An answer with tails.
+/// A reply with tails.
 template <typename R>
 class Reply {
  public:
@@ -59,8 +60,8 @@ class Reply {
   cmd::Decoded<R> decoded_;
 };
 
-/// All of this process's memory that launches of an executable graph read: the result of the reply that gives its
-/// amount, and the other pages.
+/// All memory of this process that launches of an executable graph read: the first page with the total number, then the
+/// other pages.
 inline CUresult readSources(Call& call, uint64_t exec, uint32_t count, std::span<const std::byte> first,
                             std::vector<graph::Source>& out) {
   std::vector<std::byte> page(first.begin(), first.end());

@@ -67,20 +67,21 @@ CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUp
   return CUDA_SUCCESS;
 }
 
-/// Whether the worker has the bytes, because kernels use that memory: then nothing is sent for launches, either way.
+/// Whether the worker has the bytes because kernels use that memory: then launches transfer nothing in either
+/// direction.
 bool isMirrored(Call& call, const graph::Source& source) {
   if (!Mirror::exists()) return false;
   const auto run = call.remote().memory.find(source.address, source.bytes);
   return run && run->kind == MemoryKind::kMirrored;
 }
 
-/// Another graph finds data that one graph writes for this process at the worker.
+/// Data that one graph writes for this process is available to another graph at the worker.
 bool isAtWorker(const Landings::Part& part) { return part.source == Landings::Source::kGraph && part.isWhole; }
 
-/// Whether streams may wait for the program, directly or because it has to act first.
+/// Whether streams may wait for the program, directly or because the program must act first.
 bool mayBeHeldUp(const Call& call) { return HostFunctions::anyPending() || call.remote().mirror.mayStreamWait(); }
 
-/// Lets launches read pinned memory at the worker when the stream has reached them, if it must not be read now, and the call
+/// Lets launches read pinned memory at the worker when the stream reaches them, if it must not be read now and the call
 /// must not wait until it may be.
 CUresult mirrorLate(Call& call, const graph::Source& source, bool isLate) {
   const auto run = call.remote().memory.find(source.address, source.bytes);
@@ -99,7 +100,7 @@ CUresult mirrorLate(Call& call, const graph::Source& source, bool isLate) {
 CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   const auto isSent = [&](const graph::Source& each) { return each.number != 0 && !isMirrored(call, each); };
   if (std::none_of(info.sources.begin(), info.sources.end(), isSent)) return CUDA_SUCCESS;
-  // Pending functions of the program may still write it, and wait for this thread.
+  // Pending functions of the program may still write it, and may wait for this thread.
   bool isWritten = CallbackThread::busy(call.streamContext(stream));
   if (isWritten) {
     bool isDone = false;
@@ -112,7 +113,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
     if (!isSent(source)) continue;
     if (const CUresult r = mirrorLate(call, source, isLate); r != CUDA_SUCCESS) return r;
     if (isMirrored(call, source)) continue;
-    // Memory that the worker cannot have at its address is sent again after each function.
+    // Memory that the worker cannot map at its address is sent again after each function.
     if (isWritten) call.remote().graphs.addLate(source);
     const Landings::Parts parts(landings, source.address, source.bytes);
     for (const Landings::Part& part : parts) {
@@ -132,7 +133,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
   return CUDA_SUCCESS;
 }
 
-/// The number of a launch's landing in this process's memory; 0 if it has none.
+/// The number of the landing by which a launch writes this process's memory; 0: it writes none.
 uint64_t beginLanding(Call& call, const ExecInfo& info) {
   std::vector<Landings::Range> ranges;
   for (const graph::Source& each : info.sources)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxFollowing = size_t{512} << 10;
 
-/// Writes the returned values of a kind of node into `params`.
+/// Stores the returned values of one kind of node in `params`.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
              const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
   Call call(name, Needs::kNothing);
@@ -47,7 +47,7 @@ CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNod
   return CUDA_SUCCESS;
 }
 
-/// A node without edge data, which returns nothing.
+/// A query about a node without edge data, which returns nothing.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
              CUgraphNodeParams params) {
   return add(name, out, graph, dependencies, nullptr, count, &params);
@@ -62,7 +62,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
   PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
-  // As on a card, an executable graph is not given another copy between memory of the program.
+  // As on a card, an executable graph does not accept a changed copy between memory of the program.
   if (exec && hostCopyOf(call, packed.record)) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphSetNode wire{};
   wire.exec = numberOf(exec);
@@ -73,7 +73,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
     Session::Answer answer;
     return call.waitFor(wire, answer, std::span<const std::byte>(bytes));
   }
-  // Programs that update kernels for each launch need no answer for arguments: the driver has accepted all else before.
+  // Programs that update kernels for each launch need no answer about arguments: all else has been accepted before.
   const bool isKernel = params->type == CU_GRAPH_NODE_TYPE_KERNEL;
   const KernelUpdate update = isKernel ? KernelUpdate::of(packed.record) : KernelUpdate{};
   if (isKernel && call.remote().graphs.isAccepted(wire.exec, wire.node, update))
@@ -137,7 +137,7 @@ CUresult getKernel(const char* name, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* 
   for (const FunctionInfo::Parameter& each : slot->function->parameters)
     kept.pointers.push_back(kept.bytes.data() + each.offset);
   *out = {};
-  // The runtime knows its kernels by their own handles; the one that is not null counts, the function first.
+  // The runtime uses its own handles for kernels. The handle that is not null counts, the function first.
   if (handle::kind(kernel.function) == HandleKind::kKernel)
     out->kern = reinterpret_cast<CUkernel>(kernel.function);
   else
@@ -377,7 +377,7 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
   return set("cuGraphExecHostNodeSetParams", hGraphExec, hNode, nodeOf(*nodeParams));
 }
 
-// Graphs in graphs, and nothing
+// Child graphs, and empty nodes
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, CUgraph childGraph) noexcept {

@@ -34,7 +34,7 @@ void append(std::vector<T>& to, std::span<const std::byte> bytes) {
   if (to.size() > before) std::memcpy(to.data() + before, bytes.data(), (to.size() - before) * sizeof(T));
 }
 
-/// All of a list, a page at a time.
+/// All of a list, fetched a page at a time.
 CUresult list(Call& call, uint64_t object, What what, Listed& out) {
   for (;;) {
     cmd::GraphList wire{};
@@ -50,8 +50,8 @@ CUresult list(Call& call, uint64_t object, What what, Listed& out) {
   }
 }
 
-/// Returns a list as the driver does: without `out` only its length, otherwise as much as there is room for, and null
-/// for the rest.
+/// Returns a list as the driver does: without `out` only its length; otherwise as many elements as there is room for,
+/// and null for the rest.
 template <typename T, typename U>
 void fill(const std::vector<U>& all, T* out, size_t room) {
   static_assert(sizeof(T) == sizeof(U));
@@ -284,7 +284,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 }
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) noexcept {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  // Only the high-water marks can be set. The value of another attribute is never read.
+  // Only the high-water marks can be reset. The value passed for any other attribute is never read.
   uint64_t unread = 0;
   const bool isSettable = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
   return memory("cuDeviceSetGraphMemAttribute", device, 1, attr, isSettable ? static_cast<uint64_t*>(value) : &unread);

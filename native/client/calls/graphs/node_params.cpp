@@ -28,8 +28,8 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, PackedNod
   return packParameters(info, params.kernelParams, params.extra, out.rest);
 }
 
-/// The location of an end that may be anywhere, or of which the worker has its own copy. Device memory that the program calls
-/// its own is device memory, as on a card.
+/// The location of an end that may be anywhere, or of which the worker has its own copy. As on a card, device memory
+/// that the program declares as host memory is still device memory.
 void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint64_t& host) {
   const CUdeviceptr place = type == CU_MEMORYTYPE_HOST ? host : device;
   const auto run = call.remote().memory.find(place);
@@ -67,7 +67,7 @@ bool areRowsValid(size_t x, size_t y, size_t pitch, size_t rows, const CUDA_MEMC
   return rows == 0 || copy.Depth == 1 || rows >= y + copy.Height;
 }
 
-/// The GPU's host cannot reach either end: a function does it, in the stream's order.
+/// The GPU's host cannot access either end, so a host function performs the copy in stream order.
 CUresult packHostCopy(Call& call, const CUDA_MEMCPY3D& copy, PackedNode& out) {
   if (copy.srcLOD || copy.dstLOD || !copy.WidthInBytes || !copy.Height || !copy.Depth) return CUDA_ERROR_INVALID_VALUE;
   out.record.type = CU_GRAPH_NODE_TYPE_HOST;
@@ -78,7 +78,7 @@ CUresult packHostCopy(Call& call, const CUDA_MEMCPY3D& copy, PackedNode& out) {
   return CUDA_SUCCESS;
 }
 
-/// An end of a copy that is an array: the worker's number for it.
+/// The worker's number for the array at an end of a copy.
 CUresult resolveArray(Call& call, CUmemorytype type, CUarray& array) {
   if (type != CU_MEMORYTYPE_ARRAY) {
     array = nullptr;
@@ -110,12 +110,12 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
        !areRowsValid(copy.dstXInBytes, copy.dstY, copy.dstPitch, copy.dstHeight, copy)))
     return CUDA_ERROR_INVALID_VALUE;
   if (fromHost && toHost) return packHostCopy(call, copy, out);
-  // From the first row of the first slice to the last of the last; only the worker has the rows.
+  // From the first row of the first slice to the last row of the last; only the worker has the rows.
   const auto rows = [&](size_t pitch, size_t height) {
     return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch +
            copy.WidthInBytes;
   };
-  // The driver would measure by its own allocations, of which the program's are parts.
+  // The driver would check against its own allocations, of which the program's are parts.
   const auto isCovered = [&](CUmemorytype type, CUdeviceptr base, size_t x, size_t y, size_t z, size_t pitch,
                              size_t height) {
     const size_t step = pitch ? pitch : x + copy.WidthInBytes;

@@ -13,7 +13,7 @@
 
 namespace millpond::client::api {
 
-/// Versions of a structure that differ in name alone, or by members at the end of the newer one.
+/// Versions of a structure that differ only in name, or by members at the end of the newer one.
 template <typename To, typename From>
 To as(const From& from) {
   To to{};
@@ -80,7 +80,7 @@ inline CUgraphNodeParams nodeOf(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params) {
   return out;
 }
 
-/// A node for the wire: the record and the data that follows it.
+/// A node as sent to the worker: the record and the data that follows it.
 struct PackedNode {
   graph::NodeRecord record{};
   std::vector<std::byte> rest;
@@ -99,7 +99,7 @@ struct PackedNode {
   }
 };
 
-/// The copy that a node's function performs between memory of this process; null for a function of the program.
+/// The copy between memory of this process that a node's function performs; null for a function of the program.
 const CUDA_MEMCPY3D* hostCopyOf(Call& call, const graph::NodeRecord& record);
 
 /// Performs the client's checks, and makes the call act in the node's context.

@@ -14,7 +14,7 @@ namespace millpond::client {
 
 namespace {
 
-/// The number of planes of such a format, and the bytes of a sample. All have three channels.
+/// The number of planes of such a format, and the size of a sample in bytes. All have three channels.
 struct Planes {
   unsigned count = 0;
   uint32_t sampleBytes = 0;
@@ -61,7 +61,7 @@ constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDS
                                  CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING |
                                  CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
-/// Ends a handle that the worker does not know.
+/// Destroys a handle that the worker does not know.
 void abandon(Call& call, HandleKind kind, void* handle) {
   call.remote().handles.recycle(call.remote().handles.claim(kind, handle));
 }
@@ -176,14 +176,14 @@ CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo
 CUresult endObject(const char* name, unsigned long long object, bool isSurface) {
   Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  // A card treats the number of an unknown object as an ended one.
+  // A card treats an unknown object like a destroyed one.
   if (!call.remote().arrays.dropTexture(object, isSurface)) return CUDA_SUCCESS;
   cmd::TextureDestroy wire{};
   wire.object = object;
   return call.post(wire);
 }
 
-/// The description given when the object was made; none, with the reason in `result`.
+/// The description with which the object was created; none, with the reason in `result`.
 std::optional<TextureInfo> objectInfo(const char* name, unsigned long long object, bool isSurface, const void* out,
                                       CUresult& result) {
   Call call(name, Needs::kCurrent);
@@ -197,7 +197,8 @@ std::optional<TextureInfo> objectInfo(const char* name, unsigned long long objec
   return info;
 }
 
-/// A level or plane of an array, which ends with it. The first query creates it; `describe` adds its differences.
+/// A level or plane of an array, which ends with the array. The first query creates it; `describe` adds its
+/// differences.
 template <typename Reply, typename Command, typename Describe>
 CUresult getPart(Call& call, Command wire, const void* whole, const ArrayInfo& info, unsigned part, CUarray& out,
                  Describe describe) {

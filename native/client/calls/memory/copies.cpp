@@ -19,16 +19,17 @@ namespace {
 
 /// Bytes in one frame besides the data: the rest of wire::kMaxFrameBytes is for data.
 constexpr size_t kPiece = wire::kChunkBytes;
-/// From this size on, copying the bytes for a possible resend costs more than waiting until the worker has them.
+/// From this size on, keeping a copy of the bytes for a possible resend costs more than waiting until the worker has
+/// them.
 constexpr size_t kLentBytes = size_t{512} << 10;
-/// Bytes of a landing, and of all pending ones of copies: what the worker has in pinned memory for them.
+/// The most bytes of one landing, and of all pending landings of copies: the worker holds these in pinned memory.
 constexpr size_t kLandingBytes = size_t{64} << 20;
 constexpr size_t kMostLandingBytes = size_t{256} << 20;
 /// How long a copy from pinned memory waits for pending functions of the program before the memory is mirrored: most
 /// end soon, and accesses to mirrored memory are expensive.
 constexpr int64_t kPatienceNs = 50'000'000;
 constexpr int64_t kShortestNapNs = 20'000;
-/// A synchronous copy of more bytes from pageable memory first waits for its stream, on a card.
+/// On a card, a synchronous copy of more than this many bytes from pageable memory first waits for its stream.
 constexpr size_t kLargestUnordered = size_t{64} << 10;
 constexpr int64_t kLongestNapNs = 500'000;
 
@@ -43,8 +44,8 @@ CUresult awaitStream(Call& call, uint64_t stream) {
 
 namespace {
 
-/// Accessible to the worker. When a waiting call returns, memory that the program can access directly is complete, and
-/// the program may change the source.
+/// The memory is accessible to the worker. When a waiting call returns, memory that the program can access directly is
+/// complete, and the program may change the source.
 CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
   cmd::MemcpyDtoDAsyncV2 wire{};
   wire.hStream = stream;
@@ -61,7 +62,8 @@ CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t s
   return touchesHost ? awaitStream(call, stream) : CUDA_SUCCESS;
 }
 
-/// Also device memory that the program calls its own: with one space of addresses, the address decides, as on a card.
+/// Also device memory that the program declares as host memory: with unified addressing, the address decides, as on a
+/// card.
 bool isOfWorker(const std::optional<MemoryRun>& run) { return run && run->isOfWorker(); }
 
 CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
@@ -77,7 +79,7 @@ CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64
   return call.waitFor(wire, answer);
 }
 
-/// A copy of a graph: this process's memory is read, or written, with each launch.
+/// A copy in a graph: this process's memory is read, or written, with each launch.
 CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction) {
   if (direction == 2)
     call.remote().graphs.allowLanding(host, bytes);
@@ -128,12 +130,12 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
   if (call.remote().blocking) return call.awaitWork(stream);
   if (run && wait == Wait::kYes && isSeenByHost(call, to)) return awaitStream(call, stream);
-  // The bytes have been sent, so the caller's memory is not needed any more. Only for an address that this process did
-  // not allocate is it unknown whether the driver accepts it.
+  // The bytes have been sent, so the caller's memory is no longer needed. Only for an address that this process did not
+  // allocate is it unknown whether the driver accepts it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
 }
 
-/// From memory with pending landings: their bytes come from the worker's copy, the rest from here.
+/// From memory with pending landings: these bytes come from the worker's copy, and the rest from here.
 CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
   Landings& landings = call.remote().landings;
   const Landings::Parts parts(landings, from, bytes);
@@ -158,7 +160,7 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
 }
 
 /// Whether the program may still write to pinned memory before the stream reaches the copy, because streams wait for
-/// words. A copy of landing bytes takes those.
+/// words. A copy of landing bytes uses the landed bytes.
 bool isReadLater(Call& call, const MemoryRun& source) {
   if (!call.remote().mirror.mayStreamWait()) return false;
   const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
@@ -166,7 +168,7 @@ bool isReadLater(Call& call, const MemoryRun& source) {
 }
 
 /// Whether pending functions of the program may write there before the stream reaches the copy. Functions given before
-/// the copy whose bytes land in the source are done when these have landed.
+/// the copy whose bytes land in the source have finished when these bytes have landed.
 bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
   if (!CallbackThread::busy(call.streamContext(stream))) return false;
   const uint64_t given = HostFunctions::given();
@@ -175,7 +177,7 @@ bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
                      [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
 }
 
-/// Lets the worker have memory of this process that a call names as a device's.
+/// Lets the worker access memory of this process that a call uses as device memory.
 CUresult reachDevice(Call& call, CUdeviceptr address) {
   if (!call.remote().memory.mayBeLocal(address)) [[likely]]
     return CUDA_SUCCESS;
@@ -183,7 +185,7 @@ CUresult reachDevice(Call& call, CUdeviceptr address) {
   return run ? call.remote().mapped.reach(CallSink(call), *run) : CUDA_SUCCESS;
 }
 
-/// From memory that is mirrored for it.
+/// A copy from memory that is mirrored for it.
 CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint64_t from, size_t bytes,
                        uint64_t stream, Wait wait) {
   if (const CUresult r = call.remote().mapped.reach(CallSink(call), source); r != CUDA_SUCCESS) return r;
@@ -193,7 +195,7 @@ CUresult throughMirror(Call& call, CUdeviceptr to, const MemoryRun& source, uint
 }  // namespace
 
 CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
-  // The copy itself takes care of pinned memory.
+  // The copy itself handles pinned memory.
   if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || call.remote().memory.find(source)) return CUDA_SUCCESS;
   return awaitStream(call, stream);
 }
@@ -217,7 +219,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (bytes == 0) return CUDA_SUCCESS;
   if (from == nullptr || !call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(from);
-  // First, because the source may be part of the same memory.
+  // This comes first, because the source may be part of the same memory.
   if (const CUresult r = reachDevice(call, to); r != CUDA_SUCCESS) return r;
   const auto source = call.remote().memory.find(host, bytes);
   if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
@@ -263,11 +265,12 @@ CUresult awaitRoom(Call& call, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/// In this process's own memory. Nothing is done if it is mirrored meanwhile: then `isMirrored`.
+/// A copy into this process's own memory. Nothing is done if the memory becomes mirrored in the meantime: then
+/// `isMirrored` is set.
 CUresult land(Call& call, uint64_t host, CUdeviceptr from, size_t bytes, uint64_t stream, bool& isMirrored) {
   Landings& landings = call.remote().landings;
   const Landings::Range range{host, bytes};
-  // They may wait for words or functions behind which the stream is, or will be through what it waits for.
+  // Such a copy may wait for words or functions that the stream waits for, directly or indirectly.
   const bool isHeld = HostFunctions::anyPending() || call.remote().mirror.mayStreamWait();
   uint64_t number = 0;
   isMirrored = !call.remote().mapped.handover().ifOwn(call.remote().memory, host, bytes, [&] {
@@ -296,12 +299,12 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(to);
-  // First, because the destination may be part of the same memory.
+  // This comes first, because the destination may be part of the same memory.
   if (const CUresult r = reachDevice(call, from); r != CUDA_SUCCESS) return r;
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared) return shared(call, from, host, bytes, stream, 2, wait);
   if (isOfWorker(pinned)) return within(call, host, from, bytes, stream, wait);
-  // Partly: the copy exceeds the allocation.
+  // A partial overlap: the copy exceeds the allocation.
   if (!pinned && Mirror::exists() && call.remote().mirror.overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
   if (const CUresult r = call.isCaptured(stream, captured); r != CUDA_SUCCESS) return r;
@@ -355,7 +358,7 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
   if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream, wait);
   if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
-  // Between two places of this process, in stream order.
+  // Between two addresses of this process, in stream order.
   bool isCaptured = false;
   if (const CUresult r = call.isCaptured(stream, isCaptured); r != CUDA_SUCCESS) return r;
   if (isCaptured) {

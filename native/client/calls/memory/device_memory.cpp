@@ -58,7 +58,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
     return call.post(wire);
   }
   if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
-  // The driver waits for the device here, and programs rely on it.
+  // The driver waits for the device here, and programs rely on that.
   if (Mirror::exists()) call.remote().mirror.settle();
   call.useContext(run->context);
   cmd::MemFree wire{};

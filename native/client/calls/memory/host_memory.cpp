@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr unsigned kHostFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-/// Number of attempts at an address that the worker cannot map. Each is this much further from the first: it may be
-/// occupied there by the memory of a whole device.
+/// Number of attempts to find an address that the worker can map. Each is this much further from the first one, whose
+/// place there may be occupied by the memory of a whole device.
 constexpr int kAddressAttempts = 16;
 constexpr uint64_t kAddressStep = uint64_t{1} << 36;
 
@@ -115,7 +115,7 @@ CUresult freeShared(Call& call, const MemoryRun& run) {
     cmd::HostFreeReply reply{};
     result = call.wait(wire, reply);
   }
-  // After the reply: until then the session may be parked with the memory in its journal.
+  // After the reply, because until then the session may be parked with the memory in its journal.
   call.remote().files.drop(run.address);
   ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
   return result;
@@ -156,7 +156,7 @@ CUresult cuMemFreeHost(void* p) noexcept {
       (run->flags & (MemoryRun::kManaged | MemoryRun::kRegistered)))
     return CUDA_ERROR_INVALID_VALUE;
   if (run->kind == MemoryKind::kPinnedShared) return freeShared(call, *run);
-  // Until they have landed, the memory must be known as one that may be landed in.
+  // Until the landings are complete, the memory must be known as a valid destination.
   const bool isMirrored = run->kind == MemoryKind::kMirrored;
   const CUresult result = isMirrored ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_INVALID_VALUE;
@@ -210,7 +210,7 @@ CUresult cuMemHostUnregister(void* p) noexcept {
   const auto run = call.remote().memory.find(address);
   if (!run || run->address != address || !(run->flags & MemoryRun::kRegistered))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  // Until they have landed, the memory must be known as one that may be landed in.
+  // Until the landings are complete, the memory must be known as a valid destination.
   const bool isMirrored = run->kind == MemoryKind::kMirrored;
   const CUresult result = isMirrored || !call.remote().landings.any() ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -63,7 +63,7 @@ CUresult prefetch(Call& call, Flavour flavour, CUdeviceptr address, size_t bytes
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// The value that all of a range has; `none` where it differs.
+/// The value that the whole range has; `none` if it varies.
 template <typename T, typename Get>
 CUresult common(Call& call, CUdeviceptr address, size_t bytes, T none, Get get, T& out) {
   bool isFirst = true;
@@ -78,7 +78,7 @@ CUresult common(Call& call, CUdeviceptr address, size_t bytes, T none, Get get, 
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// In the older attributes' form of a location.
+/// A location in the form of the older attributes.
 int ordinalOf(const Place& place) {
   if (place.type == CU_MEM_LOCATION_TYPE_DEVICE) return place.id;
   return place.type == CU_MEM_LOCATION_TYPE_NONE ? CU_DEVICE_INVALID : CU_DEVICE_CPU;

@@ -15,7 +15,7 @@ namespace {
 
 /// Creates a pool of at most `maxBytes` (0: unlimited) at the worker and in the table, whose lock is held.
 CUresult makePool(Call& call, const Context& context, size_t maxBytes, MemoryPools::Pool pool, CUmemoryPool& out) {
-  // They belong to no context: pools outlive contexts.
+  // Pools belong to no context, and outlive contexts.
   const uint64_t wire = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   cmd::PoolCreate create{};
@@ -183,7 +183,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = checkLocation(&poolProps->location, poolProps->allocType); r != CUDA_SUCCESS) return r;
-  // The device's attribute names no other.
+  // The device's attribute reports no other type.
   const CUmemAllocationHandleType types = poolProps->handleTypes;
   if (types != CU_MEM_HANDLE_TYPE_NONE && types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
@@ -292,7 +292,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     int32_t device = 0;
     if (const CUresult r = call.device(map[i].location.id, device); r != CUDA_SUCCESS) return r;
-    // A pool's own device always has access, no other can be given it.
+    // A pool's own device always has access, and no other can get it.
     const bool isOwn = map[i].location.id == live->device;
     if (isOwn && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_DEVICE;
     if (!isOwn && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_NOT_SUPPORTED;

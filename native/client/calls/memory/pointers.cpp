@@ -19,7 +19,7 @@ using Reservation = VirtualMemory::Reservation;
 /// This process's knowledge of an address.
 struct Place {
   std::optional<MemoryRun> run;
-  /// Its mapping, if it was mapped, has a reservation and properties.
+  /// If it was mapped, its mapping with reservation and properties.
   std::optional<Reservation> reservation;
   unsigned long long handleTypes = 0;
   unsigned long long access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
@@ -70,7 +70,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
                     : static_cast<unsigned>(onDevice || isManaged ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return store<CUdeviceptr>(data, run ? ptr : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      // Unknown addresses are the program's own memory.
+      // Unknown addresses are ordinary memory of the program.
       return store<void*>(data, !onDevice ? reinterpret_cast<void*>(ptr) : nullptr);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return store<unsigned long long>(data, run ? run->id : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
@@ -128,8 +128,8 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute which, CUd
   Call call("cuPointerSetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (value == nullptr || !inspect(call, ptr).isKnown()) return CUDA_ERROR_INVALID_VALUE;
-  // The driver performs copies asynchronously after the call for pinned memory only, and those wait for nothing that
-  // this setting could change.
+  // The driver continues copies after the call only for pinned memory, and those wait for nothing that this setting
+  // could change.
   return which == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

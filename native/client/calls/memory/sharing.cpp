@@ -11,7 +11,8 @@
 namespace millpond::client::api {
 namespace {
 
-/// Requests a pool of another process. Its handle is the one that `wire` names, or its existing one here.
+/// Opens a pool of another process. Its handle is the one that `wire` names, or the existing one if it is already open
+/// here.
 CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool& pool) {
   pool = reinterpret_cast<CUmemoryPool>(wire.pool);
   HandleTable& handles = call.remote().handles;
@@ -121,7 +122,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcep
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
     cmd::EventDestroyV2 end{};
     Call ending("cuIpcOpenEventHandle", Call::Teardown{call.context()});
-    // The worker has taken the number, with no event behind it: a failure here does not matter.
+    // The worker has registered the number, without an event behind it: a failure here does not matter.
     if (ending.destroy(HandleKind::kEvent, event, end.hEvent) == CUDA_SUCCESS) {
       ending.waitForResult();
       ending.post(end);
@@ -163,7 +164,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   const auto file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
   if (!ShareableFile::read(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
   call.remote().work.share();
-  // They belong to no context: pools outlive contexts.
+  // Pools belong to no context, and outlive contexts.
   wire.pool = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire.pool == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemoryPool pool = nullptr;

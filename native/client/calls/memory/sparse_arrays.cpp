@@ -12,7 +12,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Replaces the program's numbers with the session's. Arrays have theirs already. The memory's lock is held.
+/// Replaces the program's numbers with the session's. Arrays already have session numbers. The memory's lock is held.
 CUresult translate(Call& call, CUarrayMapInfo& entry) {
   const bool isMipmapped = entry.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   if (!isMipmapped && entry.resourceType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;

@@ -20,7 +20,7 @@ TensorMapCache& cache() {
 
 enum Form : uint32_t { kTiled, kIm2col, kIm2colWide };
 
-/// The arguments common to all forms; false if a pointer is missing or an array is missing for the rank.
+/// The arguments common to all forms; false if a pointer is missing, or an array that the rank requires.
 bool describe(cmd::TensorMapEncode& wire, const CUtensorMap* map, cuuint32_t rank, const cuuint64_t* extents,
               const cuuint64_t* strides, const cuuint32_t* elementStrides) {
   if (!map || rank == 0 || rank > kMaxRank || !extents || (rank > 1 && !strides) || !elementStrides) return false;
@@ -74,7 +74,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   if (!describe(wire, tensorMap, tensorRank, globalDim, globalStrides, elementStrides) || tensorRank < 3 ||
       !pixelBoxLowerCorner || !pixelBoxUpperCorner)
     return CUDA_ERROR_INVALID_VALUE;
-  // One corner for each dimension of space: neither the channels nor the images.
+  // One corner for each spatial dimension, excluding channels and images.
   const size_t bytes = (tensorRank - 2) * sizeof(int);
   wire.form = kIm2col;
   wire.dataType = tensorDataType;

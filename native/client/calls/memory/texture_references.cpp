@@ -10,14 +10,14 @@
 namespace millpond::client::api {
 namespace {
 
-/// The same reference for the same name: it is the module's.
+/// The same name always gives the same reference, which belongs to the module.
 CUresult getReference(const char* callName, HandleKind kind, CUmodule module, const char* name, void** out) {
   Call call(callName, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::GetReference wire{};
   if (const CUresult r = call.handle(HandleKind::kModule, module, wire.owner); r != CUDA_SUCCESS) return r;
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // No function is called so, and no reference of the other kind.
+  // No function, and no reference of the other kind, has this name.
   auto info = std::make_unique<FunctionInfo>();
   info->name = std::string(1, '\0') + (kind == HandleKind::kTextureReference ? "texture " : "surface ") + name;
   info->owner = wire.owner;

@@ -17,8 +17,8 @@
 namespace millpond::client::api {
 namespace {
 
-/// Number of attempts to find addresses that are free on both sides. Each is this much further from the first: it may
-/// be occupied there by the memory of a whole device.
+/// Number of attempts to find addresses that are free on both sides. Each is this much further from the first one,
+/// whose place may be occupied by the memory of a whole device.
 constexpr int kAddressAttempts = 16;
 constexpr uint64_t kAddressStep = uint64_t{1} << 36;
 /// Mapped memory has no owner among the contexts, and is not freed by address.
@@ -32,7 +32,7 @@ bool isHost(const CUmemLocation& location) {
          location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-/// Whether it describes memory of a device of this process: its context, or the call's error.
+/// Whether the location is memory of a device of this process: its context, or the call's error.
 CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& context) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
@@ -68,7 +68,7 @@ CUresult releaseAll(Call& call, const std::vector<uint64_t>& ended) {
   return result;
 }
 
-/// Frees memory that only closed files referred to.
+/// Frees memory to which only closed files referred.
 CUresult sweepExports(Call& call) {
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -206,7 +206,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   wire.bytes = size;
   wire.offset = offset;
   wire.memory = memory->wire;
-  // The driver accepts whole allocations; only the driver knows whether it accepts parts.
+  // The driver accepts whole allocations; for parts only the driver knows.
   const bool isWhole = offset == 0 && size == memory->bytes;
   CUresult result = call.post(wire);
   if (result == CUDA_SUCCESS && !isWhole) result = call.check();
@@ -295,7 +295,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   Call call("cuMemGetAllocationGranularity", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (granularity == nullptr || prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // NCCL fails if this is refused, and does without host memory of this kind only if it cannot be made.
+  // NCCL fails if this is refused. It does without host memory of this kind only if such memory cannot be created.
   if (isHost(prop->location) && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED) {
     *granularity = kHostGranularity;
     return CUDA_SUCCESS;

@@ -25,7 +25,7 @@ struct Links {
   std::mutex mutex;
   std::map<uint64_t, std::unique_ptr<Link>> all;
 
-  /// A link is used by one thread at a time, as with the driver.
+  /// Only one thread at a time uses a link, as with the driver.
   Link* find(uint64_t wire) {
     std::lock_guard lock(mutex);
     const auto found = all.find(wire);
@@ -111,7 +111,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
                           unsigned int numOptions, CUjit_option* options, void** optionValues) noexcept {
   Call call("cuLinkAddData_v2", Needs::kAny);
   if (!data || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  // The worker puts the zero behind text itself.
+  // The worker itself appends the zero to text.
   const auto* bytes = static_cast<const std::byte*>(data);
   if (type == CU_JIT_INPUT_PTX && size > 1 && bytes[size - 1] == std::byte{0}) --size;
   return add(call, state, type, {bytes, size}, name, numOptions, options, optionValues);

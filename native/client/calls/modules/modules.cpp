@@ -29,7 +29,7 @@ CUresult acceptLibraryOptions(unsigned count, const CUlibraryOption* options) {
   return CUDA_SUCCESS;
 }
 
-/// `known`: bytes that `image` certainly has.
+/// `known`: how many bytes `image` certainly has.
 CUresult load(Call& call, HandleKind kind, const void* image, size_t known, const JitOptions& options, void** out) {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -74,7 +74,7 @@ CUresult unload(Call& call, HandleKind kind, const void* handle) {
   return call.post(wire);
 }
 
-/// A function of a module, or a kernel of a library: always the same one for a name.
+/// A function of a module, or a kernel of a library: always the same handle for a name.
 CUresult getFunction(Call& call, HandleKind ownerKind, const void* owner, HandleKind kind, const char* name,
                      void** out) {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
@@ -194,11 +194,11 @@ CUresult enumerate(Call& call, HandleKind ownerKind, const void* owner, HandleKi
   return CUDA_SUCCESS;
 }
 
-/// The library's module in the call's context: always the same one.
+/// The library's module in the call's context: always the same handle.
 CUresult moduleOf(Call& call, uint64_t library, CUmodule* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   HandleTable& handles = call.remote().handles;
-  // No function is called so.
+  // No function has this name.
   auto info = std::make_unique<FunctionInfo>();
   info->name = std::string(1, '\0') + std::to_string(call.context());
   info->owner = library;
@@ -353,7 +353,7 @@ CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char*
   uint64_t wire = 0;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The attributes report that no device supports them, and a driver without such a device returns this.
+  // The attributes report that no device supports them, and a driver without such a device returns this error.
   return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -363,7 +363,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.handle(HandleKind::kKernel, kernel, wire); r != CUDA_SUCCESS) return r;
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Every call that takes a function takes a kernel in its place.
+  // Every call that takes a function also accepts a kernel.
   *pFunc = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }

@@ -35,7 +35,7 @@ CUresult find(const char* name, const Wanted& wanted, Blocks blocksOf) {
   const int warp = device.attributes[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
   const int full = device.attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
   int bestThreads = 0, bestSize = 0, bestBlocks = 0;
-  // From the largest size down, a warp at a time: among equals the largest wins.
+  // From the largest size down, one warp at a time, so that the largest of equals wins.
   for (int aligned = (most + warp - 1) / warp * warp; aligned > 0 && bestThreads < full; aligned -= warp) {
     const int size = std::min(aligned, most);
     const size_t shared = wanted.sharedBytesOf ? wanted.sharedBytesOf(size) : wanted.sharedBytes;

@@ -20,7 +20,7 @@ CUresult enqueue(Call& call, Flavour flavour, CUstream hStream, uint64_t functio
   wire.handle = reinterpret_cast<uint64_t>(hStream);
   wire.kind = static_cast<uint32_t>(kind);
   const auto shape = kind == Kind::kStreamCallback ? GivenFunctions::Shape::kOfStream : GivenFunctions::Shape::kOfData;
-  // A capture makes it part of a graph. Only the worker knows the streams of a graph.
+  // During a capture it becomes part of the graph. Only the worker knows the streams of a graph.
   const auto uses = CaptureState::anyOpen() ? GivenFunctions::Uses::kAny : GivenFunctions::Uses::kOne;
   call.remote().functions.give(shape, function, wire.data, uses);
   if (const CUresult r = CallbackThread::expect(call.session(), call.streamContext(wire.stream), 1); r != CUDA_SUCCESS)
@@ -40,7 +40,7 @@ CUresult cuStreamAddCallback(Flavour flavour, CUstream hStream, CUstreamCallback
   Call call("cuStreamAddCallback", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  // A captured stream accepts none; the call fails immediately.
+  // A captured stream accepts no callback; the call fails immediately.
   if (CaptureState::anyOpen()) call.waitForResult();
   return enqueue(call, flavour, hStream, reinterpret_cast<uint64_t>(callback), userData, Kind::kStreamCallback);
 }

@@ -14,7 +14,7 @@ namespace millpond::client {
 
 class LaunchAttributes {
  public:
-  /// Takes over the attributes of a configuration; with events replaced by their numbers.
+  /// Copies the attributes of a configuration, with events replaced by their numbers.
   CUresult take(Call& call, const CUlaunchConfig& config);
   std::span<const std::byte> bytes() const { return std::as_bytes(attributes_); }
   bool isCooperative() const { return isCooperative_; }
@@ -25,7 +25,7 @@ class LaunchAttributes {
   std::span<const CUlaunchAttribute> attributes_;
   bool isCooperative_ = false;
   ClusterShape cluster_;
-  /// Filled only for launches with events; an array here would be cleared, all kilobytes of it, with every launch.
+  /// Filled only for launches with events: an array here would be several kilobytes to clear for every launch.
   std::vector<CUlaunchAttribute> translated_;
 };
 

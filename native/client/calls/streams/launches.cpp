@@ -14,7 +14,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Kernels of this many bytes of parameters or fewer, which are nearly all, are launched without touching the heap.
+/// Kernels with at most this many bytes of parameters, which are nearly all, are launched without heap allocation.
 constexpr size_t kUsualParameterBytes = 1024;
 
 struct Shape {
@@ -37,7 +37,8 @@ bool possible(const DeviceSnapshot& device, const Shape& s) {
 
 bool hasClusters(const DeviceSnapshot& device) { return device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 1; }
 
-/// Checks for errors that the driver would return for this function. Asked once: the worker's driver knows.
+/// Checks for errors that the driver would return for this function. Queried once from the worker's driver, which
+/// knows.
 CUresult checkLimits(Call& call, uint64_t wire, FunctionInfo& function, const DeviceSnapshot& device, const Shape& s) {
   // One warp always fits, whatever a function uses and declares.
   constexpr uint64_t kAlwaysFit = 32;
@@ -73,8 +74,8 @@ CUresult checkCooperative(Call& call, uint64_t wire, const DeviceSnapshot& devic
   return uint64_t{s.gridX} * s.gridY * s.gridZ > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
-/// A kernel of a library is launched in the context of the stream, whichever is current. A function belongs to a
-/// context, and the driver checks during the call that the stream is in it.
+/// A kernel of a library is launched in the stream's context, whichever is current. A function belongs to a context,
+/// and the driver checks during the call that the stream is in it.
 CUresult followStream(Call& call, HandleKind kind, uint64_t stream) {
   const uint16_t place = call.streamContext(stream);
   if (place == call.currentContext()) [[likely]]
@@ -127,7 +128,7 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
     large.resize(info.parameterBytes);
     params = large;
   } else if (info.parameterBytes > 0) {
-    std::memset(usual.data(), 0, info.parameterBytes);  // gaps between parameters, and what a buffer leaves out
+    std::memset(usual.data(), 0, info.parameterBytes);  // gaps, and the part that a short buffer omits
   }
   if (const CUresult r = packParameters(info, kernelParams, extra, params); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.remote().mapped.reachWritten(CallSink(call), wire.stream); r != CUDA_SUCCESS) return r;

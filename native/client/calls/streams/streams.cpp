@@ -12,7 +12,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// The known properties of a stream, default ones included.
+/// The known properties of a stream, including default streams.
 struct StreamView {
   Context* context = nullptr;
   HandleTraits traits;
@@ -22,8 +22,7 @@ struct StreamView {
 /// Whether that query is allowed while the stream is captured.
 enum class InCapture { kAllowed, kForbidden };
 
-/// As on a card: the legacy stream cannot be queried during a capture of a stream that waits for it, whatever the
-/// query.
+/// As on a card, the legacy stream cannot be queried in any way during a capture of a stream that waits for it.
 CUresult checkCapture(Call& call, uint64_t stream, InCapture own) {
   if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
   if (call.namesLegacy()) return CaptureState::checkLegacy(call.session(), call.thread(), call.currentContext());
@@ -137,7 +136,7 @@ CUresult cuStreamSetAttribute(Flavour flavour, CUstream hStream, CUstreamAttrID 
   wire.attribute = static_cast<uint32_t>(attr);
   static_assert(sizeof wire.value == sizeof *value);
   std::memcpy(wire.value, value, sizeof wire.value);
-  // Only the driver knows the valid values of the attribute.
+  // Only the driver knows the valid values of this attribute.
   call.waitForResult();
   const CUresult result = call.post(wire);
   if (result == CUDA_SUCCESS && attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)

@@ -15,16 +15,17 @@
 namespace millpond::client {
 namespace {
 
-/// As the driver aligns it.
+/// The driver's alignment.
 constexpr uint64_t kPieceAlignment = 512;
-/// From this size on memory is not cut from a larger one.
+/// From this size on, memory is not carved from a slab.
 constexpr uint64_t kLarge = uint64_t{512} << 10;
 constexpr uint64_t kFirstSlab = uint64_t{2} << 20;
 constexpr uint64_t kLargestSlab = uint64_t{64} << 20;
-/// The worker gives memory of this size and more whole pages of its own.
+/// The worker gives allocations of this size and more whole pages of their own.
 constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + TracedPages::kPage;
-/// This many bytes of a context are compared instead of traced, so that system calls can use them at any moment: that costs
-/// each launch some microseconds. They are mirrored in steps, so that a program with few of them pays for few.
+/// This many bytes of a context are compared instead of traced, so that system calls can access them at any time. That
+/// costs each launch some microseconds, so they are mirrored in steps, and a program that uses few of them pays for
+/// few.
 constexpr uint64_t kCompared = uint64_t{256} << 10;
 constexpr uint64_t kComparedStep = uint64_t{16} << 10;
 constexpr uint64_t kLargestCompared = uint64_t{64} << 10;
@@ -32,7 +33,7 @@ constexpr uint64_t kLargestCompared = uint64_t{64} << 10;
 /// allocates and frees keeps them.
 constexpr int64_t kTrims = 8;
 constexpr int64_t kTrimIntervalNs = 1'000'000'000;
-/// How often an address is tried at which something of this process lies.
+/// The number of attempts at addresses that something else in this process occupies.
 constexpr int kPlacesTried = 16;
 
 constexpr uint64_t wholeUnits(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -158,7 +159,7 @@ void ManagedHeap::giveBack(Slab& slab, uint64_t address, uint64_t bytes) {
 CUresult ManagedHeap::free(const CommandSink& call, CUdeviceptr address, uint16_t context) {
   const std::lock_guard lock(mutex_);
   if (const auto piece = pieces_.find(address); piece != pieces_.end()) {
-    // Work of the device that still uses it must not reach its next owner.
+    // Work of the device that still uses the memory must finish before it is allocated again.
     mirror_.settle();
     const auto slab = std::prev(slabs_.upper_bound(address));
     giveBack(slab->second, address, piece->second);

@@ -20,29 +20,30 @@ class ManagedHeap {
   explicit ManagedHeap(Mirror& mirror) : mirror_(mirror) {}
   /// `bytes` of managed memory in the call's context.
   CUresult allocate(const CommandSink& call, size_t bytes, CUdeviceptr& address);
-  /// The end of one that was allocated in that context. The caller has taken it out of the memory map.
+  /// Frees memory that was allocated in that context. The caller has removed it from the memory map.
   CUresult free(const CommandSink& call, CUdeviceptr address, uint16_t context);
-  /// The context is about to end, with all allocations in it. Returns their addresses at the worker, for the caller to send.
+  /// The context is about to end, with all allocations in it. Returns their addresses at the worker, which the caller
+  /// sends.
   std::vector<CUdeviceptr> removeOf(uint16_t context);
 
  private:
-  /// Addresses from which pieces are cut.
+  /// Addresses from which pieces are carved.
   struct Slab {
     uint64_t address;
     uint64_t bytes;
     uint16_t context;
-    uint64_t compared;                  ///< bytes at its beginning that are compared, the others are traced
-    uint64_t mirrored;                  ///< how many of those are mirrored so far: they are as they come to be used
+    uint64_t compared;                  ///< bytes at its beginning that are compared; the others are traced
+    uint64_t mirrored;                  ///< how many of those are mirrored so far: more as they come into use
     std::map<uint64_t, uint64_t> free;  ///< start → bytes
   };
 
-  /// Gives the context's slabs back if nothing is cut from them, but not again and again. Their memory would keep a session
-  /// from being parked, and others of the claim from having it.
+  /// Returns the context's slabs if nothing is carved from them, but not too often. Their memory would keep a session
+  /// from being parked, and other sessions of the claim from using it.
   CUresult trim(const CommandSink& call, uint16_t context);
   bool mayTrim();
-  /// Ends what is mirrored of a slab.
+  /// Stops mirroring a slab.
   void endMirrored(const Slab& slab);
-  /// Maps the worker's memory here: some bytes to be compared, the others traced.
+  /// Maps the worker's memory here: some of its bytes compared, the others traced.
   bool mirror(uint64_t address, uint64_t bytes, uint64_t compared, uint16_t context);
   CUresult map(const CommandSink& call, size_t bytes, uint64_t compared, CUdeviceptr& address);
   CUresult addSlab(const CommandSink& call);
@@ -52,10 +53,10 @@ class ManagedHeap {
   Mirror& mirror_;
   std::mutex mutex_;
   std::map<uint64_t, Slab> slabs_;       ///< by address
-  std::map<uint64_t, uint64_t> pieces_;  ///< what was cut: address → bytes
-  std::map<uint64_t, uint16_t> whole_;   ///< what was not: address → context
+  std::map<uint64_t, uint64_t> pieces_;  ///< pieces of slabs: address → bytes
+  std::map<uint64_t, uint16_t> whole_;   ///< other allocations: address → context
   uint64_t nextSlab_ = 0;
-  int64_t trimsFrom_ = 0;  ///< of a token bucket: it was empty, monotonic nanoseconds
+  int64_t trimsFrom_ = 0;  ///< of a token bucket: when it was empty, in monotonic nanoseconds
 };
 
 }  // namespace millpond::client

@@ -12,7 +12,7 @@
 
 namespace millpond::client {
 
-/// A place as the program names it; NONE, 0 where it named none.
+/// A location as named by the program; NONE, 0 if it named none.
 struct Place {
   CUmemLocationType type = CU_MEM_LOCATION_TYPE_NONE;
   int id = 0;
@@ -29,7 +29,7 @@ class ManagedMemory {
     bool operator==(const Advice&) const = default;
   };
 
-  /// Whole allocations come and go.
+  /// Allocations are added and removed as a whole.
   void add(uint64_t address, uint64_t bytes);
   void drop(uint64_t address);
   /// Changes the advice about every byte of a range of allocations. Returns false, and changes nothing, if some of it
@@ -44,7 +44,7 @@ class ManagedMemory {
       change(each->second.advice);
     return true;
   }
-  /// Visits the advice about every piece of a range; false when some of it is not managed.
+  /// Visits the advice about every piece of a range; false if some of it is not managed.
   template <typename Visit>
   bool visit(uint64_t address, uint64_t bytes, Visit&& visit) {
     std::lock_guard lock(mutex_);
@@ -62,7 +62,7 @@ class ManagedMemory {
     Advice advice;
   };
   bool covers(uint64_t address, uint64_t bytes) const;
-  /// Makes a piece begin at `address`, if one goes over it.
+  /// Splits the piece that spans `address`, if any.
   void split(uint64_t address);
 
   std::mutex mutex_;

@@ -27,7 +27,7 @@ class ManagedVariables {
     uint64_t address;
     size_t bytes;
   };
-  /// Lets the program use the variable where the worker has it. Again for one that is known: success.
+  /// Lets the program use the variable at the worker's address. Succeeds if it is already known.
   CUresult add(const CommandSink& call, const Variable& variable, const char* name);
   /// The library is about to end.
   void removeOf(uint64_t library);
@@ -46,7 +46,7 @@ class ManagedVariables {
   ManagedMemory& managed_;
   std::mutex mutex_;
   std::vector<Known> known_;
-  std::set<uint64_t> pages_;  ///< mapped for variables: they stay, others may come to lie there
+  std::set<uint64_t> pages_;  ///< mapped for variables: the mappings stay, and later variables may use them
 };
 
 }  // namespace millpond::client

@@ -26,11 +26,11 @@ struct Request {
 
 struct Server {
   std::atomic<Request*> queue{nullptr};
-  std::atomic<uint32_t> count{0};  ///< of requests so far: what the thread sleeps on
+  std::atomic<uint32_t> count{0};  ///< number of requests so far, on which the thread sleeps
 };
 
-/// Handlers of the program, the newest last. A handler that was set after ours may call ours for faults of others: those go to
-/// the one before it.
+/// Handlers of the program, the newest last. A handler that was installed after ours may call ours for faults that are
+/// not its own: these go to the previous one.
 struct Previous {
   static constexpr size_t kMost = 16;
   std::array<struct sigaction, kMost> actions{};
@@ -44,10 +44,10 @@ void* servedBy = nullptr;
 std::atomic<uint64_t> lowest{UINT64_MAX}, highest{0};
 std::atomic<bool> isActive{false};
 
-/// A fault that was passed on, to know it again when it comes back.
+/// A fault that was passed on, so that it is recognized if it comes back.
 struct Passed {
   const void* info = nullptr;
-  const void* frame = nullptr;  ///< of the handler that passed it on
+  const void* frame = nullptr;  ///< stack frame of the handler that passed it on
   size_t level = 0;
 };
 [[gnu::tls_model("initial-exec")]] thread_local constinit Passed passed{};
@@ -60,7 +60,7 @@ bool isWriteFault([[maybe_unused]] const ucontext_t& context) {
 #endif
 }
 
-/// Asks the thread that serves, and waits for its word.
+/// Requests the pages from the serving thread, and waits for its answer.
 bool isServed(const siginfo_t& info, const ucontext_t& context) {
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
   if (info.si_code != SEGV_ACCERR || !isActive.load(std::memory_order_acquire)) return false;
@@ -109,7 +109,8 @@ void call(struct sigaction& action, int signal, siginfo_t* info, void* context) 
 
 void passOn(int signal, siginfo_t* info, void* context, const void* frame) {
   const Passed before = passed;
-  // A handler that jumped away has left this behind; another fault in the same place has the same frame, not a later one.
+  // A handler that jumped out has left this entry behind; another fault at the same place has the same stack frame, not
+  // a later one.
   const bool isAgain = before.info == info && frame < before.frame;
   const size_t level = isAgain ? before.level + 1 : 0;
   const size_t count = previous.count.load(std::memory_order_acquire);
@@ -148,7 +149,7 @@ void* runServer(void* of) {
     while (request) {
       Request* next = request->next;
       const uint32_t state = serveFault(servedBy, request->fault) ? Request::kServed : Request::kForeign;
-      // The frame may be gone as soon as the state is set; only the address may be used for waking.
+      // The frame may be gone as soon as the state is set, so only its address may be used for waking.
       std::atomic<uint32_t>& word = request->state;
       word.store(state, std::memory_order_release);
       futexWake(word);
@@ -188,11 +189,11 @@ void FaultHandler::keepInstalled() noexcept {
   const std::lock_guard lock(installMutex());
   struct sigaction ours {};
   ours.sa_sigaction = &onFault;
-  // A handler of the program that runs meanwhile may touch mirrored memory, too.
+  // A handler of the program that runs in the meantime may access mirrored memory, too.
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   ::sigemptyset(&ours.sa_mask);
   if (::sigaction(SIGSEGV, nullptr, &now) != 0 || isOurs(now)) return;
-  // A program that sets handlers again and again has the newest in the place of the one before.
+  // If a program sets handlers repeatedly, the newest replaces the previous one.
   const size_t count = previous.count.load(std::memory_order_relaxed);
   const size_t at = count < Previous::kMost ? count : count - 1;
   previous.actions[at] = now;

@@ -16,17 +16,17 @@ class FaultHandler {
     bool isWrite;
     bool inHostFunction;  ///< the device waits for the thread that faulted
   };
-  /// Fetches the touched memory; false if it is not mirrored. Called on threads of this class: faults of host functions
-  /// have their own.
+  /// Fetches the accessed memory; false if it is not mirrored. Called on threads of this class: faults in host
+  /// functions have a thread of their own.
   using Serve = bool (*)(void* of, const Fault&);
 
-  /// Begins to serve with that function, which is given `of`. False when the system does not let us.
+  /// Begins to serve with this function, which is called with `of`. False if the system refuses.
   static bool start(Serve serve, void* of) noexcept;
   /// Faults outside of [begin, end) are not ours. The range only grows.
   static void cover(uint64_t begin, uint64_t end) noexcept;
-  /// Takes the signal back from a handler that the program has set meanwhile, which stays the one for all other faults.
+  /// Reinstalls our handler if the program has installed one since, which still handles all other faults.
   static void keepInstalled() noexcept;
-  /// In a forked child: no fault is ours any more.
+  /// In a forked child no fault is ours.
   static void abandon() noexcept;
 };
 

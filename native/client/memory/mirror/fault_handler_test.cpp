@@ -33,7 +33,7 @@ bool openPage(void*, const FaultHandler::Fault& fault) {
 }
 bool refuse(void*, const FaultHandler::Fault&) { return false; }
 
-/// Exit status of a process that does that; 1000 + signal when it was ended by one.
+/// Exit status of a process that runs this; 1000 + signal if a signal ended it.
 int inProcess(const std::function<void()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -63,7 +63,7 @@ void install(void (*handler)(int, siginfo_t*, void*), struct sigaction* before =
   ::sigaction(SIGSEGV, &action, before);
 }
 void touch(volatile std::byte* at) { *at = std::byte{1}; }
-/// Faults that are not ours, one after the other at the same place.
+/// Faults that are not ours, in succession at the same place.
 int faultsElsewhere(int times) {
   void* closed = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   caught = 0;

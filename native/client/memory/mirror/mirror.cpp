@@ -12,7 +12,8 @@
 namespace millpond::client {
 namespace {
 
-/// How often a touch waits for a device that other threads keep giving work before they have to wait for it.
+/// How often an access waits for a device to which other threads keep giving work, before those threads have to wait
+/// for the access.
 constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
 /// How long an access waits for the device, which may be waiting for the thread in an undetectable way: a kernel may
@@ -110,13 +111,13 @@ bool Mirror::meets(const Regions& regions, uint64_t address, uint64_t bytes) {
   return next != regions.begin() && address - std::prev(next)->first < std::prev(next)->second.size();
 }
 
-// Changes of the program
+// Changes by the program
 
 void Mirror::beginWork(uint16_t context, uint64_t stream) {
   for (;;) {
     while (gate_.load(std::memory_order_acquire) != 0) futexWait(gate_, 1);
     const Lock lock(mutex_);
-    // The thread that holds the gate may have got it just now.
+    // The thread that holds the gate may have acquired it just now.
     if (gate_.load(std::memory_order_acquire) != 0) continue;
     work_.fetch_add(1, std::memory_order_release);
     posting_.fetch_add(1, std::memory_order_relaxed);
@@ -210,7 +211,7 @@ void Mirror::pushOnlyWord() {
     word = *found;
   }
   if (!changed || changed->landed == Landed::kYes) return;
-  // Looked at again behind the word: another thread may have written elsewhere before it.
+  // Checked again after the word: another thread may have written elsewhere before it.
   const auto placeOf = [](const Compared& region, const ComparedBytes::Word& at) {
     return (region.bytes.address() + at.offset) / at.now.size();
   };
@@ -228,7 +229,7 @@ void Mirror::pushOnlyWord() {
   pushHeld();
 }
 
-// Changes of the device
+// Changes by the device
 
 void Mirror::afterWait(std::optional<uint64_t> whole) {
   const Lock lock(mutex_);
@@ -236,7 +237,7 @@ void Mirror::afterWait(std::optional<uint64_t> whole) {
     quiet_ = std::max(quiet_, *whole);
     std::erase_if(awaited_, [&](const AwaitedWord& each) { return each.work <= *whole; });
   }
-  // Bytes that arrived while the device was at work may be old.
+  // Bytes that arrived while the device was working may be stale.
   for (auto& [address, region] : traced_) pushEarly(region);
   pushHeld();
   if (compared_.empty() || merged_ == work()) return;
@@ -342,7 +343,7 @@ Mirror::Quiet Mirror::awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp) {
   return begun == work() ? Quiet::kYes : Quiet::kMoreWork;
 }
 
-// Touches of the program
+// Accesses by the program
 
 bool Mirror::serve(void* of, const FaultHandler::Fault& fault) {
   Mirror& mirror = *static_cast<Mirror*>(of);
@@ -385,12 +386,12 @@ bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
       quiet_ = std::max(quiet_, unanswered_->work);
       unanswered_.reset();
     }
-    // A wait for the same work has been given up before.
+    // A wait for the same work has been abandoned before.
     if (unanswered_ && unanswered_->work == work()) return serveAtOnce(address, isWrite);
     const Quiet quiet = quiet_ == work() ? Quiet::kYes : awaitQuiet(lock, attempt, true);
     if (quiet == Quiet::kMoreWork) continue;
     if (quiet == Quiet::kGivenUp) return serveAtOnce(address, isWrite);
-    // The lock was given up meanwhile.
+    // The lock was released in the meantime.
     region = tracedAt(address);
     if (!region) return false;
     if (!upgrade(*region, page, isWrite)) bring(*region, region->pages->wanted(page), isWrite);

@@ -24,7 +24,7 @@
 
 namespace millpond::client {
 
-/// One for the process, never taken down.
+/// One for the process, never destroyed.
 class Mirror {
  public:
   /// `memory`: of the process. `handles`: for the streams on which it copies.
@@ -32,21 +32,22 @@ class Mirror {
   /// Whether there is any such memory. Costs one read: every launch asks.
   static bool exists() noexcept { return exists_.load(std::memory_order_relaxed); }
 
-  /// Mirrors pages that nothing was done with on either side, or that are the program's (`content`). False when the
-  /// system does not let us.
+  /// Mirrors pages that neither side has used, or whose contents are the program's (`content`). False if the system
+  /// refuses.
   bool addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content);
   /// Handling of the device's changes.
   enum class Writes : bool { kNever, kMerged };
-  /// Whether copies of graphs write there on this side, whose order with the device's work only a wait tells.
+  /// Whether copies of graphs write there on this side: only a wait orders them with the device's work.
   enum class Landed : bool { kNo, kYes };
-  /// Mirrors the program's memory as it is now.
+  /// Mirrors the program's memory with its present contents.
   void addBytes(uint64_t address, size_t bytes, uint16_t context);
-  /// The same for memory of the host that nothing but graphs uses at the worker, whose writes are newer.
+  /// The same for host memory that only graphs use at the worker: their writes are newer than these contents.
   void addProgramBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes, Landed landed);
-  /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
+  /// Mirrors the worker's memory with its present contents, at addresses of this process that nothing uses yet. For the
+  /// driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
   enum class Removed { kNothing, kBytes, kPages };
-  /// Ends the mirroring of the memory that begins there. Compared bytes stay as they are, traced pages are unmapped.
+  /// Ends the mirroring of the memory that begins there. Compared bytes stay unchanged, and traced pages are unmapped.
   Removed remove(uint64_t address);
   /// The context is about to end.
   void forget(uint16_t context);
@@ -61,19 +62,21 @@ class Mirror {
   /// contents count as the device's final ones. `stream` 0: the legacy one of the context.
   void beginWork(uint16_t context, uint64_t stream);
   void endWork() noexcept { posting_.fetch_sub(1, std::memory_order_release); }
-  /// How much work was begun so far, if all of it has been appended.
+  /// The amount of work begun so far, if all of it has been appended.
   std::optional<uint64_t> moment() const;
-  /// The program is about to wait for work, or to ask whether it is done: a kernel that runs may be polling a word that the
-  /// program has written since the launch. `isAnswered`: at once, so that the program may ask often.
+  /// The program is about to wait for work, or to ask whether it is done: a running kernel may be polling a word that
+  /// the program has written since the launch. `isAnswered`: the query is answered immediately, so that the program may
+  /// repeat it often.
   void beginWait(bool isAnswered);
   /// The program has waited for work. `whole`: for all of it until that moment.
   void afterWait(std::optional<uint64_t> whole);
-  /// A stream was given a word to wait for, or to write. Of words of other memory only that a stream may wait is known.
+  /// A stream has been given a word to wait for, or to write. For words in other memory, only the fact that a stream
+  /// may wait is recorded.
   void await(AwaitedWord word);
   /// Whether streams may be waiting for words: then the program may still write memory that they read later. Takes no
   /// lock if no stream has a word.
   bool mayStreamWait() const;
-  /// Around a function of the program's in a stream, on the thread that runs it: the device waits for it.
+  /// Surrounds a function of the program in a stream, on the thread that runs it: the device waits for it.
   void beginHostFunction();
   void endHostFunction();
 
@@ -87,7 +90,7 @@ class Mirror {
   struct Traced {
     std::unique_ptr<TracedPages> pages;
     uint16_t context;
-    /// Pages that a host function brought here while the device may have been at work, as they came.
+    /// Pages that a host function fetched while the device may have been working, with their contents at that time.
     std::map<size_t, std::vector<std::byte>> early;
     size_t size() const { return pages->bytes(); }
   };
@@ -114,7 +117,7 @@ class Mirror {
   static bool serve(void* of, const FaultHandler::Fault& fault);
   bool serveOrdinary(uint64_t address, bool isWrite);
   bool serveHostFunction(uint64_t address, bool isWrite);
-  /// Without waiting for the device. With the lock held.
+  /// Does not wait for the device. Called with the lock held.
   bool serveAtOnce(uint64_t address, bool isWrite);
   Traced* tracedAt(uint64_t address);
   Compared* comparedAt(uint64_t address);
@@ -122,10 +125,11 @@ class Mirror {
   bool upgrade(Traced& region, size_t page, bool isWrite);
   void bring(Traced& region, TracedPages::Run run, bool isWrite);
   void bringAll(Traced& region);
-  /// Whether the device, or a function of the program that the device waits for, may be waiting for a thread that touches memory.
+  /// Whether the device, or a function of the program that the device waits for, may be waiting for a thread that
+  /// accesses memory.
   bool mayBeAwaited() const;
   enum class Quiet : uint8_t { kYes, kMoreWork, kGivenUp };
-  /// Waits until the device has finished its work so far, unless `mayGiveUp` and there is a reason to.
+  /// Waits until the device has finished its work so far, unless `mayGiveUp` is set and there is a reason to.
   Quiet awaitQuiet(Lock& lock, unsigned attempt, bool mayGiveUp);
   void pushAll();
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
@@ -137,13 +141,13 @@ class Mirror {
   void pushEarly(Traced& region);
   void pushCompared();
   void pushOnlyWord();
-  /// `words` only after everything else: they signal the program.
+  /// Sends `words` only after everything else, because they signal the program.
   void mergeCompared(std::span<const AwaitedWord> words = {});
 
   void tellAwaited();
   bool doesStreamWait() const;
   [[noreturn]] void watchWords();
-  /// Whether anything has come about.
+  /// Whether any condition has become true.
   bool lookAtWords();
   bool isMadeTrue(const AwaitedWord& word);
   void pushDue();
@@ -160,7 +164,7 @@ class Mirror {
   std::map<uint64_t, Compared> compared_;  ///< by address
   std::atomic<uint64_t> work_{0};
   std::atomic<uint32_t> posting_{0};  ///< commands of `work_` that may not have been appended yet
-  std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is quiet
+  std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is idle
   std::vector<AwaitedWord> awaited_;
   std::atomic<uint64_t> awaitedElsewhere_{
       0};  ///< `work_` when a stream was last given a word of other memory to wait for
@@ -168,7 +172,7 @@ class Mirror {
   std::vector<uint64_t> named_;
   std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
   QuietWatch watch_{[this](const std::vector<uint64_t>& streams) { link_.settle(streams); }};
-  /// A wait that was given up: the question, and the work that it is about.
+  /// A wait that was abandoned: the request, and the work that it concerns.
   struct Unanswered {
     uint32_t question;
     uint64_t work;
@@ -176,7 +180,7 @@ class Mirror {
   std::optional<Unanswered> unanswered_;
   uint64_t quiet_ = 0;                              ///< `work_` when the device was known to have done it all
   uint64_t merged_ = 0;                             ///< the same, with compared bytes brought here since
-  std::chrono::steady_clock::time_point nextPoll_;  ///< from here on questions compare bytes again
+  std::chrono::steady_clock::time_point nextPoll_;  ///< from here on, queries compare bytes again
 };
 
 /// A turn of the device, for as long as its command is being appended.

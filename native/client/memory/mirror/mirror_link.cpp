@@ -159,7 +159,7 @@ void MirrorLink::settle(const std::vector<uint64_t>& streams) const {
     Session::Answer answer;
     const int32_t result = wait(context.wireContext(), cmd::ContextSync{}, answer);
     isCapturing = isCapturing || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    // The program's waits imply nothing about it.
+    // The program's waits do not cover it.
     if (isSticky(static_cast<CUresult>(result)))
       if (Context* failed = contextOf(context.wireContext())) failed->fail(static_cast<CUresult>(result));
   });

@@ -20,7 +20,7 @@ class MirrorLink {
   explicit MirrorLink(HandleTable& handles) : handles_(handles) {}
   /// Appends the new contents of the worker's memory.
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
-  /// The contents of memory of the host that becomes mirrored.
+  /// The contents of host memory that becomes mirrored.
   static void fill(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   /// As `push`, for zeros.
   void clear(uint16_t context, uint64_t address, uint64_t bytes);
@@ -28,9 +28,9 @@ class MirrorLink {
   void order(uint16_t context, uint64_t stream);
   /// Waits until all that was pushed is there.
   void awaitPushed();
-  /// Reads memory of the worker's as it is now. Not success: nothing is known of `to`.
+  /// Reads memory of the worker with its present contents. Without success, the contents of `to` are undefined.
   int32_t fetch(uint16_t context, uint64_t address, std::span<std::byte> to);
-  /// The streams that were ordered: those that may have work.
+  /// The streams that were ordered, and therefore may have work.
   std::vector<uint64_t> streams() const;
   /// Waits until all contexts have finished their work; if a capture forbids waiting for a whole context, the given
   /// streams.
@@ -43,10 +43,10 @@ class MirrorLink {
     uint64_t stream = 0;
     uint64_t event = 0;   ///< behind what was pushed last
     uint64_t pushes = 0;  ///< batches so far
-    bool isOpen = false;  ///< pushed since the event was recorded
+    bool isOpen = false;  ///< data was pushed since the event was recorded
     bool isFailed = false;
   };
-  /// Null when there can be none.
+  /// Null if there can be none.
   Side* side(uint16_t context);
 
   HandleTable& handles_;

@@ -97,7 +97,7 @@ bool Mirror::lookAtWords() {
     return is || !now;
   });
   show(shown);
-  // The program must see the others change, too, to be seen changing them back.
+  // The program must see the others change too, so that a change back is detected.
   for (const AwaitedWord& word : awaited_)
     if (const auto now = there.extract(word.address); now && now.mapped()) mergeWord(word, *now.mapped());
   tellAwaited();
@@ -127,7 +127,7 @@ void Mirror::show(const std::vector<AwaitedWord>& words) {
   pushHeld();
 }
 
-/// Whether the program has, and the worker does not know it yet.
+/// Whether the program has written it and the worker does not know that yet.
 bool Mirror::isMadeTrue(const AwaitedWord& word) {
   if (Traced* region = tracedAt(word.address)) {
     const size_t page = region->pages->pageOf(word.address);
@@ -140,7 +140,7 @@ bool Mirror::isMadeTrue(const AwaitedWord& word) {
   return changed && word.isTrue(*changed);
 }
 
-/// The worker's value; none where it cannot be asked any more.
+/// The worker's value; none if it can no longer be read.
 std::optional<uint64_t> Mirror::askForWord(const AwaitedWord& word) {
   const Compared* compared = comparedAt(word.address);
   const Traced* traced = tracedAt(word.address);

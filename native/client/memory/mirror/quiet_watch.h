@@ -14,7 +14,7 @@ namespace millpond::client {
 
 class QuietWatch {
  public:
-  /// Waits for the devices; where a capture forbids to wait for a whole context, for the given streams.
+  /// Waits for the devices; if a capture forbids waiting for a whole context, for the given streams.
   using Settle = std::function<void(const std::vector<uint64_t>& streams)>;
 
   explicit QuietWatch(Settle settle) : settle_(std::move(settle)) {}
@@ -32,7 +32,7 @@ class QuietWatch {
   bool isStarted_ = false;
   std::vector<uint64_t> streams_;
   std::atomic<uint32_t> asked_{0};
-  std::atomic<uint32_t> answered_{0};  ///< the last question, and with it all before
+  std::atomic<uint32_t> answered_{0};  ///< the last request, which includes all earlier ones
 };
 
 }  // namespace millpond::client
