@@ -24,7 +24,7 @@ int fail(const millpond::Error& error, int status) {
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
-/// Opens the gates of the node's devices, as long as this process may.
+/// Opens the gates of the node's devices, while this process still may.
 millpond::Result<millpond::worker::gate::Gates> openGates(const millpond::worker::Options& options) {
   using namespace millpond;
   worker::gate::Gates gates(options.gates);

@@ -47,7 +47,7 @@ Status readPorts(const std::string& ports, Options& out) {
   return Done{};
 }
 
-/// Guaranteed where the member is absent; none for an unknown class.
+/// Guaranteed if the member is absent; none for an unknown class.
 std::optional<ServiceClass> readClass(const Json* member) {
   if (!member) return ServiceClass::kGuaranteed;
   const std::string* name = member->string();
@@ -57,7 +57,7 @@ std::optional<ServiceClass> readClass(const Json* member) {
   return std::nullopt;
 }
 
-/// `what`: their owner, for messages.
+/// `what`: the owner of the members, for messages.
 Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::string& what) {
   const Json* devices = message.find("devices");
   if (!devices || !devices->array()) return Error{what + " needs devices"};
@@ -83,7 +83,7 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
   return out;
 }
 
-/// A member of an assignment that has one number for each of its devices, where there is such a member.
+/// An optional member of an assignment that has one number for each of its devices.
 Status readSizes(const Json& message, const std::string& name, std::vector<DeviceShare>& devices,
                  void (*set)(DeviceShare&, uint64_t)) {
   const Json* member = message.find(name.c_str());

@@ -22,9 +22,10 @@ struct Assignment {
   int64_t expires = 0;               ///< Unix seconds
   std::optional<LinkSecret> secret;  ///< of the client's TCP connections
   std::vector<DeviceShare> devices;
-  /// The secret of the claim, which its sessions on this node know; none: this one shares nothing.
+  /// The secret of the claim, which its sessions on this node know; none: this session shares nothing.
   std::optional<Sharing::Secret> group;
-  /// How long without a command until the session is parked, if it holds nothing and its client can attach again; 0: never.
+  /// How long without a command until the session is parked, if it holds nothing and its client can attach again; 0:
+  /// never.
   int64_t parkAfterNs = 0;
   /// Directory of the counts that the sessions of the allocation share; empty: there are no others.
   std::string claimDirectory;
@@ -57,7 +58,7 @@ struct Options {
   std::string dataPath;
   std::optional<std::string> tcpHost;
   uint16_t tcpPort = 0;      ///< 0: any
-  uint16_t tcpLastPort = 0;  ///< the last of a range, one of which is free; `tcpPort`: there is only that
+  uint16_t tcpLastPort = 0;  ///< end of a range, of which a free port is used; `tcpPort`: only that one
   std::string peersPath;     ///< of the socket for other workers
   std::string warmDevice;
   int orphanSeconds = 30;
@@ -72,7 +73,7 @@ struct Options {
   std::optional<uint32_t> user;
   /// False: for debugging on a host without tenants.
   bool isContained = true;
-  /// Whether to charge the driver's own memory as a card's; the software GPU takes only what the agent has measured.
+  /// Whether to charge the driver's own memory like a card's; the software GPU takes only what the agent has measured.
   bool countsDriverMemory = false;
   /// Serve devices whose kernels can address this process's pageable memory.
   bool trustsPageableAccess = false;

@@ -175,7 +175,7 @@ TEST("what is left out has its default") {
   CHECK(costs->costs);
   CHECK_EQ(*parse(with({"--tcp", "127.0.0.1"}))->tcpHost, "127.0.0.1");
   CHECK_EQ(parse(with({"--tcp", "127.0.0.1:0"}))->tcpPort, 0);
-  // More than one colon is an address without a port.
+  // With more than one colon it is an address without a port.
   CHECK_EQ(*parse(with({"--tcp", "::1"}))->tcpHost, "::1");
   CHECK_EQ(*parse(with({"--tcp", "[::1]:7000"}))->tcpHost, "::1");
   CHECK_EQ(parse(with({"--tcp", "[::1]:7000"}))->tcpPort, 7000);

@@ -344,7 +344,7 @@ TEST("a held landing is put only into pages that the session has then") {
   Attacker attacker(Carrier::kTcp);
   std::minstd_rand random(11);
   constexpr size_t kBytes = 65536;
-  // Addresses where sanitizers map nothing either.
+  // Addresses at which sanitizers map nothing either.
   constexpr uint64_t address = kPinnedPlaces.first;
   const auto land = [&](uint64_t hostAddress, uint64_t bytes) {
     cmd::LandFromDevice copy{};
@@ -369,14 +369,14 @@ TEST("a held landing is put only into pages that the session has then") {
     allocate.isPrivate = 1;
     CHECK_EQ(attacker.session().run(allocate), 0);
     tell(1);
-    land(address + random() % kBytes, 1 + random() % 4096);  // perhaps over its end
+    land(address + random() % kBytes, 1 + random() % 4096);  // possibly beyond its end
     land(attacker.canary().address(), 64);
     if (random() % 2 == 0) tell(2);
     land(address + random() % kBytes, 1 + random() % 4096);
     cmd::HostFree free{};
     free.address = address;
     attacker.session().run(free);
-    // The addresses are still said to be mirrored. To say now that they are not ends the session.
+    // The addresses are still declared as mirrored. Declaring now that they are not ends the session.
     land(address + random() % kBytes, 1 + random() % 4096);
     if (random() % 2 == 0) tell(0);
     attacker.check("a held landing");
@@ -435,7 +435,7 @@ TEST("pinned memory that a graph was given stays mapped until there is no graph"
   Attacker attacker(Carrier::kSharedMemory);
   OwnSession& session = attacker.session();
   constexpr size_t kBytes = 65536;
-  // Addresses where sanitizers map nothing either.
+  // Addresses at which sanitizers map nothing either.
   constexpr uint64_t address = kPinnedPlaces.first;
   void* const place = reinterpret_cast<void*>(address);
   const auto isMapped = [place] {

@@ -85,7 +85,7 @@ TEST("nodes of graphs, their parameters and links end at the claim's host memory
   uint64_t nodes = 0;
   for (; nodes < 64 && rc == 0; ++nodes) rc = addNode(session, inner, 0);
   CHECK_EQ(rc, 0);
-  // Each is 64 nodes: the limit of nodes is far away.
+  // Each has 64 nodes: the limit on nodes is far away.
   for (; nodes < 1'000'000 && rc == 0; nodes += 64) rc = addNode(session, outer, inner);
   CHECK_EQ(rc, kNoRoom);
   CHECK(nodes > 4000);

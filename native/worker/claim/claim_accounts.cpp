@@ -15,8 +15,8 @@ constexpr std::chrono::milliseconds kLookAgain{10};
 
 }  // namespace
 
-/// Repeats `take` until it succeeds. Where a session of the claim is over but its process has not ended, that takes as
-/// long as its end; otherwise another one must give something back. False if patience has run out.
+/// Repeats `take` until it succeeds. If a session of the claim is over but its process has not ended, that takes until
+/// the process ends; otherwise another session must release something. False if patience has run out.
 template <typename Take, typename AwaitsEnd>
 bool ClaimAccounts::takePatiently(const Waiting& waiting, Take take, AwaitsEnd awaitsEnd) {
   if (take()) return true;
@@ -80,7 +80,7 @@ Status ClaimAccounts::setLimits(std::span<const uint64_t> bytes, uint64_t revisi
   if (bytes.size() != budgets_.size()) return Error{"the session has another number of devices"};
   std::vector<uint64_t> before;
   for (const ClaimBudget& budget : budgets_) before.push_back(budget.limitBytes());
-  // Lowers limits first: only that can be refused, and a lowered limit can always be raised again.
+  // Lowers limits first: only lowering can be refused, and a lowered limit can always be raised again.
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] >= before[i] || budgets_[i].setLimit(bytes[i], revision)) continue;
     const uint64_t used = budgets_[i].usedBytes();

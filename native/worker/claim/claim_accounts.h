@@ -27,8 +27,8 @@ struct DeviceAccount {
 
 /// How long a session waits for memory of another one, whose program may just have ended.
 struct ContextPatience {
-  int64_t serving = 500'000'000;   ///< as long as all others seem to serve their programs, in nanoseconds
-  int64_t ending = 8'000'000'000;  ///< as long as one of them is over, and its process is about to end
+  int64_t serving = 500'000'000;   ///< while all others seem to serve their programs, in nanoseconds
+  int64_t ending = 8'000'000'000;  ///< while one of them is over, and its process is about to end
 };
 
 class ClaimAccounts {
@@ -37,14 +37,14 @@ class ClaimAccounts {
   ClaimAccounts(const ClaimAccounts&) = delete;
   ClaimAccounts& operator=(const ClaimAccounts&) = delete;
 
-  /// Joins the accounts of the claim's other sessions, where there are any, and charges a context of each device and the
+  /// Joins the accounts of the claim's other sessions, if there are any, and charges a context of each device and the
   /// session's own host memory. Call it, and `rest`, on one thread that lives as long as the session, because other
-  /// sessions detect its end. `beforeWaiting`: called before the first wait for memory of another session; until the charge
-  /// is made, the session may hold no memory of the device.
+  /// sessions detect its end. `beforeWaiting`: called before the first wait for memory of another session; until the
+  /// charge is made, the session may hold no memory of the device.
   Status enter(ContextPatience patience = {}, const std::function<void()>& beforeWaiting = nullptr);
   /// Whether `enter` failed because the claim has no room for another session.
   bool isFull() const { return isFull_; }
-  /// The session is over, and its process is about to end; what it has counts until then.
+  /// The session is over, and its process is about to end; its memory and objects count until then.
   void rest();
 
   const ClaimPlace& place() const { return place_; }
@@ -53,7 +53,7 @@ class ClaimAccounts {
   /// Changes the limits of all devices, or of none if all sessions of the claim together use more on one of them.
   /// `revision` grows with every change. May be called on any thread.
   Status setLimits(std::span<const uint64_t> bytes, uint64_t revision);
-  /// The part of the session's context on that device that counts of the claim's limit.
+  /// The part of the session's context on that device that counts towards the claim's limit.
   uint64_t contextInLimit(size_t device) const { return budgets_[device].contextInLimit(); }
 
  private:

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kMi = uint64_t{1} << 20;
 constexpr uint64_t kLimit = 64 * kMi;
 constexpr uint64_t kContext = 24 * kMi;
-/// No test waits for sessions that go on.
+/// No test waits for sessions that continue.
 constexpr ContextPatience kNone{0, 0};
 
 struct AccountsFolder {
@@ -63,7 +63,7 @@ class OtherProcess {
     if (!accounts->enter(kNone) || ::write(ready_[1], &byte, 1) != 1 || ::read(end_[0], &byte, 1) != 1) std::abort();
     accounts->rest();
     if (::write(ready_[1], &byte, 1) != 1) std::abort();
-    ::usleep(300'000);  // the driver takes its time to give memory back
+    ::usleep(300'000);  // the driver takes its time to release memory
     ::_exit(0);
   }
   ~OtherProcess() {
@@ -148,7 +148,7 @@ TEST("a session begins when the process of one that is over has ended") {
   const int64_t began = monotonicNs();
   const auto next = sessionIn(folder);
   CHECK(bool(next->enter({0, 20'000'000'000})));
-  // Not before: until then the driver has its memory.
+  // Not before: until then the driver holds its memory.
   CHECK(monotonicNs() - began > 100'000'000);
   other.reap();
 }

@@ -20,14 +20,14 @@ constexpr uint64_t kMagic = 0x636c61696d000001;
 struct Seat {
   uint32_t isTaken;
   int32_t pid;
-  int64_t deadSince;  ///< monotonic clock; 0: it was not seen dead
-  uint64_t used;      ///< bytes that it does not share, its context included
+  int64_t deadSince;  ///< monotonic clock; 0: it has not been seen dead
+  uint64_t used;      ///< bytes that it does not share, including its context
 };
 
 struct SharedMemory {
   uint64_t bytes;  ///< 0: the entry is free
   uint64_t number;
-  std::array<uint64_t, kClaimSeats / 64> holders;  ///< a bit for each seat
+  std::array<uint64_t, kClaimSeats / 64> holders;  ///< one bit for each seat
 
   bool isHeld() const {
     return std::any_of(holders.begin(), holders.end(), [](uint64_t word) { return word != 0; });
@@ -188,7 +188,7 @@ uint32_t ClaimBudget::sessions() const {
 }
 
 uint64_t ClaimBudget::contextInLimit() const {
-  // Seats may change meanwhile: the next look is right again.
+  // Seats may change in the meantime: the next check is right again.
   for (uint32_t i = 0; i < seat_; ++i)
     if (std::atomic_ref(content_->seats[i].isTaken).load(std::memory_order_relaxed)) return takenContext_;
   return 0;
@@ -237,7 +237,7 @@ std::optional<ClaimBudget::Charge> ClaimBudget::join(uint64_t shared, uint64_t b
       return Charge{bytes, shared};
     }
   }
-  // The one that shared it has given it back meanwhile, or could not say that it does.
+  // The session that shared it has released it in the meantime, or cannot report that it does.
   return take(bytes);
 }
 
@@ -266,7 +266,7 @@ uint64_t ClaimBudget::usedBytes() const {
 uint64_t ClaimBudget::left() const {
   const Lock lock(*content_);
   sweep();
-  // The memory of the context beside the limit is for nothing else.
+  // The memory for the context beside the limit is for nothing else.
   const uint64_t limit = content_->limit - std::min(content_->limit, contextBytes_);
   return std::min(limit, content_->limit - std::min(content_->limit, sum()));
 }

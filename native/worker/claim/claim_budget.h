@@ -16,7 +16,7 @@
 
 namespace millpond::worker {
 
-/// Maximum number of allocations that sessions of an allocation share at a time on a device. Further ones count for
+/// Maximum number of allocations that sessions of an allocation share at a time on a device. Additional ones count for
 /// each session that opens them.
 inline constexpr uint32_t kClaimShared = 2048;
 
@@ -28,8 +28,9 @@ class ClaimBudget {
     uint64_t shared = 0;  ///< number of shared memory, counted once for all sessions that have it open; 0: not shared
   };
 
-  /// A budget for this session alone, until it enters a shared one. `contextBytes`: of a session's context on the
-  /// device. The claim has memory for one beside its limit; the contexts of further sessions count of the limit.
+  /// A budget for this session alone, until it enters a shared one. `contextBytes`: size of a session's context on the
+  /// device. The claim has memory for one context beside its limit; the contexts of further sessions count towards the
+  /// limit.
   explicit ClaimBudget(uint64_t limitBytes, uint64_t contextBytes = 0);
   /// Returns all memory taken.
   ~ClaimBudget();
@@ -50,7 +51,8 @@ class ClaimBudget {
   bool awaitsEnd();
   /// Number of sessions of the claim, including those whose processes have not ended yet.
   uint32_t sessions() const;
-  /// Size of this session's context if that counts of the claim's limit; 0 if it is the one that the claim has beside it.
+  /// Size of this session's context if it counts towards the claim's limit; 0 if it is the one that the claim has
+  /// beside it.
   uint64_t contextInLimit() const;
   /// Returns nothing if that would exceed the limit.
   std::optional<Charge> take(uint64_t bytes);
@@ -67,7 +69,7 @@ class ClaimBudget {
   /// In use by all sessions of the claim, without the context that the claim has beside its limit.
   uint64_t usedBytes() const;
   uint64_t left() const;
-  /// In use by this session, shared memory included, its context not.
+  /// In use by this session, including shared memory but not its context.
   uint64_t ownBytes() const { return own_.load(std::memory_order_relaxed); }
 
  private:

@@ -50,7 +50,7 @@ pid_t start(const std::function<void()>& body) {
 
 void reap(pid_t child) { CHECK_EQ(::waitpid(child, nullptr, 0), child); }
 
-/// Takes, gives, shares and opens memory without end, and dies when it sees what must not be.
+/// Takes, releases, shares and opens memory endlessly, and dies when it sees an inconsistency.
 [[noreturn]] void disturb(const BudgetFolder& folder, uint32_t seed) {
   auto budget = std::make_unique<ClaimBudget>(64 * kMebibyte);
   if (!budget->enter(folder.file(), 1)) std::abort();
@@ -64,7 +64,7 @@ void reap(pid_t child) { CHECK_EQ(::waitpid(child, nullptr, 0), child); }
         if (const auto charge = budget->take(bytes)) held.push_back(*charge);
         break;
       case 1:
-        // Whatever number it guesses: it is another's memory, or counts as its own.
+        // Whatever number it guesses: it is another session's memory, or counts as its own.
         if (const auto charge = budget->join(shared - 3 + random() % 7, kMebibyte)) held.push_back(*charge);
         break;
       case 2:
@@ -213,7 +213,7 @@ TEST("a new limit holds for all sessions, only where all of them have less, and 
   CHECK_EQ(two->limitBytes(), 64 * kMebibyte);
   CHECK(one->setLimit(32 * kMebibyte, 2));
   CHECK_EQ(two->left(), 2 * kMebibyte);
-  // The other session receives it too, and so does one that is late.
+  // The other session receives it too, and so does one that joins late.
   CHECK(two->setLimit(32 * kMebibyte, 2));
   CHECK(two->setLimit(64 * kMebibyte, 1));
   CHECK_EQ(one->limitBytes(), 32 * kMebibyte);

@@ -17,10 +17,10 @@
 namespace millpond::worker {
 
 /// Maximum number of sessions of an allocation on a device, including those that are ending: the agent admits 16 for
-/// each of its 32 vGPUs, and as many may not have ended yet.
+/// each of its 32 vGPUs, and the same number may not have ended yet.
 inline constexpr uint32_t kClaimSeats = 1024;
 
-/// Time after which a killed worker is considered ended, even where its process cannot be watched.
+/// Time after which a killed worker is considered ended, even if its process cannot be watched.
 inline constexpr int64_t kWorkerEndsNs = 30'000'000'000;
 
 /// Calls `visit` with the seat of each session that is over, except for `own`, until it returns true.
@@ -35,7 +35,7 @@ bool anyEndedSeat(Content& content, uint32_t own, Visit visit) {
   return false;
 }
 
-/// Whether a session is over whose seat is still taken: it is freed when the session's process ends.
+/// Whether a session is over whose seat is still taken: the seat is freed when the session's process ends.
 template <typename Content>
 bool hasEndingSeat(Content& content, uint32_t own) {
   return anyEndedSeat(content, own, [](uint32_t) { return true; });

@@ -18,7 +18,7 @@ constexpr uint64_t kThingsMagic = 0x7468696e67730001;
 struct ThingsSeat {
   uint32_t isTaken;
   int32_t pid;
-  int64_t deadSince;  ///< monotonic clock; 0: it was not seen dead
+  int64_t deadSince;  ///< monotonic clock; 0: it has not been seen dead
   std::array<uint64_t, kThings> amounts;
 };
 

@@ -39,7 +39,7 @@ TEST("sessions of a claim have no more of a thing together than the claim may ha
   CHECK(other->hold(Thing::kStream, 3));
   CHECK(!one->hold(Thing::kStream, 8));
   CHECK_EQ(one->held(Thing::kStream), 7u);
-  // Another thing has a limit of its own.
+  // Another kind of object has a limit of its own.
   CHECK(other->hold(Thing::kEvent, 10));
   CHECK(one->hold(Thing::kStream, 2));
   CHECK(other->hold(Thing::kStream, 8));
@@ -97,7 +97,7 @@ TEST("a session at rest counts until it is gone") {
   const auto other = sit(folder);
   CHECK(one->hold(Thing::kEvent, 10));
   one->rest();
-  // Its process, this one, is still there.
+  // Its process, which is this one, still exists.
   CHECK(!other->hold(Thing::kEvent, 1));
   one.reset();
   CHECK(other->hold(Thing::kEvent, 10));

@@ -13,7 +13,7 @@
 
 namespace millpond::worker {
 
-/// Memory costs of a driver on one device. For the software GPU, those that its environment sets.
+/// Memory costs of a driver on one device. For the software GPU, those set in its environment.
 struct DriverCosts {
   uint64_t context = 0;          ///< of each context except the primary one
   uint64_t prints = 0;           ///< of each context from the first module on whose kernels print

@@ -16,7 +16,7 @@ struct Share {
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
   uint32_t percent = 100;  ///< 1 to 100; the weight among best-effort claims
   int32_t priority = 0;    ///< among claims of the same class
-  bool owes = false;       ///< gets no time beyond its share while another claim within its share wants it
+  bool owes = false;       ///< gets no time beyond its share while another claim that is within its share wants time
 
   /// Whether the claim may get less than the whole GPU although no other claim uses it.
   bool isCapped() const { return serviceClass == ServiceClass::kGuaranteed && percent < 100; }

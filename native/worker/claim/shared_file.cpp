@@ -80,7 +80,7 @@ bool makeRobustMutex(pthread_mutex_t& mutex) {
 void lockRobust(pthread_mutex_t& mutex) {
   const int rc = ::pthread_mutex_lock(&mutex);
   if (rc == EOWNERDEAD) ::pthread_mutex_consistent(&mutex);
-  // The mutex is no longer one.
+  // The mutex has been overwritten.
   if (rc != 0 && rc != EOWNERDEAD) std::abort();
 }
 

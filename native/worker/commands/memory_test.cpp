@@ -25,7 +25,7 @@ TEST("memory that is freed while a stream is busy holds up nobody but who needs 
   CHECK(f.free(held));
   std::atomic<int> done{0};
   std::thread allocator([&] {
-    // Only fits when the freed memory is back.
+    // Fits only when the freed memory has been returned.
     f.allocate(ExecutorFixture::kLimit - 4 * kMi);
     ++done;
   });
@@ -177,7 +177,7 @@ TEST("a session that goes on has the pinned memory of the one before from its fi
   cmd::HostKeep keep{};
   keep.bytes = kBytes;
   keep.address = reinterpret_cast<uint64_t>(place);
-  // Something lies there.
+  // The address is occupied.
   CHECK(bool(f.session().sendFile(file.get())));
   CHECK(f.post(keep, 1));
   f.marker();

@@ -119,7 +119,7 @@ TEST("an image that comes in parts loads, and its functions can be launched") {
     CHECK_EQ(launches[0].stream, 1u);
     CHECK_EQ(launches[1].name, "f0");
     CHECK(launches[2].params == many);
-    CHECK_EQ(launches[2].attributes, 2u);  // the client's, and that it is cooperative
+    CHECK_EQ(launches[2].attributes, 2u);  // the client's attributes, and the one that makes it cooperative
     CHECK_EQ(f.session().failure(), 0);
   }
 }

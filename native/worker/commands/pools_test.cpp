@@ -94,7 +94,7 @@ TEST("what is not in use is not freed, and a stranger's stream or a second pool 
   f.giveBack(p, 1);
   f.marker();
   CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
-  // Memory outside pools may be freed in this way, once.
+  // Memory outside pools may be freed this way, once.
   const CUdeviceptr ordinary = f.allocate(1000);
   f.giveBack(ordinary, 2);
   f.marker();

@@ -63,7 +63,7 @@ struct VmFixture : ExecutorFixture {
     CHECK_EQ(memoryInfo(free, total, context), 0);
     return free;
   }
-  /// The latched failure, which this call takes.
+  /// The latched failure, which this call reports.
   int32_t failure() {
     marker();
     return session().takeFailure();
@@ -89,7 +89,7 @@ TEST("memory mapped side by side is one run to copies, and can be mapped twice")
     CHECK(back == data);
     CHECK_EQ(f.failure(), 0);
     CHECK_EQ(f.available(), ExecutorFixture::kLimit - 3 * kGranule);
-    // The second memory is mapped at another place still.
+    // The second memory is mapped at yet another place.
     f.unmap(base, 3 * kGranule);
     CHECK_EQ(f.available(), ExecutorFixture::kLimit - kGranule);
     f.unmap(base + 4 * kGranule, kGranule);

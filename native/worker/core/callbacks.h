@@ -42,10 +42,10 @@ class Callbacks {
     const void* node = nullptr;
   };
 
-  /// `wake` makes the issuing thread look here soon; it may be called on any thread until `close`.
+  /// `wake` makes the issuing thread check here soon; it may be called on any thread until `close`.
   explicit Callbacks(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  /// Called on a thread of the driver: returns when the client has run it, or when there is no client any more.
+  /// Called on a thread of the driver: returns when the client has run the function, or when the client is gone.
   void runAndWait(const Callback& callback, CUresult status, const void* node);
   /// Same, for a function that no thread waits for.
   void announce(const Callback& callback);
@@ -68,7 +68,7 @@ class Callbacks {
   bool closed_ = false;
 };
 
-/// The driver's argument for the callback. Used for one run, unless it is a node of a graph.
+/// The driver's argument for the callback. Used for one run, unless it belongs to a node of a graph.
 struct HostCall {
   std::shared_ptr<Callbacks> callbacks;
   Callback callback;

@@ -39,10 +39,10 @@ class Contexts {
   const Context& at(uint64_t number) const { return all_[number - 1]; }
   /// Whether the session has a context of this number now.
   bool isThere(uint64_t number) const { return number >= 1 && number <= all_.size() && at(number).handle; }
-  /// Ordinal of the device that a context is on, and the number of that device's primary context.
+  /// Ordinal of the device of a context, and the number of that device's primary context.
   uint16_t deviceOf(uint16_t number) const { return at(number).device; }
   uint16_t primaryOf(uint16_t number) const { return static_cast<uint16_t>(deviceOf(number) + 1); }
-  /// The number of the context that owns objects created in that one: only streams belong to green contexts.
+  /// The number of the context that owns objects created in this one: only streams belong to green contexts.
   uint16_t homeOf(uint16_t number) const { return number && at(number).green ? primaryOf(number) : number; }
 
   /// The number of the driver's current context; 0: none.

@@ -87,7 +87,7 @@ void DeviceOutput::collect(wire::OutputStream stream, const Take& take) {
     if (isError) errorTaken.store(from.taken);
     if (!take(std::span(piece).first(static_cast<size_t>(got)))) return;
   }
-  // Other threads may be appending; the part that was read needs no memory any more.
+  // Other threads may be appending; the part that was read no longer needs memory.
   ::fallocate(from.file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, from.taken);
 }
 

@@ -38,7 +38,7 @@ class FunctionOrder {
     session_.marks().giveBack(word->second);
     word->second = place;
   }
-  /// A graph of the program has, or may get, a node that waits for a word: from now on any launch of a graph may.
+  /// A graph of the program has, or may get, a node that waits for a word: from now on any graph launch may wait.
   void expectWordsOfGraphs() { areWordsInGraphs_ = true; }
   void graphLaunched(const Stream& stream) {
     if (areWordsInGraphs_) expectWord(stream);
@@ -46,7 +46,7 @@ class FunctionOrder {
   void forgetContext(uint16_t number) {
     for (auto& [stream, word] : words_) word.forgetContext(number);
   }
-  /// A context has failed: only those of its functions that are running still return.
+  /// A context has failed: only those of its functions that are already running will return.
   void expectAtMost(uint64_t functions) { expected_ = std::min(expected_, functions); }
 
   /// Commands that wait for the functions.
@@ -64,7 +64,7 @@ class FunctionOrder {
   }
   /// The context of the next waiting command; 0: none.
   uint16_t nextContext() const { return after_.empty() ? uint16_t{0} : after_.front().first.context; }
-  /// Runs the operations that are due. Returns whether any was.
+  /// Runs the operations that are due. Returns whether there was one.
   bool progress() {
     bool some = progressWords();
     while (expected() == 0 && !after_.empty() && !session_.hasEnded()) {

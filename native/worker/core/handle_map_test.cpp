@@ -42,7 +42,7 @@ TEST("a handle that is gone is known as one that was") {
   const uint64_t wire = handle::make(HandleKind::kStream, 900, 1);
   CHECK(!map.wasKnown(wire));
   CHECK(!map.drop(HandleKind::kStream, wire));
-  CHECK(map.adopt(wire, nullptr, 1));  // the driver failed to make it
+  CHECK(map.adopt(wire, nullptr, 1));  // the driver failed to create it
   CHECK(map.find(HandleKind::kStream, wire)->object == nullptr);
   CHECK(!map.drop(HandleKind::kEvent, wire));
   CHECK(map.drop(HandleKind::kStream, wire));
@@ -115,7 +115,7 @@ TEST("random handles behave as in a plain map") {
     }
     CHECK_EQ(map.empty(), model.empty());
     if (i % 50 != 0) continue;
-    // A slot that was touched stays so when it gets another stream: streams are visited too often rather than too rarely.
+    // A touched slot stays touched when it gets another stream: streams are visited too often rather than too rarely.
     const std::set<uint64_t> expected = touched;
     std::set<uint64_t> visited;
     map.eachTouched([&](const HandleMap::Entry& stream) {

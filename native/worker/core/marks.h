@@ -31,17 +31,17 @@ class Marks {
 
   /// Records an event of the pool behind the stream's work so far.
   CUresult mark(const Stream& stream, Mark& mark);
-  /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are left out:
-  /// nothing runs there any more.
+  /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are skipped,
+  /// because nothing runs there any more.
   CUresult fence(uint16_t context, std::vector<Mark>& marks);
-  /// Whether all streams are done, so that a driver call that waits for the device returns at once. False during a
+  /// Whether all streams are done, so that a driver call that waits for the device returns immediately. False during a
   /// capture, when streams must not be queried. Records nothing.
   bool areStreamsDone();
   /// The default stream of that context is about to get work for which later work of blocking streams, marks included,
   /// will wait. Records where these streams end now.
   void keepEnds(uint16_t context);
-  /// The end of a blocking stream that got no work since the default stream did; null otherwise. A mark recorded now
-  /// would be reached only after the default stream's work.
+  /// The end of a blocking stream that has had no work since the default stream had; null otherwise. A mark recorded
+  /// now would be reached only after the default stream's work.
   std::shared_ptr<const Mark> endOf(uint64_t stream) const;
   void forgetEnd(uint64_t stream) { ends_.erase(stream); }
   void forgetContext(uint16_t number) {
@@ -54,7 +54,7 @@ class Marks {
     if (mark.context != contexts_.bound()) contexts_.use(mark.context);
     return driver_.cuEventQuery(mark.event);
   }
-  /// Whether nothing awaits the mark any more; leaves the bound context as it is.
+  /// Whether nothing awaits the mark any more; leaves the bound context unchanged.
   bool isOver(const Mark& mark) {
     const uint16_t before = contexts_.bound();
     const bool over = happened(mark) != CUDA_ERROR_NOT_READY;

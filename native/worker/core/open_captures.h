@@ -41,8 +41,8 @@ class OpenCaptures {
     if (driver_.cuStreamIsCapturing(stream.handle, &status)) return CU_STREAM_CAPTURE_STATUS_NONE;
     return status;
   }
-  /// For commands that cannot be captured: a graph would use memory of this worker again after it was reused. Captured
-  /// copies are transferred as CaptureCopy.
+  /// For commands that cannot be captured: a graph would use memory of this worker after it was reused. Captured copies
+  /// are transferred as CaptureCopy.
   CUresult refuse(const Stream& stream) const {
     return status(stream) == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }

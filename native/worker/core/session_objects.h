@@ -15,7 +15,7 @@ namespace millpond::worker {
 
 class SessionObjects : private SessionPart {
  public:
-  /// `charge`: charges the device memory of one more stream of the current context.
+  /// `charge`: charges the device memory of one more stream in the current context.
   SessionObjects(SessionCore& session, ClaimCounts& counts, Waits& waits, std::function<CUresult()> charge)
       : SessionPart(session), counts_(counts), waits_(waits), chargeStream_(std::move(charge)) {}
 

@@ -11,7 +11,7 @@ namespace millpond::worker {
 /// A driver library that is loaded but not initialised.
 struct DriverLibrary {
   Driver driver;
-  /// The directory for the state that a card keeps in its kernel module; set for the software GPU only, null for other
+  /// The directory for the state that a card keeps in its kernel module; set only for the software GPU, null for other
   /// drivers.
   const char* (*stateDirectory)() = nullptr;
 };

@@ -6,7 +6,8 @@ namespace {
 
 constexpr int kMostTries = 5;
 
-/// Kernels that call functions of the device's runtime, for any card: PTX of the oldest target that drivers still take.
+/// Kernels that call functions of the device's runtime, for any card: PTX of the oldest target that drivers still
+/// accept.
 constexpr char kPrinting[] = R"(
 .version 6.3
 .target sm_52
@@ -80,7 +81,7 @@ class Trial {
     if (driver_.cuMemGetInfo_v2(&bytes, &total) != CUDA_SUCCESS) return std::nullopt;
     return bytes;
   }
-  /// Measures another context, beside the one that there is.
+  /// Measures another context, in addition to the existing one.
   std::optional<uint64_t> ofContext() const {
     const auto before = freeBytes();
     CUcontext context = nullptr;

@@ -20,8 +20,8 @@ struct MeasuredCosts {
   bool operator==(const MeasuredCosts&) const = default;
 };
 
-/// Measures until two results in a row agree: what other processes take and give back meanwhile is in them, too. None if
-/// none agree, or the device has no room for a context. `uuid`: of the device, for `nvml`.
+/// Measures until two results in a row agree, because they also include memory that other processes take and release
+/// meanwhile. None if no two agree, or the device has no room for a context. `uuid`: of the device, for `nvml`.
 std::optional<MeasuredCosts> measureCosts(const Driver& driver, CUdevice device, const std::string& uuid,
                                           const Nvml& nvml);
 

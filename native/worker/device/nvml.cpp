@@ -51,7 +51,7 @@ struct XidRange {
 
 /// Xids for which NVIDIA's catalogue recommends at most a restart of the program. They concern a program, an engine
 /// that lost one, or memory that is contained (94) or replaced in time (63). 154 only summarizes earlier ones, and also
-/// appears after recovery: `recoveryOf` handles it. All other Xids condemn a card.
+/// appears after recovery: `recoveryOf` handles it. All other Xids make a card unusable.
 constexpr std::array<XidRange, 25> kHarmlessXids = {{
     {8, 8},     {11, 11},   {13, 14},   {25, 25},   {31, 32},   {37, 41},   {43, 45},   {60, 60},   {63, 63},
     {66, 72},   {75, 77},   {80, 80},   {82, 86},   {88, 89},   {92, 94},   {96, 108},  {121, 121}, {126, 135},
@@ -128,7 +128,7 @@ void Nvml::watch(const std::string& uuid) {
   const auto join = reinterpret_cast<int (*)(Device, unsigned long long, EventSet)>(find("nvmlDeviceRegisterEvents"));
   if (!create || !join) return;
   if (!reports_ && create(&reports_) != kSuccess) reports_ = nullptr;
-  // A device that reports no events, such as a part of a card, is still queried for its state.
+  // A device that reports no events, such as a MIG instance, is still queried for its state.
   if (reports_ && join(its, kXidEvents, reports_) == kSuccess) xids_[uuid];
 }
 
@@ -210,7 +210,7 @@ std::map<std::string, unsigned> Nvml::figures(const std::string& uuid) const {
   return all;
 }
 
-/// Errors of the card's memory since the driver was loaded, and its rows that were replaced for good.
+/// Errors of the card's memory since the driver was loaded, and the number of its rows that were permanently replaced.
 void Nvml::addMemoryErrors(Device device, std::map<std::string, unsigned>& all) const {
   constexpr int kSinceLoad = 0;
   constexpr const char* kErrors[] = {"eccCorrectedErrors", "eccUncorrectedErrors"};

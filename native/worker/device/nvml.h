@@ -17,9 +17,9 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  /// "580.159.04"; empty: not known.
+  /// "580.159.04"; empty: unknown.
   std::string driverVersion() const;
-  /// Memory of a device that is in use by all processes, by UUID; none: not known.
+  /// Memory of a device that is in use by all processes, by UUID; none: unknown.
   std::optional<uint64_t> usedBytes(const std::string& uuid) const;
   /// Number of active NVLink links of a device, by UUID.
   unsigned linksOf(const std::string& uuid) const;
@@ -36,7 +36,7 @@ class Nvml {
   void watch(const std::string& uuid);
   /// Faults reported since the last call. Also counts all Xids, whether they are faults or not.
   std::vector<Fault> takeFaults();
-  /// The figures of NVML for a monitored device, by the members of CardFigures in api/proto; unreported ones are
+  /// The measurements of NVML for a monitored device, by the members of CardFigures in api/proto; unreported ones are
   /// absent.
   std::map<std::string, unsigned> figures(const std::string& uuid) const;
   /// Why a monitored device must not be used now, according to its card and the driver; empty: no fault is known.
@@ -45,7 +45,7 @@ class Nvml {
  private:
   using Device = struct OpaqueNvmlDevice*;
   using EventSet = struct OpaqueNvmlEventSet*;
-  /// Xids of a device since it is watched.
+  /// Xids of a device since monitoring began.
   struct Xids {
     unsigned count = 0;
     unsigned last = 0;

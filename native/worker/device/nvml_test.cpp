@@ -84,7 +84,7 @@ TEST("errors of memory and Xids are counted, those of programs too") {
   CHECK_EQ(nvml.figures("GPU-a").at("xids"), 2u);
   CHECK_EQ(nvml.figures("GPU-a").at("lastXid"), 13u);
   CHECK_EQ(nvml.figures("GPU-b").at("xids"), 0u);
-  // Without ECC, and without reports: absent, and not zero.
+  // Without ECC, and without reports: absent, not zero.
   const auto silent = nvml.figures("GPU-c");
   CHECK(silent.count("eccCorrectedErrors") == 0 && silent.count("xids") == 0);
 }
@@ -99,7 +99,7 @@ TEST("a device is ill for as long as its driver wants something done with it") {
   }
   recover(0, 2);
   CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver wants its host to be started anew"));
-  // Nothing, something of its links only, and a driver that does not say.
+  // A driver that reports nothing, one that reports only its links, and one that cannot tell.
   for (const int nothing : {0, 3, -1}) {
     recover(0, nothing);
     CHECK_EQ(nvml.illness("GPU-a"), kNothing);
@@ -114,7 +114,7 @@ TEST("a device is ill for as long as its card says so, whether it can report or 
   CHECK_EQ(nvml.illness("GPU-c"), std::string("it has fallen off its bus"));
   answer(2, 16);
   CHECK_EQ(nvml.illness("GPU-c"), std::string("it has to be reset"));
-  // Not supported, or not allowed: says nothing of the card.
+  // Not supported, or not allowed: this says nothing about the card.
   for (const int silent : {0, 3, 4, 999}) {
     answer(2, silent);
     CHECK_EQ(nvml.illness("GPU-c"), kNothing);

@@ -15,7 +15,8 @@ bool isSoftwareGpu(const Driver& driver, CUdevice device);
 /// The description that `--probe` prints, or the error.
 Result<std::string> probeDevices(const Driver& driver);
 
-/// What `--costs` prints: the memory that the driver takes of each device that can be measured (MeasuredCosts); or the error.
+/// The output of `--costs`: the memory that the driver takes of each device that can be measured (MeasuredCosts); or
+/// the error.
 Result<std::string> measureDevices(const Driver& driver);
 
 }  // namespace millpond::worker

@@ -58,7 +58,7 @@ Status SessionDevices::retain(CUdevice device, CUcontext& context) {
   if (CUresult rc = driver_.cuDevicePrimaryCtxRetain(&context, device))
     return Error{failure(driver_, "cuDevicePrimaryCtxRetain", rc)};
   // With HMM or ATS a kernel of the tenant could read and write this process like its own memory. Queried after the
-  // context is created: before, the driver has not initialised its unified memory.
+  // context has been created, because earlier the driver has not initialised its unified memory.
   int isReachable = 0;
   if (!trustsPageableAccess_ && driver_.cuDeviceGetAttribute &&
       driver_.cuDeviceGetAttribute(&isReachable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device) == CUDA_SUCCESS &&
@@ -95,7 +95,7 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares, const std:
     size_t total = 0;
     if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, *device))
       return Error{failure(driver_, "cuDeviceTotalMem_v2", rc)};
-    // 0 means the whole device, and so does more than it has.
+    // 0 means the whole device, and so does more memory than it has.
     if (share.memoryBytes == 0 || share.memoryBytes > total) entry.share.memoryBytes = total;
     int processors = 0, threads = 0;
     if (countsDriverMemory_ &&

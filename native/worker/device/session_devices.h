@@ -25,8 +25,8 @@ struct DeviceShare {
   uint32_t computePercent = 100;
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
   int32_t priority = 0;       ///< of the claim
-  uint64_t contextBytes = 0;  ///< of a context, which the claim has beside its memory; 0: contexts are not charged
-  /// Memory of a context whose kernels print, or allocate memory; none: as on the cards that are known.
+  uint64_t contextBytes = 0;  ///< of a context, which the claim has in addition; 0: contexts are not charged
+  /// Memory of a context whose kernels print, or allocate memory; none: the same as on known cards.
   std::optional<uint64_t> printsBytes{}, allocatesBytes{};
 
   /// All best-effort sessions, which have no share, have equal weight.
@@ -55,9 +55,9 @@ class SessionDevices {
   void countDriverMemory() { countsDriverMemory_ = true; }
   /// Creates the context of one device ahead of a session.
   Status warm(const std::string& uuid);
-  /// Ends contexts that were made ahead: no claim is charged for their memory.
+  /// Ends contexts that were created ahead: no claim is charged for their memory.
   void cool();
-  /// Opens the devices of a session, by UUID. `admit`: called before the contexts are made; an error ends it.
+  /// Opens the devices of a session, by UUID. `admit`: called before the contexts are created; an error aborts.
   Status assign(const std::vector<DeviceShare>& shares, const std::function<Status()>& admit = nullptr);
   /// The session's parts of the devices.
   std::vector<DeviceAccount> accounts() const;

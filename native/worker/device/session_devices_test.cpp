@@ -17,7 +17,7 @@ TEST("a device whose kernels reach the worker's own memory is refused, unless th
   const Status warm = devices.warm(FakeDriver::uuid(0));
   CHECK(!warm);
   CHECK(warm.error().message.find("uvm_disable_hmm=1") != std::string::npos);
-  // Asking again does not get around it.
+  // Repeating the request does not circumvent it.
   CHECK(!devices.assign(shares));
   CHECK(!devices.assign(shares));
   SessionDevices trusting(driver, true);

@@ -25,7 +25,7 @@ struct GateFile::Content {
 Result<std::unique_ptr<GateFile>> GateFile::open(const std::string& path, int64_t patienceNs) {
   auto lock = GateLock::open(path + ".lock", patienceNs);
   if (!lock) return lock.error();
-  // The file has no magic number: any of the workers could change that and keep all others out. Only the size is
+  // The file has no magic number: any of the workers could change it and thereby keep all others out. Only the size is
   // checked.
   auto place = mapSharedBytes(path, "the gate", sizeof(Content), [](void* zeros) {
     new (&static_cast<Content*>(zeros)->table) Table;
@@ -53,7 +53,7 @@ void GateFile::unlock() {
   isLocked_ = false;
 }
 
-/// The slots and shares are those of this process, whatever the table says by now.
+/// The slots and shares are those known to this process, whatever the table now contains.
 void GateFile::leaveTable() {
   log(LogLevel::Error,
       "a process that uses the same device does not let go of its time slices: this session goes on without them, within its share");

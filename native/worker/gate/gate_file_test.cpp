@@ -23,7 +23,7 @@ std::unique_ptr<GateFile> open(const GateFolder& folder) {
   return std::move(*file);
 }
 
-/// In a process of its own, which kills itself.
+/// In a separate process, which kills itself.
 void inDyingProcess(const std::function<void()>& body) {
   const pid_t child = ::fork();
   CHECK(child >= 0);
@@ -71,7 +71,7 @@ TEST("the slot of a process that was killed is free again, and so is its turn") 
   {
     GateFile::Locked locked(*here);
     CHECK(locked.slicer.ask(*slot, 1).isMine);
-    // The dead one's work is not thought to be in flight.
+    // The dead one's work does not count as being in flight.
     locked.slicer.beginFlight(*slot, 1);
     const int64_t before = locked.slicer.sharedTime(1);
     CHECK_EQ(locked.slicer.sharedTime(1001), before + 1000);
@@ -125,7 +125,7 @@ TEST("what a claim owes is kept when its sessions have ended, in whatever way, a
   }
   here->leave(*again, 1'000 * kMilli);
   here->leave(*other, 1'000 * kMilli);
-  // Whatever other claims come and go, it is the last debt that is forgotten.
+  // Whatever other claims join and leave, it is the last debt that is forgotten.
   for (uint64_t claim = 3; claim < 3 + 2 * kAccounts; ++claim)
     here->leave(*here->join(claim, kTenth, 1'001 * kMilli), 1'001 * kMilli);
   const auto later = here->join(1, kTenth, 2'000 * kMilli);
@@ -162,7 +162,7 @@ TEST("a tenant that ends its claim and begins another one still has the debt, an
   }
   const auto other = file->join(claimOf(8, 1), kTenth, 0);
   CHECK(GateFile::Locked(*file).slicer.credit(*other, 0) > 0);
-  // It is repaid by waiting, and no longer there then.
+  // It is repaid by waiting, and gone afterwards.
   const auto later = file->join(claimOf(7, 6), kTenth, 400 * kSecondNs);
   CHECK(GateFile::Locked(*file).slicer.credit(*later, 400 * kSecondNs) >= 0);
 }
@@ -191,7 +191,7 @@ TEST("claims of a tenant that come and go in any order owe together what they ha
     const auto file = open(folder);
     std::vector<uint32_t> slots;
     int64_t used = 0;
-    int64_t given = 0;  // credit that claims begin with, or have saved
+    int64_t given = 0;  // credit that claims start with, or have saved
     for (int step = 0; step < 60; ++step) {
       if (slots.size() < 8 && random(2) == 0) {
         slots.push_back(*file->join(claimOf(7, 1 + random(20)), {ServiceClass::kGuaranteed, 1 + random(99)}, 0));

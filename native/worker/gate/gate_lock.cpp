@@ -79,7 +79,7 @@ bool GateLock::wait(std::atomic<uint32_t>& word) {
   // Terminates whatever other processes write there.
   for (; waitedNs_ + (now - from) <= patienceNs_; now = monotonicNs()) {
     uint32_t seen = word.load(std::memory_order_relaxed);
-    // Others may be asleep: the next owner wakes them.
+    // Others may be asleep, so the next owner wakes them.
     if ((seen & ~kWaiters) == 0) {
       if (word.compare_exchange_strong(seen, id_ | kWaiters, std::memory_order_acquire)) return done(true);
       continue;

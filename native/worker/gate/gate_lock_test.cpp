@@ -71,7 +71,7 @@ TEST("the lock of an owner that has ended is taken over, and that of one that ne
   const GateLock other = folder.open();
   word.store(other.id());
   CHECK(!lock.lock(word));
-  // Its patience is at an end for all such waits together.
+  // Its patience has run out for all such waits together.
   CHECK(!lock.lock(word));
   word.store(0);
   CHECK(lock.lock(word));

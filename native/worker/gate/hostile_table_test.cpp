@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-/// The table's file, as a process has it that may write everything.
+/// The table's file, as seen by a process that may write everything in it.
 class Attacker {
  public:
   explicit Attacker(const GateFolder& folder) {
@@ -65,7 +65,8 @@ std::unique_ptr<SessionGate> join(const GateFolder& folder, uint64_t claim, Shar
   return gate ? std::move(*gate) : nullptr;
 }
 
-/// Plays a session at its gate for `steps` steps of a millisecond. Returns the time for which it had work in flight.
+/// Simulates a session at its gate for `steps` steps of a millisecond. Returns the time for which it had work in
+/// flight.
 int64_t work(SessionGate& gate, std::mt19937_64& random, int64_t from, int steps) {
   int64_t worked = 0;
   for (int step = 0; step < steps; ++step) {
@@ -100,7 +101,7 @@ TEST("sessions go on, whatever is written into the table between their steps") {
     const auto two = join(folder, 2, {ServiceClass::kBurstable, 30}, 2 * kMs);
     CHECK(one && two);
     Attacker attacker(folder);
-    // Values that bounds are made of are more likely than others.
+    // Values used for bounds are more likely than others.
     constexpr uint32_t kTelling[] = {0, 1, 2, 3, 4, 0x7fffffff, 0x80000000, 0xffffffff, kSlots, kAccounts, 100, 101};
     for (int step = 0; step < 40; ++step) {
       for (size_t i = 0; i < 200; ++i) {
@@ -123,7 +124,7 @@ TEST("sessions go on while the table is being overwritten") {
   std::thread writer([&] {
     std::mt19937_64 random(7);
     Attacker attacker(folder);
-    // All but the lock: without that the session would have left the table at once.
+    // Everything but the lock: otherwise the session would have abandoned the table immediately.
     while (!isOver)
       attacker.at(1 + random() % (attacker.words() - 1))
           .store(static_cast<uint32_t>(random() % 5 ? random() % 3 : random()));

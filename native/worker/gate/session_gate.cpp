@@ -6,7 +6,7 @@
 namespace millpond::worker::gate {
 namespace {
 
-/// Limits how often a gate that others had locked is asked again.
+/// Limits how often a gate that others had locked is tried again.
 constexpr int64_t kAskNs = 10'000;
 
 }  // namespace

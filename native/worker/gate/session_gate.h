@@ -41,7 +41,7 @@ class SessionGate {
 
   /// Called regularly, and before `isOn`: checks for other sessions and the state of the time slice.
   void look(int64_t now, bool hasWork);
-  /// Whether `look` would find nothing new: the claim has the GPU to itself, and the session knows it.
+  /// Whether `look` would find nothing new: the claim has the GPU to itself, and the session knows that.
   bool isAtRest() const {
     return !isOn_ && !hasTurn_ && !isWaiting_ && file_->claims() <= 1 &&
            wanted_.load(std::memory_order_relaxed) == pack(share_) && !share_.isCapped();
@@ -84,10 +84,10 @@ class SessionGate {
     int64_t openedAt;    ///< and at most the time passed since then
     int64_t dueAt;
     int64_t reservedNs;  ///< charged before it has completed
-    int64_t waitsAt;     ///< when it must be waiting for something
+    int64_t waitsAt;     ///< when it can only be waiting for something
     bool isOverdue = false;
   };
-  /// Time that a turn was charged for before its work had completed.
+  /// Time for which a turn was charged before its work had completed.
   struct Prepaid {
     uint64_t last;  ///< it is for batches up to this one
     int64_t ns;

@@ -45,7 +45,7 @@ TEST("who has the whole GPU for itself is not measured, and everybody is as soon
   CHECK(first.gate->isAtRest());
   CHECK_EQ(first.gate->usedNs(), 0);
   Tenant& second = gpu.add(bestEffort(), always(100'000));
-  gpu.run(kSecond);  // what was issued before comes to its end
+  gpu.run(kSecond);  // previously issued work completes
   CHECK(first.gate->isOn());
   CHECK(second.gate->isOn());
   CHECK(first.gate->usedNs() > 0);
@@ -150,7 +150,7 @@ TEST("another share counts at once") {
 TEST("a program that waits for each of its kernels has its share beside one that never waits") {
   Gpu gpu;
   Tenant& sparse = gpu.add(guaranteed(50), always(400'000));
-  // It comes back 60 microseconds after each kernel.
+  // It returns 60 microseconds after each kernel.
   int64_t emptySince = -1;
   sparse.wants = [&](int64_t now) {
     if (!sparse.flight.empty()) {
@@ -203,7 +203,7 @@ TEST("work that waits costs nothing where nobody else wants the time") {
 
 TEST("what a turn cost before its work completed is not charged for that work once more") {
   Gpu gpu;
-  // Each takes 6 ms, which is not known before, and its turn ends earlier.
+  // Each takes 6 ms, which is not known in advance, and its turn ends earlier.
   Tenant& slow = gpu.add(guaranteed(50), always(6 * kMs));
   slow.isKnown = false;
   gpu.add(guaranteed(50), always(200'000));
@@ -229,7 +229,7 @@ TEST("a claim has its share however many sessions it has, and a neighbour has it
       }
       CHECK_WITHIN(sum, 8, 12);
       CHECK_WITHIN(percentOf(other, gpu), 56, 62);
-      // And they share it evenly.
+      // They also share it evenly.
       if (kernel < kMs) CHECK(least >= 0.5 * sum / sessions);
     }
   }
@@ -322,7 +322,7 @@ TEST("a claim's copies in a direction have its share beside others', whatever it
       };
       bus.run(4 * kSecond);
       CHECK_WITHIN(ofMany() / (40 * kMs), 95, 100);
-      // Their work in flight when the other comes is bounded, too.
+      // Their work in flight when the other claim arrives is bounded, too.
       for (int second = 0; second < 4; ++second) {
         const double before = ofMany();
         bus.run(kSecond);
@@ -401,7 +401,7 @@ TEST("random claims, some hostile: no claim that wants all the time takes any of
     };
     const Lane lane = kLanes[static_cast<size_t>(round % kLanes.size())];
     Gpu gpu;
-    // One honest claim, and all that a hostile one may do with sessions of its own: it has the rest.
+    // One honest claim, and everything that a hostile one can do with sessions of its own: it gets the rest.
     const auto percent = static_cast<uint32_t>(between(10, 90));
     Tenant& honest = gpu.add(shareOf(lane, guaranteed(percent)), always(between(1, 40) * 10'000));
     const int64_t sessions = between(1, 8);

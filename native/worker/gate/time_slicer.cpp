@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kLongestNapNs = 5'000'000;
 constexpr int64_t kShortestNapNs = 10'000;
-/// Interval at which a session that waits for the end of another one's time slice asks again.
+/// Interval at which a session that waits for the end of another one's time slice checks again.
 constexpr int64_t kLookNs = 100'000;
 
-/// The session that has the time slice reads these two words without the lock of the table.
+/// The session that has the time slice reads these two words without the table's lock.
 void publish(uint32_t& word, uint32_t value) { std::atomic_ref(word).store(value, std::memory_order_relaxed); }
 
 /// Reads a word exactly once, so that the checked value is the one used although other workers write there.
@@ -253,7 +253,7 @@ void TimeSlicer::endHold(uint32_t index, int64_t now) {
   Slot& slot = at(index);
   const int64_t from = slot.state == Slot::State::kCalled ? slot.until - kCallNs : slot.from;
   int64_t held = std::clamp<int64_t>(std::min(now, slot.until) - from, 0, kFarthestEndNs);
-  // The device is unused between the call and the beginning: much of the time where turns are short.
+  // The device is idle between the call and the start, which is much of the time if turns are short.
   if (held < kShortestTurnNs / 2) held += std::clamp<int64_t>(slot.calledNs, 0, kCallNs);
   const int64_t idle = held - std::max<int64_t>(slot.counted, 0);
   if (idle <= 0 || !doOthersWant(slot, now)) return;

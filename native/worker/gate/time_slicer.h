@@ -29,8 +29,8 @@ namespace millpond::worker::gate {
 
 /// Maximum number of sessions of a GPU; its memory has room for fewer contexts.
 inline constexpr uint32_t kSlots = 2048;
-/// Maximum number of claims with sessions on a GPU, or with debt. As many as sessions: a tenant with many small claims
-/// must not keep the sessions of others out.
+/// Maximum number of claims with sessions on a GPU, or with debt. The same as for sessions, so that a tenant with many
+/// small claims cannot keep the sessions of others out.
 inline constexpr uint32_t kAccounts = kSlots;
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 
@@ -52,17 +52,17 @@ inline constexpr int64_t kCallNs = 2'000'000;
 inline constexpr int64_t kWakeNs = 1'000'000;
 /// Limit of the debt that a burstable claim accumulates by using idle time.
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
-/// Same, of one that owes: for time used while another claim within its share wanted it.
+/// The same for a claim in debt, for time used while another claim within its share wanted it.
 inline constexpr int64_t kOwedDebtNs = 1'000'000'000;
-/// A session whose turn ended with its work in flight is still expected back for this time.
+/// A session whose turn ended with its work in flight is still expected to return for this time.
 inline constexpr int64_t kBackNs = 20'000'000;
 /// Longer than any machine runs: debts are repaid by waiting, however long that takes.
 inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
 
 /// Limit of the charge for work in flight, which may be waiting and then costs nothing.
 inline constexpr int64_t kMostReservedNs = 100'000'000;
-/// Time that others leave goes to claims with no more than this in flight: what they have in flight when another claim
-/// comes runs beside its work.
+/// Time that others leave is given to claims with no more than this in flight, because their work in flight runs beside
+/// that of a claim that arrives.
 inline constexpr int64_t kMostBurstNs = 50'000'000;
 
 /// No turn ends later than this from now, whatever the table says.
@@ -77,11 +77,11 @@ struct Slot {
     kFree,
     kIdle,
     kWaiting,
-    kCalled,  ///< has the turn, but does not know it yet
+    kCalled,  ///< has the turn, but does not know that yet
     kTurn,
   };
   State state = State::kFree;
-  uint32_t mustYield = 0;  ///< to a waiting session
+  uint32_t mustYield = 0;  ///< of a waiting session
   uint32_t account = 0;
   uint32_t isInFlight = 0;
   Rank rank = Rank::kNone;  ///< of its last turn
@@ -89,10 +89,10 @@ struct Slot {
   int64_t usedNs = 0;
   int64_t served = 0;    ///< time used, as its account's `inner` has it
   int64_t from = 0;      ///< its turn is exclusive since
-  int64_t calledNs = 0;  ///< time from its call until then
-  int64_t counted = 0;   ///< completed work charged since
+  int64_t calledNs = 0;  ///< time from when it got the turn until it took it
+  int64_t counted = 0;   ///< completed work charged since then
   int64_t flown = 0;     ///< expected time of its work in flight
-  int64_t reserved = 0;  ///< charged for that
+  int64_t reserved = 0;  ///< charged for that work
   int64_t held = 0;  ///< charged for time in which its turn kept others away without completed work, since `takeHeld`
 };
 
@@ -141,7 +141,7 @@ class TimeSlicer {
     int64_t budgetNs = 0;  ///< work that may be issued in this turn
     int64_t againNs = 0;   ///< time until the next attempt, if refused
   };
-  /// The session has work for the GPU. If it already has the turn it gets another one, unless a session of higher rank
+  /// The session has work for the GPU. If it already has the turn, it gets another one unless a session of higher rank
   /// waits.
   Answer ask(uint32_t slot, int64_t now);
   /// The turn's work is in flight and complete: others may begin when it is about to end.
@@ -149,7 +149,7 @@ class TimeSlicer {
   /// The session has no work, or gives up the rest of its turn.
   void pass(uint32_t slot, int64_t now);
 
-  /// The session has work in flight from now on, or has none any more.
+  /// The session has work in flight from now on, or no longer has any.
   void beginFlight(uint32_t slot, int64_t now);
   void endFlight(uint32_t slot, int64_t now);
   /// The GPU's time divided by the sessions in flight: work can have used at most the growth of this clock.
@@ -157,7 +157,7 @@ class TimeSlicer {
   void charge(uint32_t slot, int64_t usedNs, int64_t now);
   /// Charges issued work by its expected time.
   void reserve(uint32_t slot, int64_t expectedNs, int64_t now);
-  /// Takes that back: the work has completed, or waits for something.
+  /// Takes the charge back: the work has completed, or is waiting for something.
   void release(uint32_t slot, int64_t expectedNs);
   /// Time charged since the last call for turns in which work was unfinished: that much of the time of work that was in
   /// flight then is paid.
@@ -205,7 +205,7 @@ class TimeSlicer {
   Answer begin(uint32_t slot, int64_t now);
   void call(uint32_t slot, int64_t now);
   void callNext(int64_t now);
-  /// Notes whether some claim within its share wants time, or is about to.
+  /// Notes whether some claim that is within its share wants time, or is about to.
   void seeEntitled(int64_t now);
   /// Whether one of its sessions has the turn or waits for it.
   bool isWanting(uint32_t account) const;

@@ -149,7 +149,7 @@ void WorkGate::land(Batch& batch, int64_t now) {
   // Otherwise `used` is the time between other work, in which the batch may have waited.
   if (measured) history_.learn(batch.done, used);
   for (Span& span : batch.spans) {
-    // The end of measured work is kept, and the one before it is free.
+    // The end of the measured work is kept, and the previous one is free.
     if (span.begin && span.end) std::swap(events_[span.place.context].frontier, span.end);
     giveBack(span);
   }

@@ -37,7 +37,7 @@ class WorkGate {
 
   /// Whether `progress` has nothing to do.
   bool isAtRest() const { return !awaits() && session_->isAtRest(); }
-  /// Detects completed work. `hasWork`: work waits to be admitted. Returns whether anything has happened.
+  /// Detects completed work. `hasWork`: work is waiting to be admitted. Returns whether anything has happened.
   bool progress(int64_t now, bool hasWork);
   /// Whether work is in flight whose completion must be detected.
   bool awaits() const { return !flights_.empty() || !open_.spans.empty(); }
@@ -55,9 +55,9 @@ class WorkGate {
   /// may be recorded later.
   void before(const Place& place);
   void after(const Work& work, bool isMade, bool endsNow, int64_t now);
-  /// Called before anything else goes into streams: time spent waiting for it is not GPU time.
+  /// Called before any other operation is put into streams: time spent waiting for it is not GPU time.
   void endSpans();
-  /// Same, for work of another lane, which only the work in its own stream and in default streams waits for.
+  /// The same for work of another lane, for which only the work in its own stream and in default streams waits.
   void endSpansBefore(const Place& place);
   /// Ends the batch, so that its completion is detected.
   void close(int64_t now);
@@ -98,7 +98,7 @@ class WorkGate {
   void end(Span& span);
   /// Whether a queue has room for another pair of timed records.
   bool canMeasure() const;
-  /// The events of a span that is over, or was not needed, except those in use elsewhere.
+  /// Returns the events of a span that is over or was not needed, except those in use elsewhere.
   void giveBack(const Span& span);
   bool hasLanded(const Batch& batch);
   void land(Batch& batch, int64_t now);

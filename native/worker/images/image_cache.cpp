@@ -50,7 +50,7 @@ ImageCache::~ImageCache() { settle(); }
 void ImageCache::enter(const std::string& tenant) {
   if (directory_.empty()) return;
   directory_ = tenant.empty() ? "" : directory_ + "/" + tenant;
-  // Usually the agent has created it: a worker with its own user may not.
+  // Usually the agent has created it: a worker that runs as a user of its own may not.
   if (!directory_.empty()) ::mkdir(directory_.c_str(), 0700);
 }
 
@@ -100,11 +100,11 @@ void ImageCache::store(const Sha256& announced, std::span<const std::byte> image
   makeRoom(image.size() + 1);
   const std::string final = path(announced);
   const std::string draft = directory_ + "/draft-" + std::to_string(::getpid());
-  // A worker that was killed may have left one, perhaps under another user.
+  // A worker that was killed may have left one, possibly under another user.
   ::unlink(draft.c_str());
   const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   constexpr std::byte zero[1] = {};
-  // The claims of a tenant have users of their own. A changed image is not used: its hash is another.
+  // A tenant's claims run as different users. A changed image is not used, because its hash differs.
   if (!file || ::fchmod(file.get(), 0666) != 0 || !writeAll(file.get(), image) || !writeAll(file.get(), zero) ||
       ::rename(draft.c_str(), final.c_str()) != 0) {
     log(LogLevel::Warn, "an image could not be kept in %s: %s", directory_.c_str(), std::strerror(errno));

@@ -40,8 +40,8 @@ class StoredImage {
 
 class ImageCache {
  public:
-  /// `directory`: exists already and belongs to the agent; empty: nothing is ever found. `limitBytes`: of all its
-  /// files.
+  /// `directory`: exists already and belongs to the agent; empty: nothing is ever found. `limitBytes`: for all its
+  /// files together.
   ImageCache(std::string directory, uint64_t limitBytes) : directory_(std::move(directory)), limitBytes_(limitBytes) {}
   ImageCache(const ImageCache&) = delete;
   ImageCache& operator=(const ImageCache&) = delete;

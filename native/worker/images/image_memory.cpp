@@ -15,7 +15,7 @@
 namespace millpond::worker {
 namespace {
 
-/// Textures, samplers and surfaces that PTX declares.
+/// Textures, samplers and surfaces declared in PTX.
 constexpr uint64_t kOpaqueBytes = 64;
 /// Variables begin at multiples of the driver's smallest allocation.
 constexpr uint64_t kLeastVariable = 256;
@@ -46,8 +46,8 @@ std::string_view textAt(std::span<const std::byte> file, uint64_t at) {
   return {start, ::strnlen(start, file.size() - at)};
 }
 
-/// The names of a table of symbols. `left`: bytes of symbols that may still be read, so that tables that overlap cost no
-/// more time than the file is long.
+/// The names in a table of symbols. `left`: bytes of symbols that may still be read, so that overlapping tables cost no
+/// more time than the length of the file.
 bool noteSymbols(std::span<const std::byte> file, const Elf64_Shdr& symbols, const Elf64_Shdr& names, uint64_t& left,
                  ImageMemory& memory) {
   if (symbols.sh_entsize != sizeof(Elf64_Sym) || symbols.sh_size > left) return false;

@@ -16,7 +16,7 @@ struct ImageMemory {
 
   /// The memory of both.
   void add(const ImageMemory& other);
-  /// What is enough for either.
+  /// The larger amounts of the two, which suffice for either.
   void cover(const ImageMemory& other);
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using Variables = std::vector<ImageVariable>;
 
-/// More is not compared.
+/// Larger contents are not compared.
 constexpr size_t kMostBytes = size_t{16} << 20;
 
 /// "abc", __func__ and similar.
@@ -120,7 +120,7 @@ bool readNumber(PtxWords& words, std::string_view word, std::span<std::byte> to)
   if (word.ends_with("U")) word.remove_suffix(1);
   const bool isHex = word.starts_with("0x");
   if (isHex) word.remove_prefix(2);
-  // Other digits that begin with 0 are octal, or floating-point numbers by their bits.
+  // Other digits that begin with 0 are octal numbers, or floating-point numbers given by their bits.
   if (!isHex && word.size() > 1 && word[0] == '0') return false;
   uint64_t value = 0;
   const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value, isHex ? 16 : 10);

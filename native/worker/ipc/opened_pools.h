@@ -33,7 +33,7 @@ class OpenedPools {
 
   /// The address of a run of that number, as mapped for the pool.
   std::optional<uint64_t> mapped(uint64_t pool, uint64_t run) const;
-  /// It is mapped from now on, until nothing uses it any more. An allocation is opened in it next.
+  /// It is mapped from now on, until nothing uses it. The next allocation is opened in it.
   void map(uint64_t pool, uint64_t run, uint64_t start);
   bool isMapped(uint64_t start) const { return runs_.contains(start); }
   /// Memory in the run mapped at `start` is in use from now on, if it is not already.
@@ -41,7 +41,7 @@ class OpenedPools {
   bool isOpen(uint64_t address) const { return open_.contains(address); }
   /// Closes it and returns the start of its run, whose use `leave` ends. Nothing if the memory is not open.
   std::optional<uint64_t> close(uint64_t address);
-  /// Returns true if nothing uses the run any more: it is removed from the table.
+  /// Returns true if nothing uses the run any more; then it is removed from the table.
   bool leave(uint64_t start);
 
  private:

@@ -22,9 +22,9 @@ constexpr size_t kMaxId = 16;
 constexpr int kPatienceMs = 5'000;
 /// The reply fits into the buffers of a new socket.
 constexpr int kAnswerMs = 100;
-/// A worker sends its request when it connects: among connections without one the oldest are dropped.
+/// A worker sends its request as soon as it is connected: of the connections without one, the oldest are dropped.
 constexpr size_t kMostCallers = 64;
-/// The block of SHA-256, of which HMAC pads its key to the length.
+/// The block size of SHA-256, to which HMAC pads its key.
 constexpr size_t kBlock = 64;
 
 struct HandleBytes {

@@ -28,16 +28,16 @@ class Sharing {
   /// The handle that programs pass to each other. It names the owner and the object, and proves that a session of the
   /// claim created it.
   using Handle = std::array<std::byte, 64>;
-  /// Known to the sessions of one claim alone.
+  /// The secret known only to the sessions of one claim.
   using Secret = std::array<std::byte, 32>;
 
   enum class Kind : uint32_t { kMemory, kPages, kEvent, kPool, kPoolMemory };
-  /// Something shared, or opened.
+  /// Shared memory, or an event.
   struct Item {
     struct Facts {
       std::array<std::byte, 16> uuid{};  ///< of the device
-      uint64_t bytes = 0;                ///< as the program asked for
-      uint64_t offset = 0;               ///< of these within the file
+      uint64_t bytes = 0;                ///< as requested by the program
+      uint64_t offset = 0;               ///< offset and size within the file
       uint64_t fileBytes = 0;
       uint64_t run = 0;     ///< number of the file's memory
       uint64_t charge = 0;  ///< number under which the memory counts once in the claim; 0: it counts for each session
@@ -69,11 +69,11 @@ class Sharing {
 
   /// The file of a device's memory of that number, part of which is shared already.
   std::shared_ptr<const UniqueFd> fileOf(const std::array<std::byte, 16>& uuid, uint64_t run) const;
-  /// The handle of an object that is shared already.
+  /// The handle of an object that is already shared.
   std::optional<Handle> find(Kind kind, uint64_t object) const;
-  /// Shares it, under its number in the session.
+  /// Shares an object under its number in the session.
   Handle add(Kind kind, uint64_t object, Item item);
-  /// It has ended. It stays open in other sessions.
+  /// The object has ended. It stays open in other sessions.
   void remove(Kind kind, uint64_t object);
   /// Requests an object that another session shares.
   std::optional<Refusal> open(Kind kind, const Handle& handle, Item& item) const;
@@ -86,7 +86,7 @@ class Sharing {
   using Key = std::pair<Kind, uint64_t>;
 
   Handle handleOf(Kind kind, uint64_t number) const;
-  /// The authentication code of a message with that meaning, which only a holder of the secret can make.
+  /// The authentication code of a message with that meaning, which only a holder of the secret can compute.
   Sha256 proof(const char* meaning, std::span<const std::byte> of) const;
   /// A connected process, and the received part of its question.
   struct Caller {

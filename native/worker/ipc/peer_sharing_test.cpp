@@ -49,7 +49,7 @@ TEST("what one worker shares, another of its claim opens, as often as it likes")
     CHECK_EQ(item.facts.offset, 3u);
     CHECK(item.facts.uuid[0] == std::byte{9});
   }
-  // An object that is open to all is open to the session that shares it.
+  // An object that every session may open is also open to the session that shares it.
   const Sharing::Handle ofPool = a.sharing.add(Sharing::Kind::kPool, 7, Sharing::Item{});
   for (const Sharing* each : {&a.sharing, &b.sharing}) {
     Sharing::Item item;
@@ -74,7 +74,7 @@ TEST("processes that connect and ask nothing keep no other waiting") {
   for (int i = 0; i < 40; ++i) {
     auto socket = connectUnix(node.socketOf("w-a"));
     CHECK(bool(socket));
-    // Half of them begin a question.
+    // Half of them begin a request.
     if (i % 2) CHECK(bool(sendAll(socket->get(), std::as_bytes(std::span("what", 4)), 1000)));
     silent.push_back(std::move(*socket));
   }

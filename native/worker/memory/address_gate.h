@@ -84,19 +84,19 @@ class AddressGate {
   AddressGate& operator=(const AddressGate&) = delete;
 
   // CUDA_ERROR_INVALID_VALUE if a part of it does not belong to the session. A failed context may return its failure. A
-  // range without bytes touches nothing, and nothing is mapped at null in any process: it becomes the empty range at
+  // range without bytes accesses nothing, and no process has anything mapped at null: it becomes the empty range at
   // null, which the driver accepts or refuses.
 
   /// Device memory.
   CUresult device(wire::Address address, uint64_t bytes, SessionRange& out) const;
   /// Pinned host memory of the session. `isRecorded`: for a graph, which may use it later.
   CUresult host(wire::Address address, uint64_t bytes, SessionRange& out, bool isRecorded = false);
-  /// Memory that kernels of the session can reach: either of the two.
+  /// Memory that kernels of the session can access: either of the two.
   CUresult reach(wire::Address address, uint64_t bytes, SessionRange& out, bool isRecorded = false);
   /// The whole end of a copy. The range begins at its first byte.
   CUresult reach(const Box& box, SessionRange& out, bool isRecorded = false);
 
-  /// For lookups in tables that hold only objects of the session. Never for the driver.
+  /// For lookups in tables that contain only objects of the session. Never for the driver.
   static uint64_t key(wire::Address address) { return address.value_; }
   /// An address hint of the session; it is used only if nothing is mapped there.
   static uint64_t wish(wire::Address address) { return address.value_; }
@@ -105,7 +105,7 @@ class AddressGate {
 
  private:
   bool isKnownDevice(uint64_t address, uint64_t bytes) const;
-  /// Memory that the driver itself allocated: variables of modules, memory of graphs that a launch has left.
+  /// Memory that the driver itself allocated: variables of modules, memory that graph launches have left.
   CUresult isDriversDevice(uint64_t address, uint64_t bytes) const;
 
   const Driver& driver_;

@@ -82,7 +82,8 @@ TEST("a box whose extent is no number of 64 bits has none") {
                   .depth = n[7]};
     const auto extent = box.extent();
     if (!extent) continue;
-    // Only then: as no 128 bits overflow what products of three numbers make, one after the other is enough.
+    // Only then: products of three such numbers cannot overflow 128 bits, so checking one after the other is
+    // sufficient.
     using Wide = unsigned __int128;
     const Wide stride = extent->rowStride;
     const Wide slice = stride * box.rows;
@@ -112,7 +113,7 @@ TEST("what is the session's reaches the driver as it is, and nothing beside it")
   // Null stays null, however long.
   CHECK_EQ(f.gate.reach(wire::Address(0), 4096, out), CUDA_SUCCESS);
   CHECK(out.device() == 0 && out.bytes() == 0);
-  // A range without bytes touches nothing, whatever the address.
+  // A range without bytes accesses nothing, whatever the address.
   CHECK_EQ(f.gate.reach(wire::Address(reinterpret_cast<uint64_t>(own.data())), 0, out), CUDA_SUCCESS);
   CHECK(out.device() == 0 && out.bytes() == 0);
   // An offset can leave the range just as a length can.

@@ -30,11 +30,11 @@ class ArrayTiles {
 
   /// Whether an array may have that many more parts.
   bool hasRoom(uint64_t array, size_t more) const;
-  /// Records a mapping. `replaced` receives the memories of the parts that it replaces; null: they stay.
+  /// Records a mapping. `replaced` receives the memories of the parts that it replaces; null: these parts stay.
   void add(uint64_t array, const Part& part, uint64_t memory, std::vector<uint64_t>* replaced);
   /// Frees the parts within it; a part that is only partly within it stays until its array ends.
   void remove(uint64_t array, const Part& part, std::vector<uint64_t>& memories);
-  /// The array is gone.
+  /// The array has ended.
   void drop(uint64_t array, std::vector<uint64_t>& memories);
 
  private:

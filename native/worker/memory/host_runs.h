@@ -15,9 +15,9 @@ class HostRuns {
  public:
   struct Run {
     uint64_t bytes = 0;
-    bool isPrivate = false;   ///< this worker's alone, for what the client mirrors
+    bool isPrivate = false;   ///< only this worker has it, for memory that the client mirrors
     bool isKept = false;      ///< its client has the file
-    bool isRecorded = false;  ///< a graph was given addresses in it
+    bool isRecorded = false;  ///< a graph has been given addresses in it
   };
   using Runs = std::map<uint64_t, Run>;
 
@@ -30,7 +30,7 @@ class HostRuns {
     return found == runs_.end() ? nullptr : &found->second;
   }
   const Runs& all() const { return runs_; }
-  /// How many bytes from there on are in one run of this worker's alone.
+  /// How many bytes from there on are in one run that only this worker has.
   uint64_t privateBytes(uint64_t address) const {
     const auto behind = runs_.upper_bound(address);
     if (behind == runs_.begin()) return 0;
@@ -38,7 +38,7 @@ class HostRuns {
     const uint64_t offset = address - begin;
     return run.isPrivate && offset < run.bytes ? run.bytes - offset : 0;
   }
-  /// Whether all of that is in one run of this worker's alone.
+  /// Whether all of that is in one run that only this worker has.
   bool isPrivate(uint64_t address, uint64_t bytes) const { return bytes != 0 && bytes <= privateBytes(address); }
   /// Whether all of that is in one run. `isRecorded`: a graph gets the address.
   bool contains(uint64_t address, uint64_t bytes, bool isRecorded) {

@@ -14,7 +14,8 @@ namespace {
 constexpr uint64_t kAlignment = 512;
 /// Larger allocations get granules of their own.
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
-/// The driver's granularity is at least this on every device, and this is a multiple of it on all known ones.
+/// The driver's granularity is at least this on every device, and this is a multiple of the granularity on all known
+/// ones.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
 /// Reserved addresses per byte of the device, so that fragmentation of addresses never fails an allocation, whatever
 /// the limit is.
@@ -23,12 +24,12 @@ constexpr uint64_t kMinimumReservation = uint64_t{64} << 30;
 
 constexpr uint64_t roundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/// Those for memory of processes come behind.
+/// The address ranges for memory of processes come after these.
 constexpr uint64_t kPlaces = (kPinnedPlaces.first - kDevicePlaces.first) / kDevicePlaces.step;
 
 /// Reserves addresses in one of the places for memory of devices, where neither the system nor a driver puts anything by itself.
 bool reservePlace(const Driver& driver, CUdevice device, uint64_t bytes, CUdeviceptr& base) {
-  // The device's own may be taken: by another vGPU of the same device, or by the end of a very large one.
+  // The device's own range may be taken: by another vGPU of the same device, or by the end of a very large one.
   for (uint64_t i = 0; i < kPlaces; ++i) {
     const CUdeviceptr wish = kDevicePlaces.first + (static_cast<uint64_t>(device) + i) % kPlaces * kDevicePlaces.step;
     if (driver.cuMemAddressReserve(&base, bytes, 0, wish, 0) != CUDA_SUCCESS) return false;
@@ -119,7 +120,7 @@ CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAll
     // The mapping keeps the memory alive from now on.
     if (isNew) driver_.cuMemRelease(memory);
     if (rc == CUDA_SUCCESS) {
-      // Peer access of contexts does not apply to mapped memory, so these have access from the beginning.
+      // Peer access of contexts does not apply to mapped memory, so all contexts get access from the beginning.
       std::vector<CUmemAccessDesc> access(1 + peers_.size());
       for (size_t i = 0; i < access.size(); ++i) {
         access[i].location = prop.location;

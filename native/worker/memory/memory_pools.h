@@ -29,7 +29,7 @@ class MemoryPools {
     uint64_t reserved = 0, reservedHigh = 0, used = 0, usedHigh = 0;
   };
 
-  /// Bytes of an allocation in its pool's usage: as with the driver, the requested bytes, not the block.
+  /// Bytes of an allocation in its pool's usage: as with the driver, the requested bytes, not the block's.
   static constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
   /// Adds a pool of at most `maxBytes`, 0 for unlimited. Returns false if a pool of this number exists already.
@@ -63,8 +63,8 @@ class MemoryPools {
   bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
   /// Removes a block in use from the table.
   std::optional<Block> take(uint64_t address);
-  /// Frees the block in stream order: other streams may use it when `number` has happened. Returns false if it is not
-  /// in use.
+  /// Frees the block in stream order: other streams may use it once the free with `number` is done. Returns false if it
+  /// is not in use.
   bool free(uint64_t address, StreamKey stream, uint64_t number);
   /// The free with that number is done; appends the blocks that its pool does not keep to `released`.
   void happened(uint64_t number, std::vector<Block>& released);

@@ -30,7 +30,7 @@ TEST("a block is used again at once in its stream, elsewhere when its free has h
   CHECK(pools.free(0x1000, kOne, 2));
   pools.happened(2, released);
   CHECK(!pools.reuse(kPoolHandle, 4096, kTwo, 4096));  // too large
-  CHECK(!pools.reuse(kPoolHandle, 16, kTwo, 16));      // so small that most would be wasted
+  CHECK(!pools.reuse(kPoolHandle, 16, kTwo, 16));      // so small that most of the block would be wasted
   CHECK_EQ(pools.reuse(kPoolHandle, 1000, kTwo, 1000).value_or(0), 0x1000u);
   CHECK(released.empty());
 }
@@ -91,7 +91,7 @@ TEST("a pool that is destroyed lives on in its blocks and gives them back one by
   pools.happened(1, released);
   CHECK_EQ(released.size(), 1u);
   CHECK_EQ(pools.take(0x2000)->bytes, 1024u);
-  CHECK(pools.create(kPoolHandle, 0, 0));  // nothing is left of the old one
+  CHECK(pools.create(kPoolHandle, 0, 0));  // nothing is left of the old pool
 }
 
 TEST("a pool that is made again had the highest use of the one before, and its idle blocks are counted by device") {

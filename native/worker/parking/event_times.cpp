@@ -40,7 +40,7 @@ bool EventTimes::note(HandleMap& handles, uint16_t context) {
   handles.eachOf(context, [&](const HandleMap::Entry& entry) {
     if (handle::kind(entry.wire) != HandleKind::kEvent || !entry.object) return;
     const auto event = static_cast<CUevent>(entry.object);
-    // An event that was recorded in a capture last reports that when queried.
+    // An event whose last recording was in a capture reports that when queried.
     if (driver_.cuEventQuery(event) == CUDA_ERROR_CAPTURED_EVENT) isTold = false;
     float none = 0;
     if (driver_.cuEventElapsedTime(&none, event, event) == CUDA_SUCCESS) recorded.push_back({entry.wire, event, 0});

@@ -15,7 +15,7 @@ void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
 }  // namespace
 
 void Journal::note(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
-  // Copied first: the client could change it meanwhile.
+  // Copied first, because the client could change it in the meantime.
   Entry entry{op, context, {}, {}, {body.begin(), body.end()}};
   const auto of = subjectOf(op, context, entry.body);
   if (!of) return;

@@ -22,11 +22,11 @@ class Journal {
 
   /// Adds a command executed in that context; a command that cannot be repeated is ignored.
   void note(cmd::Op op, uint16_t context, std::span<const std::byte> body);
-  /// A command was executed whose effects may not be recorded. The first of these is remembered.
+  /// A command was executed whose effects cannot be recorded. The first of these is remembered.
   void leaveTrace(cmd::Op op) {
     if (trace_ == cmd::Op{}) trace_ = op;
   }
-  /// The first command that left a trace; 0: none.
+  /// The first command whose effects cannot be recorded; 0: none.
   cmd::Op trace() const { return trace_; }
   /// The settings of a context have been reset.
   void forgetSettings(uint16_t context);

@@ -98,7 +98,7 @@ TEST("pinned memory is repeated in no context, and handles, contexts and address
   CHECK(journal.contains({Subject::Kind::kHostMemory, 4}));
   CHECK(!journal.contains({Subject::Kind::kContext, 4}));
   CHECK(!journal.contains({Subject::Kind::kHandle, 4}));
-  // The same address again, of another length.
+  // The same address again, with another length.
   keep.bytes = 8192;
   note(journal, keep, 5);
   const auto all = repeated(journal);

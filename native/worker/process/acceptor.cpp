@@ -28,7 +28,7 @@ Status Acceptor::listenUnix(const std::string& path) {
 }
 
 Status Acceptor::listenTcp(const std::string& host, uint16_t first, uint16_t last) {
-  // Workers that start together begin at different ports: each one that is in use costs two system calls.
+  // Workers that start together begin at different ports, because each port that is in use costs two system calls.
   const uint32_t count = uint32_t{last} - first + 1;
   const uint32_t start = count == 1 ? 0 : static_cast<uint32_t>(::getpid()) % count;
   for (uint32_t tried = 0; !tcp_; ++tried) {

@@ -44,8 +44,8 @@ class Acceptor {
 
   /// The sockets to poll for reading.
   void collect(std::vector<int>& sockets) const;
-  /// Accepts connections, reads hellos, sends refusals. Returns the admitted client, if any; its welcome is not sent
-  /// yet.
+  /// Accepts connections, reads hellos, sends refusals. Returns the admitted client, if any; its welcome has not been
+  /// sent yet.
   std::optional<Admitted> serve(const Authorize& authorize);
 
  private:

@@ -43,7 +43,7 @@ struct Door {
     CHECK(bool(socket));
     return std::move(*socket);
   }
-  /// One look at everybody. A TCP connection is there a moment after it was made.
+  /// Checks all connections once. A TCP connection becomes visible a moment after it was made.
   std::optional<Acceptor::Admitted> serve() {
     return acceptor.serve([this](const Hello& hello, bool) {
       ++judged;
@@ -68,7 +68,7 @@ struct Door {
     }
     testing::fail(__FILE__, __LINE__, "nobody was admitted");
   }
-  /// Serves until the pending is answered or dropped; the answer, empty when there was none.
+  /// Serves until the pending connection is answered or dropped; returns the answer, empty if there was none.
   std::vector<std::byte> answer(const UniqueFd& pending) {
     std::vector<std::byte> got(8192);
     const int64_t deadline = monotonicNs() + 10'000'000'000;
@@ -93,7 +93,7 @@ std::vector<std::byte> beginning(size_t bytes) {
 void say(const UniqueFd& socket, std::span<const std::byte> bytes) { CHECK(bool(sendAll(socket.get(), bytes))); }
 
 TEST("a range of ports is used up to its last one, and then there is none") {
-  // Three ports in a row that are free; another process may take one between the search and the test.
+  // Three consecutive free ports; another process may take one between the search and the test.
   uint16_t first = 0;
   for (int tries = 0; tries < 100; ++tries) {
     uint16_t port = 0;
@@ -138,7 +138,7 @@ TEST("the right greeting is admitted, over either socket, in any pieces") {
       CHECK_EQ(admitted.remote, remote);
       CHECK_EQ(admitted.hello.ticket, kRight.ticket);
       CHECK_EQ(admitted.hello.program, "program");
-      // Over a Unix socket the kernel's word counts.
+      // For a Unix socket, the kernel's information counts.
       CHECK_EQ(admitted.pid, remote ? 3 : static_cast<int32_t>(::getpid()));
       CHECK_EQ(door.judged, 1);
     }
@@ -169,7 +169,7 @@ TEST("garbage is dropped without an answer") {
     std::vector<std::byte> garbage(40 + random() % 5000);
     for (auto& b : garbage) b = static_cast<std::byte>(random());
     if (round % 3 == 0) {
-      // A greeting of ours that announces more than is allowed.
+      // A greeting in our format that announces more than is allowed.
       std::copy(hello.begin(), hello.end(), garbage.begin());
       garbage[31] = std::byte{0x7f};
     } else if (round % 3 == 1) {
@@ -198,7 +198,7 @@ TEST("a greeting that does not come to its end is dropped after its time") {
   door.admitted();
 }
 
-/// A pending over TCP that encrypts, from a thread of its own; whether it was let in so far.
+/// A pending TCP connection that encrypts, on a thread of its own; whether it has been admitted so far.
 bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Acceptor::Admitted>& admitted) {
   bool isEncrypted = false;
   std::atomic<bool> done{false};
@@ -243,7 +243,7 @@ TEST("with a secret, nobody is heard over TCP who does not know it, and nobody m
   CHECK(!admitted);
   UniqueFd plain = door.call(true);
   say(plain, encode(kRight));
-  // It may receive an alert that this is not TLS.
+  // It may receive an alert saying that this is not TLS.
   CHECK(!decodeWelcome(door.answer(plain)));
   UniqueFd silent = door.call(true);
   CHECK(door.answer(silent).empty());

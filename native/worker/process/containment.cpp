@@ -57,7 +57,8 @@ Status dropCapabilities() {
 Status becomeUser(uint32_t user) {
   if (::setgroups(0, nullptr) != 0 || ::setresgid(user, user, user) != 0 || ::setresuid(user, user, user) != 0)
     return failed("cannot become user " + std::to_string(user));
-  // A change of user leaves the process's own entries in /proc to root until it is dumpable again; `contain` writes one.
+  // After a change of user the process's own entries in /proc belong to root until it is dumpable again; `contain`
+  // writes one.
   if (::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return failed("cannot make the process its user's own");
   return Done{};
 }

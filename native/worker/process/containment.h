@@ -20,9 +20,9 @@ Status becomeUser(uint32_t user);
 FileAccess systemFiles(const std::string& driver);
 
 /// First step, before there is another thread and before the driver is initialised: capabilities, no new privileges, no
-/// core dumps, not dumpable (so that processes of the same user can neither trace it nor read its memory and environment), first
-/// in line when memory runs out, and the file rules. Returns the protections that this host lacks, a sentence each; an
-/// error means a restriction that the kernel supports and refused.
+/// core dumps, not dumpable (so that processes of the same user can neither trace it nor read its memory and
+/// environment), the first candidate when the kernel runs out of memory, and the file rules. Returns the protections
+/// that this host lacks, a sentence each; an error means a restriction that the kernel supports and refused.
 Result<std::vector<std::string>> contain(const FileAccess& files);
 
 /// Second step, when the driver is initialised and the sockets listen: the system call filter.

@@ -53,7 +53,7 @@ struct GuardedFolder {
   }
 };
 
-/// Runs `attempt` in a process of its own that is contained in full; false fails the case.
+/// Runs `attempt` in a separate, fully contained process; false fails the case.
 void contained(const GuardedFolder& folder, const std::function<bool()>& attempt) {
   const pid_t child = ::fork();
   CHECK(child >= 0);
@@ -125,7 +125,7 @@ TEST("a contained process reaches no other process") {
   const pid_t victim = ::fork();
   CHECK(victim >= 0);
   if (victim == 0) {
-    // Another worker: of the same user, and not dumpable either.
+    // Another worker: with the same user, and not dumpable either.
     if (::geteuid() == 0 && !becomeUser(kUser)) ::_exit(1);
     ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     for (;;) ::pause();
@@ -167,7 +167,7 @@ TEST("files are those of the system and the session") {
            refused(::open((folder.own() + "/../secret").c_str(), O_RDONLY | O_CLOEXEC)) &&
            refused(::open("/etc/shadow", O_RDONLY | O_CLOEXEC)) && refused(::unlink(folder.secret().c_str())) &&
            refused(::symlink(folder.secret().c_str(), (folder.own() + "/link").c_str())) &&
-           // Across folders; in its own it makes files visible that are complete.
+           // Across folders; within its own it makes only complete files visible.
            ::link(folder.secret().c_str(), (folder.own() + "/link").c_str()) == -1 &&
            ::link((folder.own() + "/file").c_str(), (folder.own() + "/name").c_str()) == 0;
   });

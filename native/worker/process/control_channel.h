@@ -30,11 +30,11 @@ class ControlChannel {
   bool connected() const { return static_cast<bool>(connection_); }
 
   /// Accepts connections; the newest one that has presented the key replaces the present one. Returns whether there was
-  /// one.
+  /// such a connection.
   bool accept();
   /// Returns the received messages; a malformed line or a closed connection ends the connection.
   std::vector<Json> receive();
-  /// Sends a message, and drops the connection if it cannot take it immediately: an agent reads, or is replaced.
+  /// Sends a message, and drops the connection if it cannot take it immediately: an agent either reads or is replaced.
   void send(const Json& message);
 
  private:

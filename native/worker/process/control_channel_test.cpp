@@ -30,7 +30,7 @@ struct Line {
     ::rmdir(folder.c_str());
   }
   std::string path() const { return folder + "/control.sock"; }
-  /// A new agent that the channel has taken.
+  /// A new agent that the channel has accepted.
   UniqueFd agent() {
     auto socket = connectUnix(path());
     CHECK(bool(socket));
@@ -89,7 +89,7 @@ TEST("what is no JSON ends the connection, after the messages before it") {
     CHECK_EQ(messages.size(), 1u);
     CHECK(!line.channel.connected());
     CHECK_EQ(readAll(agent), "closed");
-    // And the next one is welcome.
+    // The next one is accepted.
     UniqueFd next = line.agent();
     CHECK_EQ(line.after(next, "{}\n").size(), 1u);
   }
@@ -118,7 +118,7 @@ TEST("the newest connection is the agent") {
   CHECK(line.after(first, "{\"type\": \"half").empty());
   UniqueFd second = line.agent();
   CHECK_EQ(readAll(first), "closed");
-  // Half a line of the old one is not put before the new one's.
+  // Half a line from the old one is not prepended to the new one's.
   const auto messages = line.after(second, "{\"type\":\"b\"}\n");
   CHECK_EQ(messages.size(), 1u);
   line.channel.send(Json::Object{{"type", "stats"}});
@@ -170,9 +170,9 @@ TEST("where there is a key, only a connection that shows it takes the agent's pl
     CHECK(!channel.accept());
     char byte;
     const ssize_t got = ::recv(other.get(), &byte, 1, 0);
-    CHECK(got == 0 || (got < 0 && errno == ECONNRESET));  // of what was too long the rest was not read
+    CHECK(got == 0 || (got < 0 && errno == ECONNRESET));  // the rest of the overlong line was not read
   }
-  // Those that say nothing are kept in bounds, and the agent stays.
+  // The number of silent connections stays bounded, and the agent's connection stays.
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 40; ++i) silent.push_back(caller("{"));
   CHECK(!channel.accept());

@@ -14,7 +14,8 @@
 namespace millpond::worker {
 namespace {
 
-// The kernel's interface (include/uapi/linux/landlock.h): hosts that build this may have older headers than those that run it.
+// The kernel's interface (include/uapi/linux/landlock.h): build hosts may have older headers than the hosts that run
+// this.
 constexpr long kCreateRuleset = 444;
 constexpr long kAddRule = 445;
 constexpr long kRestrictSelf = 446;

@@ -9,7 +9,7 @@
 namespace millpond::worker {
 
 /// Checks the devices now and every two seconds until standard input ends. Each check prints, as a line of JSON, the
-/// unhealthy devices with the reason and the faults that the driver has reported since the last one. Missing lines
+/// unhealthy devices with the reason, and the faults that the driver has reported since the last one. Missing lines
 /// therefore mean that the driver does not respond.
 Status watchHealth(const Driver& driver, Nvml& nvml);
 

@@ -5,7 +5,7 @@
 
 namespace millpond::worker {
 
-/// Whether the driver has initialised its unified memory and was asked to leave pageable memory alone.
+/// Whether the driver has initialised its unified memory, with the flag not to use pageable memory.
 bool isPageableMemoryOff();
 
 }  // namespace millpond::worker

@@ -21,7 +21,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr int64_t kStatsNs = 1'000'000'000;
-/// Host memory of a session that nothing else charges: its rings, replies kept for its client, waiting commands.
+/// Host memory of a session that is charged nowhere else: its rings, replies kept for its client, waiting commands.
 constexpr uint64_t kSessionHostBytes = uint64_t{64} << 20;
 /// How often expiry and the loss of the agent are checked.
 constexpr int kTickMs = 250;
@@ -71,7 +71,7 @@ Status Supervisor::prepare() {
   }
   log(LogLevel::Info, "worker %s listens at %s and TCP port %u", options_.id.c_str(), options_.dataPath.c_str(),
       unsigned{acceptor_.tcpPort()});
-  // Last: an agent that sees this socket may use it.
+  // This comes last: an agent that sees this socket may use it.
   return control_.listen(options_.controlPath, options_.controlKey);
 }
 
@@ -115,7 +115,7 @@ int Supervisor::run() {
   ::unlink(options_.controlPath.c_str());
   ::unlink(options_.dataPath.c_str());
   sharing_.reset();
-  // An image that is being written is completed for the next session, so that no half of it remains.
+  // An image that is being written is completed for the next session, so that no partial file remains.
   imageCache_.settle();
   return exitStatus_;
 }
@@ -147,7 +147,7 @@ void Supervisor::handle(const Json& message) {
   } else if (kind && *kind == "close") {
     const Json* why = message.find("reason");
     const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
-    // Reports the end of a client that left by itself.
+    // Reports the end of a client that has left by itself.
     watchClient();
     if (executor_) {
       state_ = State::kClosing;
@@ -155,7 +155,7 @@ void Supervisor::handle(const Json& message) {
     } else {
       finish(reason, true);
     }
-  } else if (!kind || *kind != "attach") {  // for a worker without a key it is an ordinary message
+  } else if (!kind || *kind != "attach") {  // a worker without a key treats it as an ordinary message
     log(LogLevel::Warn, "the agent sent a message of unknown type");
   }
 }
@@ -304,7 +304,8 @@ void Supervisor::admit(Acceptor::Admitted admitted) {
   } else {
     welcome.snapshot = snapshot_.encode();
     grantReturn(admitted, welcome);
-    // Over TCP both ends agree on the end by messages that only a link has which outlives its connection.
+    // Over TCP, both ends agree on the session's end by messages that exist only on a link that outlives its
+    // connection.
     if (admitted.hello.canPark && (!admitted.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
     welcome.parks = parkAfterNs != 0;
   }
@@ -395,7 +396,7 @@ void Supervisor::sendStats() {
 void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
   log(ok ? LogLevel::Info : LogLevel::Error, "session %s %s: %s", assignment_.session.c_str(),
       isParked ? "is parked" : "ended", reason.c_str());
-  // Its last moments are counted, too.
+  // Work of its last moments is counted, too.
   if (executor_ && state_ == State::kConnected) sendStats();
   if (accounts_) accounts_->rest();
   control_.send(Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});

@@ -48,7 +48,8 @@ class Supervisor {
   /// Tells a client over TCP how to reconnect, and how both ends detect the end of the other's process.
   void grantReturn(const Acceptor::Admitted& admitted, Welcome& welcome);
   uint64_t memoryUsed() const;
-  /// Charged for a device: what the session holds, and its context where that is not beside the claim's limit.
+  /// The charge for a device: the memory that the session holds, and its context unless that is beside the claim's
+  /// limit.
   uint64_t memoryUsed(size_t device) const;
   void sendStats();
   void watchClient();

@@ -28,7 +28,7 @@ constexpr int kAllowed[] = {
     // Memory
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_mprotect, SYS_brk, SYS_msync, SYS_mincore, SYS_mlock, SYS_mlock2,
     SYS_munlock, SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy, SYS_membarrier, SYS_memfd_create,
-    // Files: the file rules and modes decide which of them
+    // Files: the file rules and modes decide which of them are accessible
     SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_preadv, SYS_pwritev, SYS_open, SYS_openat, SYS_creat, SYS_close,
     SYS_close_range, SYS_stat, SYS_fstat, SYS_lstat, SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access,
     SYS_faccessat, SYS_faccessat2, SYS_readlink, SYS_readlinkat, SYS_lseek, SYS_dup, SYS_dup2, SYS_dup3, SYS_fcntl, SYS_flock,
@@ -118,8 +118,7 @@ class Program {
 
   Status install() {
     sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
-    // SPEC_ALLOW: the threads keep the speculation settings that they have; the filter is not a sandbox against side
-    // channels.
+    // SPEC_ALLOW: the threads keep their speculation settings; the filter is not a sandbox against side channels.
     const long rc = ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                               SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
     if (rc > 0) return Error{"thread " + std::to_string(rc) + " has another system call filter"};

@@ -135,7 +135,7 @@ void ProfileLines::add(const cupti::FillRecord& fill) {
 
 void ProfileLines::addCommand(uint32_t correlation, uint32_t thread, uint64_t position) {
   const std::lock_guard lock(mutex_);
-  // The record that would name it is dropped as well.
+  // The record that would refer to the name is dropped as well.
   if (lines_.size() - taken_ > kMostBytes) return;
   append(Line('t').field(correlation).field(thread).field(position).end());
 }

@@ -19,7 +19,7 @@ class ProfileLines {
   /// Limit of the lines kept for a client that does not fetch them.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  /// The driver's numbers of the devices, each of which lines name by its place. None: they have the driver's numbers.
+  /// The driver's numbers of the devices; lines refer to each by its position. None: lines have the driver's numbers.
   void nameDevices(std::vector<int> devices);
 
   void add(const cupti::KernelRecord& kernel);

@@ -77,7 +77,7 @@ Result<Profiler*> Profiler::load(const std::string& driver, const std::string& l
   if (auto found = made->find(*opened); !found) return found.error();
   instance_ = made.get();
   if (const auto rc = made->registerCallbacks_(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess) {
-    // CUPTI may have the functions already: they find no destination.
+    // CUPTI may already have called the functions: they find no destination.
     instance_ = nullptr;
     return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
   }
@@ -128,7 +128,7 @@ void Profiler::enableCommands(bool areWanted) {
   if (!subscribe_ || !enableCallback_) return;
   if (!subscriber_)
     if (const auto rc = subscribe_(&subscriber_, &Profiler::called, this); rc != cupti::kSuccess) {
-      // The records are good without: they only have no call of the program.
+      // The records are valid without them; only the link to the program's calls is missing.
       subscriber_ = nullptr;
       log(LogLevel::Warn, "CUPTI refused to name the calls of activities: %d", rc);
       return;

@@ -21,16 +21,16 @@ class Profiler {
   /// path; empty: the default place of CUDA toolkits.
   static Result<Profiler*> load(const std::string& driver, const std::string& library);
 
-  /// The session's devices in their order, by the driver's numbers: records name them by their places.
+  /// The session's devices in order, by the driver's numbers: records refer to them by position.
   void nameDevices(std::vector<int> devices) { lines_.nameDevices(std::move(devices)); }
 
-  /// Starts recording, unless it does. `commands`: notes the commands of the client, too, by `Command`.
+  /// Starts recording, unless it is already on. `commands`: also record the client's commands, through `Command`.
   Status begin(bool commands);
   /// Stops recording.
   void end();
 
-  /// The command of the client that the calling thread executes, as long as this lives: its thread, and its offset in the
-  /// session's stream.
+  /// The command of the client that the calling thread executes, for the lifetime of this object: its thread, and its
+  /// offset in the session's stream.
   class Command {
    public:
     Command(uint32_t thread, uint64_t position);
@@ -38,7 +38,7 @@ class Profiler {
     Command(const Command&) = delete;
     Command& operator=(const Command&) = delete;
   };
-  /// Whether `Command` is of use.
+  /// Whether `Command` has an effect.
   bool notesCommands() const { return notesCommands_; }
 
   /// Processes the records that are complete by now.

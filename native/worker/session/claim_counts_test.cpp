@@ -85,7 +85,7 @@ struct ClaimSession : ExecutorFixture {
   }
 };
 
-/// Objects of another session of the claim: the fake driver is that of one session.
+/// Objects of another session of the claim: the fake driver belongs to one session only.
 struct Neighbour {
   ClaimThings things;
   ClaimBudget budget{ExecutorFixture::kLimit};
@@ -132,7 +132,7 @@ TEST("contexts are limited, and one that ends makes room") {
   CHECK(other.things.hold(Thing::kContext, 0));
   CHECK_EQ(one.tryContext(3), 0);
   one.endContext(3);
-  // One that the driver refuses does not count.
+  // An object that the driver refuses does not count.
   one.fake().failNext("cuCtxCreate_v2", CUDA_ERROR_UNKNOWN);
   CHECK_EQ(one.tryContext(4), CUDA_ERROR_UNKNOWN);
   CHECK(other.things.hold(Thing::kContext, 1));
@@ -150,7 +150,7 @@ TEST("pinned host memory is limited for all sessions together") {
     command.isPrivate = 1;
     return one.wait(command);
   };
-  // Where no sanitizer has its shadow.
+  // An address at which no sanitizer has its shadow.
   constexpr uint64_t kPlace = kPinnedPlaces.first;
   CHECK_EQ(pin(kPlace, 5 * kMi), kOutOfMemory);
   CHECK_EQ(pin(kPlace, UINT64_MAX / kMi * kMi - kPlace), kOutOfMemory);
@@ -181,7 +181,7 @@ TEST("images, the driver's copies of them and links are in one budget of host me
   Neighbour other(place);
   const std::string image(3 * kMi, '/');
   CHECK(other.things.hold(Thing::kHostByte, 3 * kMi));
-  // While it is loaded there are two of it.
+  // While it is being loaded there are two of it.
   CHECK_EQ(one.load(1, image), kOutOfMemory);
   CHECK(other.things.hold(Thing::kHostByte, 2 * kMi));
   CHECK_EQ(one.load(2, image), 0);
@@ -191,7 +191,7 @@ TEST("images, the driver's copies of them and links are in one budget of host me
   one.unload(2);
   CHECK(other.things.hold(Thing::kHostByte, 8 * kMi));
   CHECK(other.things.hold(Thing::kHostByte, 0));
-  // One that the driver refuses returns its charge.
+  // A refusal by the driver returns its charge.
   one.fake().fail(CUDA_ERROR_UNKNOWN);
   CHECK(one.load(4, image) != 0);
   one.fake().fail(CUDA_SUCCESS);
@@ -212,7 +212,7 @@ TEST("variables of modules count of the claim's memory before the driver loads t
   CHECK(!other.budget.take(25 * kMi));
   one.unload(2);
   CHECK_EQ(one.left(), 64 * kMi);
-  // One that the driver refuses returns its charge.
+  // A refusal by the driver returns its charge.
   one.fake().fail(CUDA_ERROR_UNKNOWN);
   CHECK(one.load(3, large) != 0);
   one.fake().fail(CUDA_SUCCESS);
@@ -266,7 +266,7 @@ TEST("kernels that print or allocate count what the driver keeps for them in eve
   other.budget.give(*taken);
   CHECK_EQ(one.load(3, prints), 0);
   CHECK_EQ(one.left(), 56 * kMi);
-  // Once for each context, and for as long as it lasts.
+  // Once for each context, for as long as the context lives.
   CHECK_EQ(one.load(4, prints), 0);
   CHECK_EQ(one.left(), 56 * kMi);
   one.unload(3);

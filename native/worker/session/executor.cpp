@@ -33,12 +33,12 @@ constexpr uint64_t kSpareHostBytes = uint64_t{64} << 20;
 /// Until then it keeps all of it: pinning a page takes the driver tens of microseconds, and programs pause between copies.
 constexpr int64_t kSpareNs = 2'000'000'000;
 
-/// While device work is awaited, polling it as the driver itself does is quickest, but only where cores are spare.
+/// While device work is awaited, polling it as the driver itself does is fastest, but only if processors are spare.
 int64_t pollBudgetNs() { return usableCpus() >= 4 ? 20'000'000 : 30'000; }
 
-/// Whether the driver may wait for the device in this command, and so for functions of the client, whose return only
-/// the issuing thread receives. A thread that such a function waits for may make any other call. Measured on an H200:
-/// docs/decisions/0030.
+/// Whether the driver may wait for the device in this command, and therefore for functions of the client, whose return
+/// only the issuing thread receives. A thread for which such a function waits may make any other call. Measured on an
+/// H200: docs/decisions/0030.
 bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
   const auto handleOf = [head](size_t offset) {
     uint64_t wire = 0;
@@ -60,7 +60,7 @@ bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
   }
 }
 
-/// The stream in which a client sends bytes of mirrored memory, of commands that it uses for that.
+/// The stream in which a client sends bytes of mirrored memory, for the commands that it uses for that.
 std::optional<uint64_t> streamOf(const ServerLink::Frame& frame) {
   const std::span<const std::byte> head = frame.head();
   const auto at = [&](size_t offset) {
@@ -81,7 +81,7 @@ std::optional<uint64_t> streamOf(const ServerLink::Frame& frame) {
 /// Whether later work in its stream may wait for the program's next calls.
 bool holdsStreams(cmd::Op op) { return op == cmd::Op::kHostFunction || cmd::isWaitForWord(op); }
 
-/// The stream of a command that may make it wait for a word which the program writes later.
+/// The stream of a command that may make the stream wait for a word that the program writes later.
 std::optional<uint64_t> streamThatWaits(cmd::Op op, std::span<const std::byte> head) {
   static_assert(offsetof(cmd::StreamWaitValue32V2, stream) == 0 && offsetof(cmd::StreamWaitValue64V2, stream) == 0 &&
                 offsetof(cmd::StreamBatchMemOpV2, stream) == 0);
@@ -234,7 +234,8 @@ bool Executor::take(const ServerLink::Frame& frame) {
 bool Executor::overtakes(const ServerLink::Frame& frame) {
   switch (static_cast<cmd::Op>(frame.header.op)) {
     case cmd::Op::kCallbackNext: break;
-    // The bytes of mirrored memory that the function has used, in a stream of the client: charged, as they cannot wait.
+    // The bytes of mirrored memory that the function has used, in a stream of the client: charged, because they cannot
+    // wait.
     case cmd::Op::kCopyToDevice:
     case cmd::Op::kCopyFromDevice:
     case cmd::Op::kStreamSync:
@@ -296,7 +297,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return violation("there is no command " + std::to_string(frame.header.op));
   }
   if (session_.current().context != 0 && !contexts_.isThere(session_.current().context)) {
-    // Another thread of the program may just have destroyed it, or did so before the session was resumed.
+    // Another thread of the program may have destroyed it just now, or before the session was resumed.
     if (session_.isResumed() ||
         (session_.current().context <= contexts_.size() && contexts_.at(session_.current().context).used))
       session_.answer(session_.current(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -311,7 +312,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   }
   // A command that needs no context runs in the bound one.
   if (session_.current().context == 0) session_.current().context = contexts_.bound();
-  // Freed memory becomes available without it, and an allocation in the meantime need not wait for it.
+  // Freed memory becomes available without it, so an allocation in the meantime need not wait for it.
   if (holdsStreams(static_cast<cmd::Op>(frame.header.op))) frees_.retire();
   if (!contexts_.use(session_.current().context)) {
     session_.answer(session_.current(), CUDA_ERROR_INVALID_CONTEXT);

@@ -140,15 +140,16 @@ class Executor : private SessionOwner, private SessionPart {
   /// Executes the command, unless it must wait for a copy, or at the gate of its device: then it returns false.
   bool take(const ServerLink::Frame& frame);
   bool progressHeld();
-  /// Executes reports of the client's callback threads, and the bytes of mirrored memory that these used, which need not wait
-  /// behind commands of others: the stream of a callback continues only then. Returns false for other commands.
+  /// Executes reports of the client's callback threads, and the bytes of mirrored memory that the callbacks used. They
+  /// must not wait behind commands of other threads, because the stream of a callback continues only afterwards.
+  /// Returns false for other commands.
   bool overtakes(const ServerLink::Frame& frame);
-  /// Executes the held commands that bring bytes of mirrored memory, of which later ones of that stream are newer. Returns
-  /// false if one of them has to wait.
+  /// Executes the held commands that bring bytes of mirrored memory of which later commands of that stream bring newer
+  /// ones. Returns false if one of them has to wait.
   bool performPushes(std::optional<uint64_t> stream);
-  /// Executes a command that goes ahead of held ones: it is charged to the gate, and does not wait there.
+  /// Executes a command that overtakes held ones: it is charged to the gate, but does not wait there.
   void executeCharged(const ServerLink::Frame& frame);
-  /// That stream, by the client's handle, may wait for a word which the program writes later.
+  /// That stream, by the client's handle, may wait for a word that the program writes later.
   void expectWord(uint64_t wire);
   bool progress();
   bool registerTransfers();
@@ -259,7 +260,7 @@ class Executor : private SessionOwner, private SessionPart {
                             allocations_,     contextEnds_,
                             parking_};
   uint64_t afterCallbackBytes_ = 0;     ///< of the commands that wait for functions of the client
-  std::deque<ServerLink::Frame> held_;  ///< the first waits for a copy, or at a gate; all stay in the ring
+  std::deque<ServerLink::Frame> held_;  ///< the first waits for a copy, or at a gate; all of them stay in the ring
   SessionGates gates_;
   std::pair<uint64_t, std::string> modulesKept_;  ///< why the loaded modules cannot be restored, at that position
 

@@ -25,7 +25,7 @@ struct Gates {
     CHECK(bool(file));
     return std::move(*file);
   }
-  /// The only session has a debt for which it is blocked for a minute.
+  /// The only session has a debt that blocks it for a minute.
   void putIntoDebt(unsigned device) const {
     const auto file = open(device);
     gate::GateFile::Locked locked(*file);
@@ -35,8 +35,7 @@ struct Gates {
   }
 };
 
-/// Another claim that always has something to do in a lane of a device, while the session there has used more than its
-/// share.
+/// Another claim that always has work in a lane of a device, while the session there has used more than its share.
 class Rival {
  public:
   Rival(const Gates& gates, gate::Lane lane) : file_(gates.open(0, lane)) {
@@ -60,11 +59,12 @@ class Rival {
     isOver_.store(true);
     thread_.join();
   }
-  /// Does that until the session has waited for its turn. The machine may let the rival sleep until its own turn is over.
+  /// Continues until the session has waited for its turn. The machine may let the rival sleep until its own turn is
+  /// over.
   void untilWaiting(const std::function<void()>& issue) {
     for (int i = 0; i < 600; ++i) {
       issue();
-      // The rival looks: a thread that asks without pause would keep both from the lock of the table.
+      // The rival checks: a thread that polls without pause would keep both from the lock of the table.
       for (int look = 0; look < 100; ++look) {
         if (hasSeenWaiting_.load()) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -157,7 +157,7 @@ TEST("work that waits for its turn holds up no function of the program") {
     });
     gates.putIntoDebt(0);
     CHECK(f.fill(memory, 1, 4096));
-    // As a thread does that runs the program's functions; there are two.
+    // Like a thread that runs the program's functions; there are two.
     constexpr Session::Caller kCallbacks{1, 77};
     for (unsigned round = 1; round <= 2; ++round) {
       cmd::CallbackNextReply next{};
@@ -168,7 +168,7 @@ TEST("work that waits for its turn holds up no function of the program") {
       CHECK_EQ(f.session().wait(static_cast<uint16_t>(cmd::CallbackNext::kOp), kCallbacks,
                                 cmd::encodedSize<cmd::CallbackNext>(), fill, answer),
                0);
-      // Its bytes of mirrored memory come first, and behind those that another thread of the program wrote there.
+      // Its bytes of mirrored memory come first, before the bytes that another thread of the program wrote there.
       const auto usedBefore = used();
       const uint64_t older = 99;
       CHECK(f.upload(mirrored, std::as_bytes(std::span(&older, 1)), f.stream(2)));
@@ -235,12 +235,12 @@ TEST("copies wait for a turn in their direction, while another claim copies and 
         while (!isOver.load()) CHECK_EQ(f.download(back, memory, f.stream(1)), 0);
       });
       rival->untilWaiting([] {});
-      // It holds up no other thread of the program, no computation, and no copy in the other direction.
+      // It blocks no other thread of the program, no computation, and no copy in the other direction.
       CHECK(f.fill(memory, 9, 1, f.stream(1)));
       CHECK(f.upload(memory, data, f.stream(1)));
       f.marker();
       isOver.store(true);
-      // Beside it each piece of the last copy would have to wait until a second of debt is paid.
+      // With the other claim present, each piece of the last copy would have to wait until a second of debt is paid.
       rival.reset();
       reader.join();
     }
@@ -262,7 +262,7 @@ TEST("small copies wait for nobody's turn while their claim is within its share,
     const auto slotUp = up->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
     const auto slotDown = down->join(77, {ServiceClass::kBurstable, 50}, monotonicNs());
     CHECK(bool(slotUp) && bool(slotDown));
-    // The session sees the other claim with its next look at the table.
+    // The session notices the other claim at its next check of the table.
     waitUntil("copies are charged", [&] {
       CHECK(f.upload(memory, data));
       CHECK_EQ(f.download(back, memory), 0);

@@ -31,7 +31,7 @@ TEST("data goes to the device and comes back, at any size") {
 TEST("a download that waits for its stream does not hold up one of another stream") {
   for (const Carrier carrier : kCarriers) {
     ExecutorFixture f(carrier);
-    // More of them than there are staging chunks.
+    // More copies than there are staging chunks.
     constexpr uint32_t kStuck = 20;
     const CUdeviceptr memory = f.allocate(8 * kMi);
     const auto data = pattern(1, 8 * kMi);
@@ -252,7 +252,7 @@ TEST("an event that is destroyed while a thread waits for it lets that thread go
     cmd::EventSync sync{};
     sync.event = ExecutorFixture::event(1);
     const int32_t result = f.wait(sync);
-    // Independent of whether the wait or the end came first.
+    // Regardless of whether the wait or the end came first.
     CHECK(result == 0 || result == CUDA_ERROR_INVALID_HANDLE);
   });
   f.marker();
@@ -278,7 +278,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
       [&](uint64_t address, uint64_t) { return address - reinterpret_cast<uint64_t>(to.data()) < to.size(); });
   for (int round = 0; round < 100; ++round) {
     std::fill(to.begin(), to.end(), std::byte{0});
-    // Independent of whether the device is slower or faster than the next command.
+    // Regardless of whether the device is slower or faster than the next command.
     const bool slow = round % 4 == 0;
     if (slow) f.fake().hold(1);
     cmd::LandFromDevice copy{};
@@ -296,7 +296,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
       waitUntil("the copy waits", [&] { return f.fake().waiting(1) >= 3; });
       f.fake().release(1);
     });
-    // The program asks again and again, by event or by stream.
+    // The program polls, by event or by stream.
     int32_t result = 600;
     while (result == 600) {
       if (round % 2) {
@@ -313,7 +313,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
     CHECK(to == data);
     opener.join();
   }
-  // All use the same memory: some replies have arrived, others may have to be resent.
+  // All use the same memory: some replies have arrived, and others may have to be resent.
   CHECK(f.fake().registeredRuns() <= registered + 4);
 }
 

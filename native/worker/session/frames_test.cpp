@@ -18,7 +18,7 @@ void set(Body& body, const cmd::FieldLayout& field, uint64_t value) {
   std::memcpy(body.data() + field.offset, &value, std::min<size_t>(field.bytes, sizeof(value)));
 }
 
-/// Over TCP the same code runs: a sample suffices. The thread sanitizer does not check contents.
+/// Over TCP the same code runs, so a sample is sufficient. The thread sanitizer does not check contents.
 bool isLeftOut(Carrier carrier, size_t number) {
   return (carrier == Carrier::kTcp && number % 8 != 0) || (kForThreads && number % 16 != 0);
 }
@@ -38,7 +38,7 @@ void refused(Carrier carrier, cmd::Op op, const Body& body, const std::string& r
   CHECK_EQ(victim.lostReason(), end.reason);
 }
 
-/// Bodies that are not as long as the command says.
+/// Bodies whose length does not match the command.
 std::vector<Body> wrongBodies(const cmd::CommandLayout& layout) {
   std::vector<Body> bodies;
   if (layout.fixedBytes > 0) bodies.emplace_back();
@@ -118,10 +118,11 @@ TEST("every handle of a generated command that the session has already is not ma
     }
 }
 
-/// Fields of manually handled commands that name an object that the session must have.
+/// Fields of hand-written commands that name an object that the session must have.
 constexpr std::string_view kNaming[] = {"stream", "event",     "function", "owner",  "library", "graph", "node",
                                         "exec",   "mipmapped", "pool",     "memory", "object",  "clone", "source"};
-/// Numbers in these that are not checked when the rest of the body is zero, that belong to the client, or that are new.
+/// Numbers in these commands that are not checked when the rest of the body is zero, that belong to the client, or that
+/// are new.
 const std::set<std::pair<cmd::Op, std::string_view>> kNotNaming = {
     {cmd::Op::kHostFunction, "function"},
     {cmd::Op::kPoolCreate, "pool"},

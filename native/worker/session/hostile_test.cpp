@@ -40,7 +40,7 @@ TEST("every command, cut and lengthened, with every kind of content, harms nobod
     std::minstd_rand random(77);
     for (uint16_t op = 1; op < cmd::kOpLimit; ++op) {
       for (size_t bytes = 0; bytes <= 96; bytes += 8) {
-        // Over TCP the same code runs, and the thread sanitizer does not check contents: a sample suffices.
+        // Over TCP the same code runs, and the thread sanitizer does not check contents: a sample is sufficient.
         if ((carrier == Carrier::kTcp || kForThreads) && (op + bytes / 8) % (kForThreads ? 12 : 4)) continue;
         const std::vector<std::byte> zeros(bytes);
         attack.send(op, 1, zeros, bytes % 16 == 0);
@@ -91,7 +91,7 @@ TEST("random commands of likely content harm nobody but their session") {
       std::vector<uint64_t> words(random() % 16);
       for (uint64_t& each : words) each = word();
       const auto op = static_cast<uint16_t>(1 + random() % (cmd::kOpLimit - 1));
-      // Two numbers of 32 bits in one word are likely, too: lengths of tails among them.
+      // Two 32-bit numbers in one word are likely, too, such as lengths of tails.
       for (uint64_t& each : words)
         if (random() % 4 == 0) each = (random() % 4 ? random() % 64 : random()) << 32 | (random() % 64);
       attack.send(op, static_cast<uint16_t>(random() % 3), std::as_bytes(std::span(words)), random() % 2 == 0);
@@ -287,7 +287,7 @@ TEST("rules of copies and pinned memory that are broken are named") {
     CHECK(bool(f.session().sendFile(file(8192, true).get())));
     kept(f);
   });
-  // A copy that reaches over the end of shared memory.
+  // A copy that extends beyond the end of shared memory.
   violation(Carrier::kSharedMemory, "a copy reaches over the end of shared memory", [](ExecutorFixture& f) {
     void* place = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(place != MAP_FAILED && ::munmap(place, 8192) == 0);

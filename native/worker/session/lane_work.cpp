@@ -13,10 +13,10 @@ using gate::Lane;
 constexpr int64_t kDeviceBytesPerNs = 500;
 constexpr int64_t kBusBytesPerNs = 20;
 constexpr int64_t kLeastGuessNs = 3'000;
-/// The time of a short row on the bus, in bytes: a copy of thousands of them is not small.
+/// The cost of a short row on the bus, in bytes, because a copy of thousands of them is not small.
 constexpr uint64_t kLeastRowBytes = 256;
 
-/// The fixed part of a command, which the client may be changing: only for estimates.
+/// The fixed part of a command, which the client may be changing, so it is used only for estimates.
 template <typename C>
 C fixedOf(std::span<const std::byte> body) {
   C out{};
@@ -35,7 +35,7 @@ gate::Work memoryWork(cmd::Op op, uint64_t bytes, int64_t bytesPerNs) {
   return {static_cast<uint64_t>(op), bytes, std::max<uint64_t>(bytes, 1), std::max(guess, kLeastGuessNs)};
 }
 
-/// A copy whose ends are host memory or not; none if both are: it does not use the device.
+/// Whether the ends of a copy are host memory; none if both are: then the copy does not use the device.
 std::optional<LaneWork> copyBetween(cmd::Op op, bool toHost, bool fromHost, uint64_t bytes, uint64_t stream) {
   if (toHost && fromHost) return std::nullopt;
   if (!toHost && !fromHost) return LaneWork{Lane::kCompute, memoryWork(op, bytes, kDeviceBytesPerNs), stream};
@@ -82,7 +82,7 @@ std::optional<LaneWork> boxWork(const cmd::CopyBox& box, const IsHost& isHost) {
   const uint64_t row = toHost || fromHost ? std::max(box.width, kLeastRowBytes) : box.width;
   auto found =
       copyBetween(cmd::Op::kCopyBox, toHost, fromHost, product(product(row, box.height), box.depth), box.stream);
-  // Boxes of few rows cost less than boxes of many with as many bytes.
+  // Boxes of few rows cost less than boxes of many rows with the same number of bytes.
   if (found) found->work.shape = mixed({box.width, box.height, box.depth});
   return found;
 }

@@ -33,11 +33,11 @@ constexpr uint8_t kOverTcp = 1;
 constexpr uint8_t kWithGrace = 2;  ///< the link's own frames are understood
 /// More than the socket accepts at once, and far more than any message.
 constexpr size_t kMostBytes = size_t{1} << 20;
-/// Timeout of the last command's reply. Work that never ends is ended then.
+/// Timeout of the last command's reply. Endless work is ended then.
 constexpr int64_t kPatienceNs = 500'000'000;
 constexpr uint32_t kLastRequest = 0xffff'ffff;
 
-/// Whether the stream ends where a frame does, so that another can follow.
+/// Whether the stream ends at the end of a frame, so that another frame can follow.
 bool isWhole(std::span<const std::byte> stream) {
   while (!stream.empty()) {
     wire::CommandHeader header;
@@ -92,7 +92,7 @@ class Replies {
   bool sawLast_ = false;
 };
 
-/// The client: sends its data, takes all replies, and leaves.
+/// The client: sends its data, receives all replies, and leaves.
 class Client {
  public:
   /// `memory`: shared memory, null over TCP.

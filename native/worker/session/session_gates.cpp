@@ -11,15 +11,15 @@ namespace {
 
 /// An open batch is ended after this time without further work.
 constexpr int64_t kQuietNs = 20'000;
-/// Copies up to this size do not wait for a turn while their claim is within its share: a program that waits for each of
-/// them would wait longer than the bus takes.
+/// Copies up to this size do not wait for a turn while their claim is within its share: a program that waits for each
+/// of them would wait longer than the bus needs.
 constexpr uint64_t kBriefBytes = uint64_t{64} << 10;
 
 /// The kind of a command's work, for the gates.
 enum class Passage {
   kWork,     ///< takes time of a lane
   kNothing,  ///< puts nothing into a stream that would make it wait
-  kWait,     ///< same, and the program waits for preceding work
+  kWait,     ///< the same, and the program waits for preceding work
   kOther,
 };
 

@@ -31,21 +31,21 @@ class Canary {
   Canary(const Canary&) = delete;
   Canary& operator=(const Canary&) = delete;
 
-  /// In the middle of it.
+  /// An address in the middle of it.
   uint64_t address() const { return reinterpret_cast<uint64_t>(bytes_) + kBytes / 2; }
   bool isUnchanged() const {
     for (size_t at = 0; at < kBytes; at += sizeof(kWord))
       if (std::memcmp(bytes_ + at, &kWord, sizeof(kWord)) != 0) return false;
     return true;
   }
-  /// Whether any of it has been copied there.
+  /// Whether any part of it has been copied there.
   static bool isIn(std::span<const std::byte> bytes) {
     const auto word = std::as_bytes(std::span(&kWord, 1));
     return std::search(bytes.begin(), bytes.end(), word.begin(), word.end()) != bytes.end();
   }
 
  private:
-  /// A pattern that no other memory has.
+  /// A pattern that no other memory contains.
   static constexpr uint64_t kWord = 0xc0'ffee'ca'4a'12'99'5d;
 
   std::byte* bytes_;

@@ -121,7 +121,7 @@ void DriverGuard::Call::see(const CUDA_MEMCPY3D* copy) {
       std::lock_guard lock(state().mutex);
       report(symbol_, "an address to find out about", device);
     }
-    // For copies of the worker itself, all host memory is registered.
+    // For copies by the worker itself, all host memory is registered.
     see(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device);
   };
   end(copy->srcMemoryType, copy->srcHost, copy->srcDevice);

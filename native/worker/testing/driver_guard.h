@@ -14,7 +14,7 @@ namespace millpond::worker {
 
 class DriverGuard {
  public:
-  /// `plain` behind the guard. There is one guard in a process.
+  /// Wraps `plain` in the guard. There is one guard in a process.
   static Driver before(const Driver& plain);
   static const Driver& plain();
   /// Forbidden addresses that have reached the driver since the last call.

@@ -57,7 +57,7 @@ class FakeDriver {
   void step(uint64_t stream, size_t n);
   /// Operations that wait in the stream.
   size_t waiting(uint64_t stream);
-  /// Every call that can fails with this code from now on; CUDA_SUCCESS ends that.
+  /// Every call that can fail does so with this code from now on; CUDA_SUCCESS ends that.
   void fail(CUresult code);
   /// The next `times` calls of that name fail.
   void failNext(const std::string& call, CUresult code, unsigned times = 1);
@@ -65,13 +65,14 @@ class FakeDriver {
   uint64_t usedBytes();                                        ///< physical memory of all devices
   size_t mappedRuns();                                         ///< of device memory
   size_t reservations();                                       ///< of addresses
-  size_t liveContexts();                                       ///< beside the primary ones
+  size_t liveContexts();                                       ///< in addition to the primary ones
   size_t primaryContexts() const { return primaryContexts_; }  ///< retained and not released
   size_t liveEvents();
   size_t registeredRuns();
   size_t tiles();  ///< of all arrays
   std::vector<Launch> launches();
-  /// Host functions that have returned. They run at once, on threads of their own, and their streams do not wait for them.
+  /// Host functions that have returned. They run immediately, on threads of their own, and their streams do not wait
+  /// for them.
   unsigned returnedHostFunctions() const { return returnedHostFunctions_.load(); }
 
  private:

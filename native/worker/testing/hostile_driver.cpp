@@ -43,7 +43,7 @@ void tellRead(const std::string& path) {
   if (file >= 0) ::close(file);
 }
 
-/// The value behind an option of the worker program.
+/// The value of an option of the worker program.
 std::string option(const std::string& name) {
   std::ifstream file("/proc/self/cmdline");
   const std::string all((std::istreambuf_iterator<char>(file)), {});
@@ -84,7 +84,7 @@ bool canReach(const std::string& path) {
   return can;
 }
 
-/// Tries to get what another worker has, whose files are in `folder`.
+/// Tries to access the resources of another worker, whose files are in `folder`.
 void attackWorker(const std::string& pid, const std::string& folder) {
   const std::string process = "/proc/" + pid;
   const std::string status = contents(process + "/status");
@@ -101,7 +101,7 @@ void attackWorker(const std::string& pid, const std::string& folder) {
   char byte;
   iovec here{&byte, 1}, there{&byte, 1};
   tell("look into " + pid, ::syscall(SYS_process_vm_readv, number, &here, 1, &there, 1, 0) >= 0);
-  // Workers of one user can connect to each other, and then need the claim's secret.
+  // Workers of one user can connect to each other, but then need the claim's secret.
   report << "the socket of " << pid << " for its claim is " << (canReach(folder + "/peers.sock") ? "open" : "closed")
          << "\n";
 }

@@ -57,7 +57,7 @@ class OwnSession {
     }();
     return table;
   }
-  /// Prints a graph as a driver does that shows its handles, whatever the flags: the software GPU prints none.
+  /// Prints a graph like a driver that shows its handles, whatever the flags: the software GPU prints none.
   static CUresult printGraph(CUgraph graph, const char* path, unsigned flags) {
     std::FILE* file = std::fopen(path, "w");
     if (!file) return CUDA_ERROR_OPERATING_SYSTEM;

@@ -36,13 +36,13 @@ struct Tenant {
       : share(itsShare), kernelNs(std::move(kernels)), wants(std::move(whenever)) {}
 
   Share share;
-  Kernels kernelNs;  ///< of the next kernel
+  Kernels kernelNs;  ///< cost of the next kernel
   Wants wants;
   uint64_t claim = 0;
-  bool isKnown = true;     ///< what its kernels take is known before
+  bool isKnown = true;     ///< the cost of its kernels is known in advance
   bool isBrief = false;    ///< a session of its own for each kernel, one after the other
-  int64_t waitsNs = 0;     ///< its kernels wait in their streams for so long, and take nothing of the GPU's time
-  int64_t patienceNs = 0;  ///< a session ends with its kernel at work, after so long; 0: it waits for it
+  int64_t waitsNs = 0;     ///< its kernels wait in their streams for this long, and use no GPU time
+  int64_t patienceNs = 0;  ///< a session ends with its kernel still running, after this long; 0: it waits for it
 
   struct Kernel {
     int64_t lengthNs;
@@ -54,7 +54,7 @@ struct Tenant {
   std::deque<Kernel> flight;
   std::optional<int64_t> next;
   int64_t wantedSince = -1;
-  int64_t workedNs = 0;          ///< of the GPU's time, as it really was
+  int64_t workedNs = 0;          ///< of the GPU's time, as actually used
   std::vector<int64_t> windows;  ///< the same, for each second
   std::vector<int64_t> waits;    ///< from when a kernel is wanted until it begins
   int64_t longestNs = 0;
@@ -70,7 +70,7 @@ class Gpu {
     remove();
   }
 
-  /// `claim`: whose session it is; 0: it is a claim of its own.
+  /// `claim`: the claim of the session; 0: a claim of its own.
   Tenant& add(
       Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }, uint64_t claim = 0) {
     tenants_.push_back(std::make_unique<Tenant>(share, std::move(kernels), std::move(wants)));
@@ -125,7 +125,7 @@ class Gpu {
         tenant.gate->issued(expected, now_);
         tenant.flight.push_back({*tenant.next, tenant.gate->close(now_), 0, tenant.waitsNs ? now_ : -1});
       } else {
-        // As deep as a driver's own queue, at most.
+        // At most as deep as a driver's own queue.
         if (tenant.flight.size() >= 1000) return;
         tenant.flight.push_back({*tenant.next, 0});
       }

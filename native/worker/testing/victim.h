@@ -14,7 +14,7 @@
 
 namespace millpond::worker {
 
-/// A session with one of everything in it.
+/// A session that contains one object of every kind.
 class Victim {
  public:
   explicit Victim(Carrier carrier) : fixture_(carrier), room_(size_t{1} << 20) {
@@ -95,7 +95,7 @@ inline constexpr bool kForThreads = true;
 inline constexpr bool kForThreads = false;
 #endif
 
-/// Continues with a new victim when one is lost, and checks how it was lost.
+/// Replaces the victim by a new one when it is lost, and checks how it was lost.
 class Attack {
  public:
   explicit Attack(Carrier carrier) : carrier_(carrier) { renew(); }

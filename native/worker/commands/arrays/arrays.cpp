@@ -121,7 +121,7 @@ CUresult Arrays::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command) 
     budgets_.at(memory.device).give({memory.bytes});
     budgets_.publish();
   };
-  // The end of an array waits for the device: docs/decisions/0030.
+  // Destroying an array waits for the device: docs/decisions/0030.
   frees_.end({.finish = finish, .context = contexts_.bound(), .mayWait = true});
   return CUDA_SUCCESS;
 }
@@ -241,7 +241,7 @@ CUresult Arrays::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   rc = driver_.cuMemMapArrayAsync(entries.data(), static_cast<unsigned>(entries.size()), s.handle);
   std::vector<uint64_t> gone;
   for (const TileChange& change : changes) {
-    // After a failure any part of the list may have been mapped, and none is known to be unmapped.
+    // After a failure any part of the list may have been mapped, and no part is known to be unmapped.
     if (change.memory) tiles_.add(change.array, change.part, *change.memory, rc ? nullptr : &gone);
     if (!change.memory && !rc) tiles_.remove(change.array, change.part, gone);
   }

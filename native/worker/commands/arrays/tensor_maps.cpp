@@ -6,7 +6,7 @@
 namespace millpond::worker {
 namespace {
 
-/// The driver reads arrays of as many elements as the rank says.
+/// The driver reads arrays with as many elements as the rank specifies.
 constexpr uint32_t kMaxRank = 5;
 
 template <typename T, size_t bytes>

@@ -71,7 +71,7 @@ CUresult ContextEnds::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   const uint16_t number = session_.current().context;
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
   // The client has destroyed the objects in it. Only the driver can reset the libraries in it, above all their
-  // variables. It would wait for the remaining work.
+  // variables. The driver would wait for the remaining work.
   const auto reset = [this, number] { return resetPrimary(number); };
   std::vector<Mark> marks;
   if (marks_.fence(number, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(reset);

@@ -13,7 +13,8 @@
 namespace millpond::worker {
 namespace {
 
-/// The flags that a picture of a graph may have: none for handles and functions, which are addresses of this process.
+/// The flags that a graph's printed description may have: none for handles and functions, which are addresses of this
+/// process.
 constexpr unsigned kShownDotFlags =
     CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES | CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS |
     CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS |
@@ -23,7 +24,7 @@ constexpr unsigned kShownDotFlags =
     CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS | CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO |
     CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS;
 
-/// The verbose picture is the one with everything that may be shown.
+/// The verbose description contains everything that may be shown.
 unsigned shownDotFlags(unsigned flags) {
   return flags & CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE ? kShownDotFlags : flags & kShownDotFlags;
 }
@@ -36,7 +37,7 @@ void maskAddresses(std::string& text) {
     const auto before = at - text.begin();
     const bool isPrefixed = before >= 2 && at[-2] == '0' && (at[-1] == 'x' || at[-1] == 'X');
     const bool isWord = before >= 1 && (std::isalnum(static_cast<unsigned char>(at[-1])) || at[-1] == '_');
-    // Shorter ones are numbers, and no address of a process.
+    // Shorter runs are numbers, not addresses of a process.
     if (end - at >= (isPrefixed ? 8 : 12) && (isPrefixed || !isWord)) std::fill(at, end, 'x');
     at = end == at ? at + 1 : end;
   }

@@ -28,7 +28,7 @@ class GraphCommands : private SessionPart {
   GraphTable& graphs_;
   GraphNodeCount& nodeCount_;
   HostMemory& hostMemory_;
-  std::string dot_;  ///< the picture that the client is reading
+  std::string dot_;  ///< the description that the client is reading
 };
 
 }  // namespace millpond::worker

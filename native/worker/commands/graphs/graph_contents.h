@@ -20,7 +20,7 @@ class GraphContents {
     collect(graph, {}, *contents);
     return contents;
   }
-  /// Adds those of one more graph.
+  /// Adds the contents of one more graph.
   void add(uint64_t graph, ExecContents& contents) { collect(graph, {}, contents); }
 
  private:

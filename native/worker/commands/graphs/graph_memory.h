@@ -33,9 +33,9 @@ class GraphMemory : private SessionPart {
     if (found == all_.end()) return;
     if (const auto allocation = found->second.lock()) allocation->isFreedByGraph = true;
   }
-  /// A launch leaves that memory allocated, so it counts although its node may be gone.
+  /// A launch leaves that memory allocated, so it counts even if its node no longer exists.
   void leave(const std::shared_ptr<GraphAllocation>& allocation) { left_[allocation->address] = allocation; }
-  /// Frees memory that a launch left, if it did, in the order of a stream or immediately.
+  /// Frees memory that a launch left, if it did, in stream order or immediately.
   CUresult free(CUdeviceptr address, const Stream* stream) {
     CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
     if (stream) rc = driver_.cuMemFreeAsync(address, stream->handle);

@@ -28,9 +28,9 @@ CUresult GraphNodeCommands::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>
   uint64_t childNumber = 0;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) childNumber = graphs_.numberOf(node.params.graph.graph);
   const bool isMoved = movesGraph(node.params);
-  // A graph does not become part of itself.
+  // A graph cannot become part of itself.
   if (isMoved && graph->root == childNumber) return CUDA_ERROR_INVALID_VALUE;
-  // A clone has all nodes of the child; a moved graph is already counted.
+  // A clone has all nodes of the child; a moved graph has already been counted.
   GraphNodes more = GraphNodes::one(record.size());
   if (childNumber && !isMoved) more += nodeCount_.of(childNumber);
   if (!nodeCount_.take(more)) return CUDA_ERROR_OUT_OF_MEMORY;

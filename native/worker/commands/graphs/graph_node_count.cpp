@@ -112,7 +112,7 @@ bool GraphNodeCount::admitCaptured(cmd::Op op, std::span<const std::byte> head, 
   if (!becomesNode(op)) return true;
   // Data of copies is not among the parameters.
   GraphNodes nodes = GraphNodes::one(std::min(bytes, kMostParameterBytes));
-  // A launched graph becomes a child, with all of its nodes.
+  // A launched graph becomes a child, with all its nodes.
   if (op == cmd::Op::kGraphLaunch && head.size() >= sizeof(cmd::GraphLaunch)) {
     cmd::GraphLaunch launch{};
     std::memcpy(&launch, head.data(), sizeof launch);

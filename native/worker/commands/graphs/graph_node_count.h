@@ -17,7 +17,7 @@ namespace millpond::worker {
 
 /// A number of nodes, and the host memory that they take.
 struct GraphNodes {
-  /// Host memory of each node in the driver and in the worker's tables, beside its parameters.
+  /// Host memory of each node in the driver and in the worker's tables, in addition to its parameters.
   static constexpr uint64_t kNodeBytes = 2048;
 
   uint64_t nodes = 0;
@@ -48,8 +48,8 @@ class GraphNodeCount {
   /// Attributes the nodes of one graph to another.
   void move(uint64_t from, uint64_t to);
 
-  /// Other parameters of a node in a graph or executable graph: their size counts where it exceeds that of those before.
-  /// Returns false if the claim would exceed its limit.
+  /// Other parameters of a node in a graph or executable graph: their size counts if it exceeds that of the previous
+  /// ones. Returns false if the claim would exceed its limit.
   bool grow(uint64_t owner, uint64_t node, uint64_t parameterBytes);
 
   /// Counts the nodes that a command adds to the open captures, as far as known; `head`: of the command's body, which has

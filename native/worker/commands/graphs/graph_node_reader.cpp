@@ -66,7 +66,8 @@ CUresult GraphNodeReader::readAllocation(const graph::NodeRecord& record, std::s
   allocation.accessDescCount = out.access.size();
   const uint64_t bytes = record.allocation.bytes;
   allocation.bytesize = bytes;
-  // The driver allocates it from its own pool: it counts while a graph has the node, or a launch has left it.
+  // The driver allocates it from its own pool: it counts while a graph has the node, or while memory is left from a
+  // launch.
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   budgets_.publish();
   out.allocation = std::shared_ptr<GraphAllocation>(std::make_unique<GraphAllocation>().release(),
@@ -224,7 +225,7 @@ CUresult GraphNodeReader::read(std::span<const std::byte> bytes, NodeParams& out
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return readAllocation(record, rest, out);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      // Found in a table that has only memory of this session's graphs.
+      // Found in a table that contains only memory of this session's graphs.
       if (!graphMemory_.contains(AddressGate::key(record.address))) return CUDA_ERROR_INVALID_VALUE;
       out.params.free.dptr = AddressGate::key(record.address);
       return CUDA_SUCCESS;

@@ -72,7 +72,7 @@ class GraphTable {
     CUgraph handle = nullptr;
     uint64_t root = 0;  ///< the graph with which it ends, usually itself
     std::map<CUgraphNode, uint64_t> numbers;
-    std::set<uint64_t> special;  ///< nodes that are not plain
+    std::set<uint64_t> special;  ///< nodes that need more than the driver's handle
   };
 
   /// The number of a graph; a new one if it has none yet. `root` 0: it ends by itself.

@@ -35,7 +35,7 @@ TEST("dependencies are nodes of the graph, with as many edges as nodes") {
   CHECK(!table.dependencies(first, wireBytes(mixed), {}, false, nodes, data));
   CHECK(!table.dependencies(first, wireBytes({own[0], own[1] + 1}), {}, false, nodes, data));
   CHECK(!table.dependencies(first, wireBytes({first}), {}, false, nodes, data));
-  // Their lengths do not fit.
+  // Their lengths do not match.
   CHECK(!table.dependencies(first, wireBytes(own).first(12), {}, false, nodes, data));
   CHECK(!table.dependencies(first, wireBytes(own), edges, false, nodes, data));
   CHECK(!table.dependencies(first, wireBytes(own), edges.first(edges.size() - 1), true, nodes, data));
@@ -92,7 +92,7 @@ TEST("the memory that launches use is listed a page at a time, with its total") 
   CHECK_EQ(first.size(), graph::kSourcePage);
   CHECK_EQ(count, kAll);
   CHECK_EQ(first[0].number, 100u);
-  // Memory that launches write has only a place.
+  // Memory that launches write only has an address.
   CHECK_EQ(first[1].number, 0u);
   CHECK_EQ(first[1].address, 4096u);
   const auto rest = contents.sources(graph::kSourcePage, count);

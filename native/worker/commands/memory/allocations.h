@@ -43,8 +43,8 @@ class Allocations : private SessionPart {
  private:
   CUresult free(CUdeviceptr address, bool isLeft);
   CUresult memoryInfo(uint16_t context);
-  /// Memory that becomes a node of a graph is not allocated here. Asks the driver in any case: a stream can belong to a
-  /// capture whose origin has ended.
+  /// Memory that becomes a node of a graph is not allocated here. Queries the driver in any case: a stream can belong
+  /// to a capture whose origin has ended.
   CUresult refuseCapture(const Stream& stream) const;
 
   Budgets& budgets_;

@@ -54,7 +54,7 @@ CUresult Charges::context(uint32_t number, uint16_t device) {
 uint64_t Charges::retireContext(uint64_t number, uint64_t ending) {
   for (const Of what : {Of::kContext, Of::kStreams, Of::kStacks, Of::kHeap, Of::kOutput})
     charged_.retire(what, number, ending);
-  // A primary context begins again, with the libraries that were in it.
+  // A primary context restarts, with the libraries that were in it.
   if (number > devices_.all().size())
     for (const Of what : {Of::kPrints, Of::kAllocates}) charged_.retire(what, number, ending);
   return ending;
@@ -146,7 +146,7 @@ CUresult Charges::measured(Of what, uint64_t number, uint16_t context, uint64_t 
   if (CUresult rc = driver_.cuMemGetInfo_v2(&before, &total)) return rc;
   if (CUresult rc = make()) return rc;
   if (CUresult rc = driver_.cuMemGetInfo_v2(&after, &total)) return rc;
-  // Other sessions use the device too: an impossible difference is theirs.
+  // Other sessions use the device too: a difference that is impossible for this session is due to them.
   const uint64_t less = before > after ? std::min<uint64_t>(before - after, most) : 0;
   if (charge(what, number, context, less, "objects of the driver")) return CUDA_SUCCESS;
   unmake();

@@ -27,10 +27,10 @@ class Charges : private SessionPart {
   uint64_t bytesOn(size_t device) const { return charged_.bytesOn(device); }
 
   CUresult context(uint32_t number, uint16_t device);
-  /// One more of the current context.
+  /// One more in the current context.
   CUresult stream();
-  /// The local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the bound
-  /// context's device can run at once. Free where nothing is charged: without a bound context or known costs.
+  /// Charges the local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the
+  /// bound context's device can run at a time. Nothing is charged without a bound context or known costs.
   CUresult localMemory(HandleKind kind, void* function);
   /// Sets a limit of the current context, and charges the device memory for it.
   CUresult setLimit(CUlimit limit, uint64_t value);
@@ -47,8 +47,8 @@ class Charges : private SessionPart {
   /// A context that the driver does not have.
   void dropContext(uint64_t number) { ended(retireContext(number, newEnding())); }
 
-  // A charge is returned when the driver has released the memory, which may be after other commands: before, another session
-  // could allocate it.
+  // A charge is returned when the driver has released the memory, possibly after other commands: earlier, another
+  // session could allocate the memory.
 
   uint64_t newEnding() { return ++lastEnding_; }
   void retireModule(uint64_t wire, uint64_t ending);
@@ -63,7 +63,7 @@ class Charges : private SessionPart {
   /// Every thread that the device can run has that much.
   CUresult stacks(uint16_t number, uint64_t bytesOfEach, const char* why);
   /// The memory that the driver keeps in a context from the first module on that calls these functions of the device's
-  /// runtime. It stays the context's when the module has ended.
+  /// runtime. It remains charged to the context after the module has ended.
   bool runtime(uint32_t number, uint16_t device, const ImageMemory& memory);
 
   Budgets& budgets_;

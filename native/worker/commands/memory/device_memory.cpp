@@ -8,7 +8,7 @@
 namespace millpond::worker {
 namespace {
 
-/// The other devices of the session that can reach the memory of this one.
+/// The other devices of the session that can access the memory of this one.
 std::vector<CUdevice> peersOf(const Driver& driver, const SessionDevices& devices, CUdevice device) {
   std::vector<CUdevice> peers;
   for (const auto& other : devices.all()) {

@@ -184,7 +184,7 @@ void Frees::forgetContext(uint16_t number) {
   for (Retired& each : retired_) forget(each.fence);
   for (NumberedEnding& each : endings_) {
     forget(each.fence);
-    if (each.ending.context == number) each.ending.context = 0;  // its object is gone already
+    if (each.ending.context == number) each.ending.context = 0;  // its object has already ended
   }
   for (Block& each : blocks_) each.mark.forgetContext(number);
 }

@@ -21,7 +21,7 @@ struct Ending {
   uint16_t context = 0;     ///< of the object; 0: of none
   CUdeviceptr address = 0;  ///< for mappings and reservations: they end before anything new is mapped there
   uint64_t bytes = 0;
-  /// the driver waits for the device during this: it ends when no function of the client is expected
+  /// the driver waits for the device while the object ends, so it ends when no function of the client is expected
   bool mayWait = false;
 };
 
@@ -39,17 +39,17 @@ class Frees : private SessionPart {
   /// Begins to wait for all frees so far, of a device or of all.
   void retire(size_t device);
   void retire();
-  /// Ends an object when the devices have finished their work so far, in this order; with a fence of the caller, when
+  /// Ends an object when the devices have finished their work so far, in this order; with a fence from the caller, when
   /// they have reached it.
   void end(Ending ending);
   void end(Ending ending, std::vector<Mark> fence);
   /// Same, without waiting for the devices, but after those before it.
   void endAtOnce(Ending ending) { end(std::move(ending), {}); }
-  /// Immediately ends everything that blocks a mapping there, and all before it.
+  /// Immediately ends everything that blocks a mapping there, and everything before it.
   void settle(uint64_t address, uint64_t bytes);
 
-  /// The number of a free that this class does not retire: a block of a pool, which is free when its stream has reached
-  /// the mark. The highest number of all.
+  /// The number of a free that this class does not retire: that of a pool block, which is free when its stream has
+  /// reached the mark. The highest number of all.
   uint64_t nextNumber() { return ++last_; }
   uint64_t lastNumber() const { return last_; }
   void freeBlock(uint64_t number, const Mark& mark) { blocks_.push_back({number, mark}); }

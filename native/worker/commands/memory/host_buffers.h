@@ -22,8 +22,8 @@ struct HostBuffer {
   uint64_t age = 0;  ///< of a spare buffer: higher if it was returned later
 };
 
-/// The driver waits for the device when pinned memory ends, and no command is read meanwhile, though streams may need one to
-/// go on. So memory only ends when all streams are done.
+/// The driver waits for the device when pinned memory is freed, and no command is read meanwhile, although streams may
+/// need one in order to continue. So memory is freed only when all streams are done.
 class HostBuffers : private SessionPart {
  public:
   HostBuffers(SessionCore& session, ClaimCounts& counts, PinnedMemory& pinned, FunctionOrder& functions,
@@ -40,13 +40,13 @@ class HostBuffers : private SessionPart {
   /// Pinned memory of this worker that represents those bytes of the client. CUDA_ERROR_OUT_OF_MEMORY if there is no
   /// room.
   CUresult view(uint64_t address, uint64_t bytes, ClientPages::View& view);
-  /// Nothing uses them any more: `shrink` returns them to the system.
+  /// Nothing uses the views any more: `shrink` returns them to the system.
   void leave(const ClientPages::View& view) { ended_.push_back(view); }
 
  private:
   /// Takes that much host memory, if necessary after freeing spare buffers.
   bool takeHost(uint64_t bytes);
-  /// Waits for all streams, for a limited time. Returns false if they may need the program to go on.
+  /// Waits for all streams, for a limited time. Returns false if they may need the program in order to continue.
   bool awaitStreams();
 
   ClaimCounts& counts_;

@@ -9,7 +9,7 @@ namespace millpond::worker {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-/// From that size on, the source is read in stream order.
+/// From this size on, the source is read in stream order.
 constexpr uint64_t kLongBytes = uint64_t{64} << 10;
 
 CUdeviceptr addressOf(const uint32_t* word) { return reinterpret_cast<CUdeviceptr>(word); }
@@ -84,7 +84,7 @@ CUresult HostCopies::toDevice(const Stream& stream, CUdeviceptr to, const std::b
 }
 
 std::optional<HostCopies::Ends> HostCopies::endsOf(std::span<const std::byte> command) {
-  // cuMemcpyDtoD names the default stream in its place.
+  // cuMemcpyDtoD names the default stream in place of that one.
   using Command = cmd::MemcpyDtoDAsyncV2;
   static_assert(sizeof(cmd::MemcpyDtoDV2) == sizeof(Command) &&
                 offsetof(cmd::MemcpyDtoDV2, stream) == offsetof(Command, hStream));

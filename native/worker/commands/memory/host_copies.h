@@ -36,9 +36,9 @@ class HostCopies : private SessionPart {
   CUresult toDevice(const Stream& stream, CUdeviceptr to, const std::byte* from, size_t bytes);
   /// MemcpyDtoD with a source in host memory. Returns nothing, and does nothing, for other sources.
   std::optional<CUresult> within(std::span<const std::byte> command);
-  /// MemcpyDtoD between the program's memory of the host and a device, in a capture: recorded as a copy of that direction,
-  /// as it is before the memory is mirrored. A card updates no graph whose copy changes its direction. Returns nothing, and
-  /// does nothing, for others.
+  /// MemcpyDtoD between the program's memory of the host and a device, in a capture: recorded as a copy of that
+  /// direction, as it would be before the memory is mirrored. A card updates no graph whose copy changes its direction.
+  /// Returns nothing, and does nothing, for others.
   std::optional<CUresult> recorded(std::span<const std::byte> command);
   /// Called before a copy of that many bytes from host memory to a device: the driver reads the source of a short copy
   /// during the call if the stream has no work of its own, even if the stream must wait for the default stream, or the
@@ -47,7 +47,7 @@ class HostCopies : private SessionPart {
   bool empty() const { return all_.empty(); }
   bool progress();
   void forgetContext(uint16_t number);
-  /// The session is over: streams wait no more.
+  /// The session is over: streams no longer wait.
   void close();
 
  private:

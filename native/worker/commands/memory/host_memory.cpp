@@ -95,7 +95,7 @@ CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
   if (link_.remote() || !session_.isResumed() || session_.isRestored()) return violation("no such memory is shared");
   if (!isHostRun(address, bytes))
     return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
-  // It was sent before the command was.
+  // It was sent before the command.
   const auto file = receiveFile(link_.socket(), 0);
   if (!file || !holds(file->get(), bytes)) return violation("pinned memory without its file");
   if (CUresult rc = mapHostRun(address, bytes, file->get())) return rc;

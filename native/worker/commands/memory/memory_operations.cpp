@@ -30,7 +30,7 @@ CUresult MemoryOperations::admit(std::span<const std::byte> bytes, std::vector<C
       case CU_STREAM_MEM_OP_BARRIER: break;
       default: return CUDA_ERROR_INVALID_VALUE;
     }
-    // Waits and writes have their address in the same position.
+    // Waits and writes have their address at the same offset.
     static_assert(offsetof(Operation, waitValue.address) == offsetof(Operation, writeValue.address));
     SessionRange word;
     if (width)

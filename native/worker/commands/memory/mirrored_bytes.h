@@ -17,13 +17,13 @@ class MirroredBytes {
   static constexpr size_t kMaxRanges = size_t{1} << 16;
   static constexpr size_t kMaxWriters = size_t{1} << 16;
 
-  /// From now on what launches write there is newer than the client's contents, which are to come.
+  /// From now on, writes by launches there are newer than the client's contents, which have not arrived yet.
   void begin(uint64_t address, uint64_t bytes) {
     states_.set(address, bytes, kFilling);
     ++ranges_;
     ++filling_;
   }
-  /// The client's contents have come.
+  /// The client's contents have arrived.
   void fill(uint64_t address, uint64_t bytes) {
     states_.set(address, bytes, kFilled);
     if (filling_ == 0 || --filling_ != 0) return;
@@ -38,14 +38,14 @@ class MirroredBytes {
   size_t ranges() const { return ranges_; }
   bool isAnyFilling() const { return filling_ != 0; }
 
-  /// Calls `each(begin, end)` for the parts of a range that are with the client alone.
+  /// Calls `each(begin, end)` for the parts of a range that only the client has.
   template <typename Each>
   void eachOfClient(uint64_t address, uint64_t bytes, Each&& each) const {
     visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t state) {
       if (state == 0) each(begin, end);
     });
   }
-  /// The same for parts that the worker has pages for.
+  /// The same for parts for which the worker has pages.
   template <typename Each>
   void eachOfBoth(uint64_t address, uint64_t bytes, Each&& each) const {
     visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t state) {
@@ -60,11 +60,11 @@ class MirroredBytes {
     });
   }
 
-  /// Bytes of a landing have been put there, which are newer than contents that are to come.
+  /// Bytes of a landing have been written there, which are newer than contents that have not arrived yet.
   void addLanded(uint64_t address, uint64_t bytes) {
     if (filling_ != 0) landed_.set(address, bytes, kWritten);
   }
-  /// A copy of a launch that is under way while contents are to come. False: there are too many.
+  /// A copy of a launch that is in progress while contents have not arrived yet. False: there are too many.
   bool addWriter(std::shared_ptr<const GraphStage> stage) {
     writers_.insert(std::move(stage));
     return writers_.size() <= kMaxWriters;

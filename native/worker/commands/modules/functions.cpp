@@ -12,7 +12,7 @@ bool Functions::functionOrKernel(uint64_t wire, CUfunction& out) {
   if (!entry) return session_.missing(wire);
   out = static_cast<CUfunction>(entry->object);
   if (kind == HandleKind::kFunction || !out) return true;
-  // Launches accept a kernel in place of a function, but the driver's queries of functions do not.
+  // Launches accept a kernel in place of a function, but the driver's queries about functions do not.
   auto& inContext = all_[wire].inContext;
   const uint16_t bound = contexts_.bound();
   if (inContext.size() <= bound) inContext.resize(bound + size_t{1});

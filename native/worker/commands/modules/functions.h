@@ -22,7 +22,7 @@ class Functions : private SessionPart {
  public:
   Functions(SessionCore& session, Charges& charges) : SessionPart(session), charges_(charges) {}
 
-  /// The function behind the number of a function, or of a kernel in the current context. Null where the claim has no
+  /// The function behind the number of a function, or of a kernel in the current context. Null if the claim has no
   /// memory for it.
   bool functionOrKernel(uint64_t wire, CUfunction& out);
   /// The entry of a function that `functionOrKernel` has found.

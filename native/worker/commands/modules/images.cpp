@@ -58,7 +58,7 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
       giveImage(image);
       image.noRoom = true;
     }
-    // Room for a final zero. Memory that is only reserved costs nothing until the bytes come.
+    // Room for a terminating zero. Reserved memory costs nothing until the bytes arrive.
     try {
       if (!image.noRoom) image.bytes.reserve(part.total + 1);
     } catch (const std::bad_alloc&) {
@@ -71,12 +71,12 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   if (image.noRoom) return CUDA_SUCCESS;  // reported when it is loaded
   if (image.total != part.total || part.offset != image.bytes.size() || data.size() > part.total - part.offset)
     return violation("a piece of an image lies outside of it");
-  // Copied out of the ring before it is parsed: the client could still change the ring.
+  // Copied out of the ring before it is parsed, because the client could still change the ring.
   image.bytes.insert(image.bytes.end(), data.begin(), data.end());
   return CUDA_SUCCESS;
 }
 
-// A wrapper holds addresses of another process: no client of ours sends one.
+// A wrapper holds addresses of another process: our clients never send one.
 bool Images::isWrapper(const Image& image) {
   uint32_t magic = 0;
   if (image.total >= sizeof magic) std::memcpy(&magic, image.data(), sizeof magic);
@@ -91,7 +91,7 @@ bool Images::take(uint64_t handle, Image& image) {
   images_.erase(found);
   if (image.stored) return true;
   giveImage(image);
-  // PTX is text that must end.
+  // PTX is text that must be terminated.
   if (!image.noRoom) image.bytes.push_back(std::byte{0});
   return true;
 }
@@ -104,7 +104,7 @@ void Images::keep(Image image) {
   if (!cache_ || !image.announced || image.stored) return;
   image.bytes.pop_back();
   cache_->keep(image.hash, std::move(image.bytes));
-  // Those of the one before have been written.
+  // The bytes of the previous image have been written.
   written_ = std::move(image.charge);
 }
 

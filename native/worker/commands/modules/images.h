@@ -50,7 +50,7 @@ class Images : private SessionPart {
   CUresult onImagePart(const cmd::Decoded<cmd::ImagePart>& command);
 
  private:
-  /// Its bytes are not in transfer any more.
+  /// Its bytes are no longer in transfer.
   void giveImage(const Image& image);
   /// Charges the bytes of an image, if necessary after a stored one has been written.
   bool charge(Image& image, uint64_t bytes);

@@ -44,7 +44,7 @@ CUresult Links::onLinkAdd(const cmd::Decoded<cmd::LinkAdd>& command) {
   const std::string name(reinterpret_cast<const char*>(command.tail[0].data()), command.tail[0].size());
   JitOptions options;
   if (!options.read(command.tail[1])) return violation("options that the linker does not have");
-  // The zero behind text belongs to it.
+  // The zero after text belongs to it.
   const size_t bytes = image.total + (command.fixed.type == CU_JIT_INPUT_PTX ? 1 : 0);
   if (!links_[wire]->charge.add(image.total)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult rc = driver_.cuLinkAddData_v2(state, static_cast<CUjitInputType>(command.fixed.type),
@@ -62,7 +62,7 @@ CUresult Links::onLinkComplete(const cmd::Decoded<cmd::LinkComplete>& command) {
   void* code = nullptr;
   size_t bytes = 0;
   CUresult rc = driver_.cuLinkComplete(state, &code, &bytes);
-  // Its size is known only now; without room the program does not get it, and ends the link.
+  // Its size is known only now; without room the program does not get the code, and destroys the link.
   if (!rc && !link.charge.add(bytes)) rc = CUDA_ERROR_OUT_OF_MEMORY;
   if (!rc) link.code = {static_cast<const std::byte*>(code), bytes};
   replyJit<cmd::LinkCompleteReply>(session_, link.options);

@@ -128,7 +128,7 @@ CUresult Modules::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command)
     charges_.ended(ending);
     return CUDA_SUCCESS;
   }
-  // An object that ended with its context, or never existed.
+  // An object that has ended with its context, or never existed.
   if (!object) {
     charges_.ended(ending);
     return CUDA_ERROR_INVALID_HANDLE;

@@ -41,7 +41,7 @@ class Modules : private SessionPart {
   CUresult onTextureReferenceDestroy(const cmd::Decoded<cmd::TextureReferenceDestroy>& command);
 
  private:
-  /// What the driver takes for it; none if unknown.
+  /// Memory that the driver takes for it; none if unknown.
   std::optional<ImageMemory> memoryOf(const Image& image, const LinkedFatbins& fatbins);
   /// Drops the objects of a module or library.
   void dropChildren(uint64_t owner);

@@ -36,7 +36,7 @@ bool SessionParking::hasRead() {
 }
 
 bool SessionParking::isQuiet() {
-  // Work of destroyed streams is visible in the default one. A failed context stays with its program.
+  // Work of destroyed streams is visible in the default stream. A failed context stays for as long as its program.
   bool quiet = true;
   for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
     if (!contexts_.at(context).handle) continue;
@@ -106,7 +106,7 @@ void SessionParking::keepsIdle(std::string why) {
 }
 
 bool SessionParking::parks(int64_t idleNs) {
-  // The thread that continues this session has work to do.
+  // The thread that resumes this session has work to do.
   if (afterNs_ == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_))) return false;
   if (!link_.isParked()) {
     if (idleNs < afterNs_) return false;

@@ -26,7 +26,7 @@ namespace millpond::worker {
 /// Whether an idle session is parked, and whether this session resumes a parked one.
 struct Parking {
   int64_t afterNs = 0;     ///< idle time; 0: never
-  bool isResumed = false;  ///< its client had another one before
+  bool isResumed = false;  ///< its client had another session before
 };
 
 class SessionParking : private SessionPart {

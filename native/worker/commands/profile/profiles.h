@@ -24,7 +24,7 @@ class Profiles : private SessionPart {
   CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& command);
   CUresult onProfileEnd(const cmd::Decoded<cmd::ProfileEnd>& command);
 
-  /// Whether work is noted with the commands that it is for, by Profiler::Command.
+  /// Whether work is recorded with the command that it belongs to, by Profiler::Command.
   bool notesCommands() const { return profiler_ && profiler_->notesCommands(); }
 
  private:

@@ -25,7 +25,7 @@ CUresult codeOf(Sharing::Refusal refusal) {
   return refusal == Sharing::Refusal::kOwn ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// Memory of the driver, during the lifetime of this object.
+/// Allocated by the driver, for the lifetime of this object.
 class HeldMemory {
  public:
   explicit HeldMemory(const Driver& driver) : driver_(driver) {}
@@ -105,7 +105,7 @@ CUresult SharedObjects::shareAllocation(Sharing::Kind kind, size_t ordinal, CUde
   if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
   Sharing::Item item;
   if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
-  // Small allocations share memory, and need one file together.
+  // Small allocations share physical memory, and therefore a single file.
   item.file = sharing_->fileOf(item.facts.uuid, place.number);
   if (!item.file) {
     HeldMemory held(driver_);

@@ -42,9 +42,10 @@ class HostFunctions : private SessionPart {
   /// Whether that thread of the client runs functions, by the client's number.
   bool isRunner(uint32_t thread) const { return threads_.contains(thread); }
   /// Runs commands that waited for functions, and passes functions that streams have reached. Returns whether there
+  /// Runs commands that waited for functions, and passes on functions that streams have reached. Returns whether there
   /// were any.
   bool progress();
-  /// The session is over: threads of the driver wait no more.
+  /// The session is over: threads of the driver no longer wait.
   void close() { callbacks_->close(); }
 
  private:
@@ -57,7 +58,7 @@ class HostFunctions : private SessionPart {
   Landings& landings_;
   std::deque<Request> waiters_;                                       ///< threads of the client that run functions
   std::unordered_set<uint32_t> threads_;                              ///< the same, by number
-  std::unordered_map<uint64_t, std::vector<graph::Source>> sources_;  ///< more than a page, by number of the function
+  std::unordered_map<uint64_t, std::vector<graph::Source>> sources_;  ///< function → arguments longer than a page
 };
 
 }  // namespace millpond::worker
