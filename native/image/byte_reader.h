@@ -14,7 +14,7 @@ namespace millpond::image {
 
 using Bytes = std::span<const std::byte>;
 
-/// The integer of type T at `offset`; nothing if it is not wholly inside `bytes`.
+/// The integer of type T at `offset`; none if it is not entirely inside `bytes`.
 template <typename T>
 std::optional<T> loadLittleEndian(Bytes bytes, size_t offset) {
   static_assert(std::is_integral_v<T>);

@@ -28,8 +28,7 @@ struct FatbinEntry {
   uint64_t uncompressedSize;  // 0 for an entry that is not compressed
 };
 
-/// The entries of a fatbin, in order. Bytes after the fatbin's own size are ignored, kinds that are not known
-/// are kept.
+/// The entries of a fatbin, in order. Bytes after the fatbin's own size are ignored; unknown kinds are kept.
 Result<std::vector<FatbinEntry>> readFatbin(Bytes fatbin);
 
 /// The content of an entry, decompressed.

@@ -71,7 +71,7 @@ size_t elfSize(const void* image) {
   uint64_t end = sizeof(Elf64_Ehdr);
   end = std::max<uint64_t>(end, header->e_phoff + uint64_t{header->e_phnum} * header->e_phentsize);
   uint64_t sections = header->e_shnum;
-  // A section count that does not fit is in the first section's size field.
+  // A section count that does not fit is stored in the first section's size field.
   if (header->e_shoff != 0 && sections == 0) sections = at<Elf64_Shdr>(image, header->e_shoff)->sh_size;
   end = std::max<uint64_t>(end, header->e_shoff + sections * header->e_shentsize);
   for (uint64_t i = 0; i < sections; ++i) {
@@ -83,7 +83,7 @@ size_t elfSize(const void* image) {
 
 Bytes bytesOf(const void* image) {
   const auto* start = static_cast<const std::byte*>(image);
-  // Text may be shorter than four bytes: look at it byte by byte up to its end.
+  // Text may be shorter than four bytes, so it is read byte by byte up to its end.
   const auto* text = static_cast<const char*>(image);
   const size_t readable = strnlen(text, sizeof(uint32_t));
   uint32_t magic = 0;
@@ -112,7 +112,7 @@ PtxResult findPtx(Bytes image, unsigned arch) {
 }
 
 bool isWrapper(const void* image) {
-  // The magic has no NUL in it, so comparing stops at the end of any text that is shorter.
+  // The magic contains no NUL, so the comparison stops at the end of a shorter text.
   return std::strncmp(static_cast<const char*>(image), "\xB1\x43\x62\x46", 4) == 0;
 }
 

@@ -60,7 +60,7 @@ std::string fixture(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// findPtx where only the message of a failure matters.
+/// Calls findPtx if only the message of a failure matters.
 Result<std::string> extractPtx(Bytes image) {
   PtxResult result = findPtx(image, 75);
   if (auto* error = std::get_if<ImageError>(&result)) return Error{std::move(error->message)};
@@ -69,7 +69,7 @@ Result<std::string> extractPtx(Bytes image) {
 
 Bytes bytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// A copy on the heap of exactly its size, so that the address sanitizer sees any read outside.
+// A heap copy of exactly its size, so that the address sanitizer detects any read beyond it.
 std::vector<std::byte> exactly(Bytes bytes) {
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
   copy.shrink_to_fit();
@@ -142,7 +142,7 @@ TEST("a zstd frame with flipped bits never writes outside, and its checksum tell
       std::string damaged = frame;
       const uint32_t flips = 1 + numbers.next() % 3;
       for (uint32_t i = 0; i < flips; ++i) {
-        // Headers and tables come first: damage them more often than the rest.
+        // Headers and tables come first, so they are damaged more often than the rest.
         const size_t range = round % 2 ? damaged.size() : std::min<size_t>(damaged.size(), 96);
         const size_t at = (size_t{numbers.next()} << 16 | numbers.next()) % range;
         damaged[at] = static_cast<char>(damaged[at] ^ (1 << numbers.next() % 8));
@@ -185,8 +185,8 @@ void putLz4Length(std::string& out, size_t length) {
   out += static_cast<char>(length);
 }
 
-// The simplest encoder that is one: the longest match among the last 64 KiB by brute force over a few candidates. As the
-// format demands, the last match begins 12 bytes before the end at the latest, and the last 5 bytes are literals.
+// The simplest valid encoder: the longest match among the last 64 KiB by brute force over a few candidates. As the
+// format requires, the last match begins at least 12 bytes before the end, and the last 5 bytes are literals.
 std::string lz4(const std::string& text) {
   std::string out;
   size_t literalStart = 0;
@@ -276,7 +276,7 @@ TEST("fatbins of every compression mode of nvcc give the PTX for this device") {
     Result<std::string> ptx = extractPtx(exactly(bytesOf(fatbin)));
     if (!ptx) std::fprintf(stderr, "%s: %s\n", mode, ptx.error().message.c_str());
     CHECK(ptx);
-    // Not byte for byte: the compiler squeezes white space on the way into a fatbin.
+    // Not byte for byte, because the compiler removes white space when it builds a fatbin.
     CHECK(ptx->find(".target sm_75") != std::string::npos);
     CHECK_EQ(codeOf(*ptx), codeOf(expected));
 

@@ -20,7 +20,7 @@ void readAll(Bytes image) {
   auto entries = readFatbin(image);
   if (!entries) return;
   for (const FatbinEntry& entry : *entries) {
-    // Unpacking that much takes long, in every way.
+    // Unpacking that much takes long in any case.
     if (entry.uncompressedSize > (uint64_t{1} << 20)) continue;
     if (auto content = readFatbinEntry(entry); !content) CHECK(!content.error().message.empty());
   }

@@ -43,7 +43,7 @@ function words(size, seed) {
   throw new Error("unreachable");
 }
 
-/** `size` bytes of which every one is as likely as any other. */
+/** `size` bytes, each with equal probability. */
 function noise(size, seed) {
   const out = Buffer.alloc(size);
   const source = numbers(seed);

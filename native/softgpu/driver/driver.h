@@ -29,21 +29,20 @@ namespace millpond::softgpu {
 
 class Driver {
  public:
-  /// The one driver. It is never destroyed: its threads may run until the process is gone.
+  /// The only driver. It is never destroyed: its threads may run until the process ends.
   static Driver& instance();
 
   /// cuInit: reads the environment and opens the devices, once.
   CUresult initialise();
-  /// CUDA_SUCCESS after a successful initialise() in this process; a child of fork() has to start over with
-  /// exec.
+  /// CUDA_SUCCESS after a successful initialise() in this process; a child of fork() must start over with exec.
   CUresult ready() const;
 
   int deviceCount() const { return static_cast<int>(devices_.size()); }
-  /// Null when there is no such device.
+  /// Null if there is no such device.
   Device* device(int ordinal) const;
 
   Dispatcher& dispatcher() { return dispatcher_; }
-  /// Null where programs are not checked.
+  /// Null if programs are not checked.
   Sanitizer* sanitizer() { return Sanitizer::instance(); }
   DeviceMemory& deviceMemory() { return DeviceMemory::instance(); }
   Memory& memory() { return deviceMemory().memory(); }
@@ -52,7 +51,7 @@ class Driver {
   HandleTable<Context, CUcontext>& contexts() { return contexts_; }
   HandleTable<GreenContext, CUgreenCtx>& greens() { return greens_; }
   HandleTable<ResourceDescription, CUdevResourceDesc>& resourceDescriptions() { return resourceDescriptions_; }
-  /// The object behind a handle of a context, or of a green one as such; empty if unknown.
+  /// The object for the handle of a context, or of a green context as such; empty if unknown.
   Current findCurrent(CUcontext handle) const;
   HandleTable<Stream, CUstream>& streams() { return streams_; }
   HandleTable<Event, CUevent>& events() { return events_; }
@@ -76,10 +75,10 @@ class Driver {
   /// Ends a context and everything that belongs to it.
   void destroyContext(const ContextPtr& context);
 
-  /// Primary contexts live from the first retain to the last release, or to a reset, which takes back all
-  /// retains. Null when the device has no memory for one.
+  /// Primary contexts live from the first retain to the last release, or to a reset, which undoes all retains. Null if
+  /// the device has no memory for one.
   ContextPtr retainPrimary(Device& device);
-  /// CUDA_ERROR_INVALID_CONTEXT when nothing is retained.
+  /// CUDA_ERROR_INVALID_CONTEXT if nothing is retained.
   CUresult releasePrimary(Device& device);
   void resetPrimary(Device& device);
 

@@ -54,15 +54,15 @@ struct ParameterInfo {
 struct KernelInfo {
   std::string name;
   std::vector<ParameterInfo> parameters;
-  uint32_t parameterBytes = 0;                // length of the parameter buffer that a launch must bring
+  uint32_t parameterBytes = 0;                // required length of a launch's parameter buffer
   uint32_t staticSharedBytes = 0;             // per block
   uint32_t registers = 0;                     // 32-bit registers per thread
-  uint32_t localBytes = 0;                    // local memory per thread, called functions included where that is known
+  uint32_t localBytes = 0;                    // local memory per thread, including called functions if known
   uint32_t constBytes = 0;                    // constant variables of the whole program
   uint32_t maxThreads = kMaxThreadsPerBlock;  // per block: .maxntid and .reqntid
   std::optional<Dim3> requiredBlock;          // .reqntid
   bool usesDynamicShared = false;
-  bool usesHeap = false;  // calls malloc() or free(), or may by a function pointer
+  bool usesHeap = false;  // calls malloc() or free(), or may through a function pointer
   bool prints = false;    // calls printf(), or may
 };
 
@@ -104,16 +104,16 @@ class Program {
 
 struct CompileError {
   enum class Kind : uint8_t {
-    kNotPtx,       // it does not begin as PTX does
+    kNotPtx,       // it does not begin like PTX
     kVersion,      // PTX of a later version than this engine knows
-    kSyntax,       // malformed, undeclared or doubly declared names, wrong operands, no such instruction
-    kUnsupported,  // PTX, but an instruction, directive or target that this engine does not execute
-    kUnresolved,   // an .extern symbol that nothing defines
-    kMemory,       // more shared, const or parameter space than there is
+    kSyntax,       // malformed, undeclared or doubly declared names, wrong operands, unknown instruction
+    kUnsupported,  // valid PTX, but an instruction, directive or target that this engine does not execute
+    kUnresolved,   // an .extern symbol without a definition
+    kMemory,       // more shared, const or parameter space than exists
   };
   Kind kind = Kind::kSyntax;
-  uint32_t line = 0;    // of the PTX text, from 1; 0 where no line is to blame
-  std::string message;  // complete for a human; names the line and the instruction
+  uint32_t line = 0;    // of the PTX text, from 1; 0 if the error belongs to no line
+  std::string message;  // complete for a reader; names the line and the instruction
 };
 
 struct Compiled {
@@ -127,12 +127,12 @@ Compiled compile(std::string_view ptx, Checks checks = {});
 
 // ----------------------------------------------------------------------------------------------- modules
 
-/// Where the variables of a module get their memory.
+/// Allocates the memory of a module's variables.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
-  /// Memory of the device, which kernels may read, and write if `writable`; 0 when there is none left.
-  /// `alignment` is a power of two of at most 4096.
+  /// Memory of the device, which kernels may read, and write if `writable`; 0: none is left. `alignment` is a power of
+  /// two of at most 4096.
   virtual uint64_t allocate(uint64_t bytes, uint64_t alignment, bool writable) = 0;
   virtual void release(uint64_t address) = 0;
 };
@@ -174,7 +174,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const Program& program() const;
-  /// Null where the program has no such kernel.
+  /// Null if the program has no such kernel.
   const Kernel* kernel(std::string_view name) const;
   /// In the order of Program::kernels().
   std::span<const Kernel> kernels() const;
@@ -194,7 +194,7 @@ class MemoryMap {
  public:
   struct Range {
     uint64_t begin = 0;
-    uint64_t end = 0;  // begin == end: nothing
+    uint64_t end = 0;  // begin == end: there is none
     bool writable = false;
   };
   virtual ~MemoryMap() = default;
@@ -204,18 +204,18 @@ class MemoryMap {
   virtual Range find(uint64_t address) const = 0;
 };
 
-/// Where kernels get memory with malloc(). Called from many threads at once.
+/// Allocates memory for malloc() in kernels. Called concurrently from many threads.
 class DeviceHeap {
  public:
   virtual ~DeviceHeap() = default;
-  /// Memory aligned to 16 bytes that the launch's memory map knows from now on; 0 when there is none left.
+  /// Memory aligned to 16 bytes, which the launch's memory map includes from now on; 0: none is left.
   virtual uint64_t allocate(uint64_t bytes) = 0;
-  /// False where the address is none that allocate() returned, or was released already. The memory must stay mapped until the grids
-  /// that ran at that time have ended: a program that uses what it freed must not hurt the process.
+  /// False if the address was not returned by allocate(), or was already released. The memory must stay mapped until
+  /// the grids that ran at that time have ended: a program that uses freed memory must not harm the process.
   virtual bool release(uint64_t address) = 0;
 };
 
-/// Conditions by which branches and loops outside of kernels are decided. Called from many threads at once.
+/// Conditions that control branches and loops outside of kernels. Called concurrently from many threads.
 class Conditions {
  public:
   virtual ~Conditions() = default;
@@ -227,7 +227,7 @@ struct Launch {
   Dim3 block;
   uint32_t dynamicSharedBytes = 0;
   std::span<const std::byte> parameters;  // at least KernelInfo::parameterBytes
-  /// Local memory per thread for kernels whose call depth is not known (recursion, function pointers).
+  /// Local memory per thread for kernels whose call depth is unknown (recursion, function pointers).
   uint32_t stackBytes = 1024;
   /// All blocks of the grid make progress together (grid-wide barriers).
   bool cooperative = false;
@@ -239,29 +239,29 @@ struct Launch {
   /// Optional; without it there are no texture and surface objects. References are found by their addresses.
   const TextureMap* textures = nullptr;
   const MemoryMap* memory = nullptr;          // required
-  Inspector* inspector = nullptr;             // optional; told what the checks of the program find
+  Inspector* inspector = nullptr;             // optional; receives what the checks of the program find
   const std::atomic<bool>* cancel = nullptr;  // optional; when it becomes true the grid ends soon
   /// Receives the kernel's output, one whole printf at a time, from one thread at a time; must not throw. Standard
   /// output if it is empty, as in a card's driver.
   std::function<void(std::string_view)> print;
 };
 
-/// Why a grid did not end well, and where: the first fault that any thread met.
+/// Why and where a grid failed: the first fault of any thread.
 struct Fault {
   using Kind = FaultKind;
   Kind kind = Kind::kTrap;
   Dim3 block{0, 0, 0};
   Dim3 thread{0, 0, 0};
-  uint64_t address = 0;  // of the access; 0 where there is none
+  uint64_t address = 0;  // of the access; 0: there is none
   uint32_t bytes = 0;    // of the access
   bool isWrite = false;
   uint32_t line = 0;     // of the PTX text
   std::string function;  // in whose code
   std::string detail;
-  bool isReported = false;  // the inspector knows it
+  bool isReported = false;  // the inspector has already reported it
 };
 
-/// Name of a fault kind, as "illegal address".
+/// Name of a fault kind, such as "illegal address".
 std::string_view faultName(Fault::Kind kind);
 /// One line: kind, function, line, block, thread, address.
 std::string describe(const Fault& fault);
@@ -269,10 +269,10 @@ std::string describe(const Fault& fault);
 struct LaunchResult {
   enum class Status : uint8_t {
     kDone,
-    kFault,      // `fault` says why; memory is left as the fault found it
+    kFault,      // `fault` has the reason; memory is left as it was at the fault
     kCancelled,  // the cancel flag was set
     kNoMemory,   // this process has no memory left for the registers or local memory of more threads
-    kInvalid,    // nothing ran: `message` says what is wrong with the launch
+    kInvalid,    // nothing ran: `message` describes what is wrong with the launch
   };
   Status status = Status::kDone;
   Fault fault;
@@ -283,15 +283,15 @@ struct LaunchResult {
 /// A pool of threads that runs grids. Its threads live as long as it does.
 class Executor {
  public:
-  /// `threads` 0: one per core that this process may use. The threads that call run() work too, so one
-  /// less is started.
+  /// `threads` 0: one per core that this process may use. The threads that call run() work too, so one fewer is
+  /// started.
   explicit Executor(uint32_t threads = 0);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs a grid to its end and returns how it ended. Any number of threads may call it at the same time;
-  /// their grids share the pool.
+  /// Runs a grid to its end and returns how it ended. Any number of threads may call it concurrently; their grids share
+  /// the pool.
   LaunchResult run(const Kernel& kernel, const Launch& launch);
 
  private:

@@ -24,7 +24,7 @@ struct Failure {
 [[noreturn]] inline void unsupported(uint32_t line, std::string message) {
   fail(CompileError::Kind::kUnsupported, line, std::move(message) + " is not supported by the software GPU");
 }
-/// 'text' for messages; long names are cut.
+/// 'text' for messages; long names are truncated.
 inline std::string quoted(std::string_view text) {
   return "'" + std::string(text.substr(0, 120)) + (text.size() > 120 ? "…'" : "'");
 }

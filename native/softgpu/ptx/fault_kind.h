@@ -6,7 +6,7 @@
 
 namespace millpond::softgpu::ptx {
 
-/// Why a grid did not end well.
+/// Why a grid failed.
 enum class FaultKind : uint8_t {
   kIllegalAddress,     // global or generic access outside the memory map, or a write to const memory
   kMisalignedAddress,  // an address that is no multiple of the access's size
@@ -17,7 +17,7 @@ enum class FaultKind : uint8_t {
   kIllegalInstruction,  // a call or branch through a bad address, a barrier with bad operands
   kTrap,
   kAssert,    // a failed device-side assert; Fault::detail is its text
-  kDeadlock,  // no thread of a block can ever go on (barriers or warp synchronisation that cannot complete)
+  kDeadlock,  // no thread of a block can ever continue (barriers or warp synchronisation that cannot complete)
 };
 
 }  // namespace millpond::softgpu::ptx

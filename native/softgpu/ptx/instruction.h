@@ -11,8 +11,8 @@ struct Instruction;
 struct Lanes;
 struct Context;
 
-/// Executes one instruction for the active lanes and returns the one to execute next, or null when the warp
-/// must stop for now (Context::stop says why).
+/// Executes one instruction for the active lanes and returns the next one to execute, or null if the warp must stop for
+/// now (Context::stop has the reason).
 using Handler = const Instruction* (*)(const Instruction*, Context&);
 
 /// Operands are offsets into the registers of the current frame or, with kConstant set, into the module's
@@ -22,7 +22,7 @@ inline constexpr uint32_t kNoOperand = UINT32_MAX;
 /// A flag of a guard: the instruction executes where the predicate is false.
 inline constexpr uint32_t kNegatedGuard = uint32_t{1} << 30;
 
-/// Finds the memory that the lanes of `mask` mean; false after a fault.
+/// Finds the memory that the lanes of `mask` access; false after a fault.
 using Locator = bool (*)(const Instruction*, Context&, uint32_t mask, bool isWrite, Lanes& lanes);
 /// Moves the elements of a load or store between memory and registers.
 using Mover = void (*)(const Instruction*, Context&, const Lanes&);
@@ -45,7 +45,7 @@ struct Instruction {
   uint32_t op[6] = {kNoOperand, kNoOperand, kNoOperand, kNoOperand, kNoOperand, kNoOperand};
   uint32_t guard = kNoOperand;
   uint32_t line = 0;
-  /// Constant operand: address offset, lookup table, flags; what exactly is said at the handler.
+  /// Constant operand: address offset, lookup table, flags; each handler documents its use.
   int64_t immediate = 0;
   union {
     const Instruction* target = nullptr;  // branches
@@ -55,7 +55,7 @@ struct Instruction {
     uint64_t form;                        // checks (CheckForm)
   };
   union {
-    const Instruction* join = nullptr;  // branches: where the lanes meet again; null: nowhere
+    const Instruction* join = nullptr;  // branches: where the lanes reconverge; null: nowhere
     struct {
       uint8_t bytes;  // loads, stores, atomics: of one element
       uint8_t count;  // elements

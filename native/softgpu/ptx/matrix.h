@@ -25,8 +25,8 @@ constexpr uint32_t bitsOf(MatrixType type) {
 }
 constexpr bool isSmallInteger(MatrixType type) { return type >= MatrixType::kU8; }
 
-/// The order of the elements in the registers. The first three are the ones that PTX defines for mma. It defines none for the
-/// operands of wmma: those lie there as in memory, so that a register is one load.
+/// The order of the elements in the registers. The first three are those that PTX defines for mma. It defines none for
+/// the operands of wmma: those have the order of memory, so that a register is one load.
 enum class Arrangement : uint8_t { kLeft, kRight, kSum, kRows, kColumns };
 
 /// A matrix that the lanes of a warp hold together.
@@ -51,7 +51,7 @@ struct MatrixPlace {
   uint32_t column;
 };
 
-/// Which element is part `part` of a lane's register; `reg` is below distinctRegisters().
+/// The element that is part `part` of a lane's register; `reg` is below distinctRegisters().
 constexpr MatrixPlace placeOf(const Fragment& fragment, uint32_t lane, uint32_t reg, uint32_t part) {
   const uint32_t parts = fragment.parts();
   const uint32_t group = lane / 4;
@@ -77,7 +77,7 @@ constexpr MatrixPlace placeOf(const Fragment& fragment, uint32_t lane, uint32_t 
   }
 }
 
-/// How products of bits are made.
+/// How products of bits are computed.
 enum class BitProduct : uint8_t { kXor, kAnd };
 
 /// d = a * b + c. Operands as in Instruction, a list for each matrix.
@@ -85,7 +85,7 @@ struct MatrixSite {
   Fragment left;
   Fragment right;
   Fragment sum;     // c
-  Fragment result;  // d: as c, and perhaps of another type
+  Fragment result;  // d: like c, possibly of another type
   BitProduct bits = BitProduct::kXor;
   bool saturates = false;
   uint32_t d[Fragment::kMaxRegisters];
@@ -103,7 +103,7 @@ struct MatrixSite {
   }
 };
 
-/// Where one lane's register lies in a matrix in memory; in the immediate of MatrixOp::kAddress.
+/// Where one lane's register is in a matrix in memory; in the immediate of MatrixOp::kAddress.
 struct MatrixStep {
   Fragment fragment;
   uint8_t reg = 0;

@@ -36,7 +36,7 @@ enum class IntegerOp : uint8_t {
   kMax,
 };
 
-/// Operations on bit patterns; the type says the width (and sign, for shr, bfe, bfind).
+/// Operations on bit patterns; the type determines the width (and sign, for shr, bfe, bfind).
 enum class BitOp : uint8_t {
   kMove,
   kAnd,
@@ -76,7 +76,7 @@ enum class BitOp : uint8_t {
 /// Dot products of bytes; the signs of a and b. kDot2: 16-bit by 8-bit.
 enum class DotOp : uint8_t { kDot4, kDot2Lo, kDot2Hi };
 
-/// Arithmetic on the parts of words; all modifiers travel in Instruction::immediate.
+/// Arithmetic on the parts of words; all modifiers are in Instruction::immediate.
 enum class VideoOp : uint8_t {
   kAdd,
   kSubtract,
@@ -85,11 +85,11 @@ enum class VideoOp : uint8_t {
   kMinimum,
   kMaximum,
   kCompare,
-  kShiftLeft,  // this and what follows: of one value only
+  kShiftLeft,  // this and the following: on single values only
   kShiftRight,
   kMultiplyAdd,
 };
-/// The orders by which parts are compared.
+/// The orders in which parts are compared.
 enum class Order : uint8_t { kEqual, kUnequal, kLess, kLessEqual, kGreater, kGreaterEqual };
 struct VideoForm {
   VideoOp op = VideoOp::kAdd;
@@ -112,7 +112,7 @@ struct VideoForm {
   }
 };
 
-/// The part of a word that an operand of the scalar ones is.
+/// The part of a word that an operand of the scalar instructions is.
 enum class VideoPart : uint8_t { kWord, kByte0, kByte1, kByte2, kByte3, kHalf0, kHalf1 };
 /// The second operation, on the result and c.
 enum class VideoSecond : uint8_t { kNone, kAdd, kMinimum, kMaximum };
@@ -122,9 +122,9 @@ struct ScalarVideoForm {
   VideoPart a = VideoPart::kWord;
   VideoPart b = VideoPart::kWord;
   VideoSecond second = VideoSecond::kNone;
-  bool wraps = false;    // of shifts: the amount is taken modulo 32; else it is at most 32
+  bool wraps = false;    // of shifts: the amount is taken modulo 32; otherwise it is limited to 32
   bool plusOne = false;  // kMultiplyAdd
-  uint8_t scale = 0;     // kMultiplyAdd: the result is shifted right by so much
+  uint8_t scale = 0;     // kMultiplyAdd: the number of bits by which the result is shifted right
   bool negatesProduct = false;
   bool negatesThird = false;
 
@@ -155,7 +155,7 @@ struct CarryModes {
 };
 
 enum class Rounding : uint8_t { kNearestEven, kZero, kDown, kUp, kNearestAway };
-/// In the immediate of an instruction that rounds: these bits hold its Rounding, and these say .sat, .ftz and .relu.
+/// In the immediate of an instruction that rounds: these bits hold its Rounding, and these encode .sat, .ftz and .relu.
 inline constexpr int64_t kRoundingBits = 7;
 inline constexpr int64_t kSaturateFlag = 8;
 inline constexpr int64_t kFlushFlag = 16;
@@ -243,7 +243,7 @@ enum class MemoryBarrierOp : uint8_t {
   kTestParity,
   kPending,
 };
-/// Operand with the address that a copy writes to; the one that it reads from is where loads have theirs.
+/// Operand with the address to which a copy writes; the one from which it reads is where loads have theirs.
 inline constexpr uint32_t kCopyTarget = 5;
 /// State spaces and widths of a copy's addresses; in Instruction::immediate.
 struct CopyForm {

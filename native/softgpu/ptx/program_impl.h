@@ -32,7 +32,7 @@ struct FunctionCode {
   std::vector<std::unique_ptr<MatrixSite>> matrices;
 };
 
-/// An initial value that is an address: written when the variables have their places.
+/// An initial value that is an address: written when the variables have their addresses.
 struct Relocation {
   uint64_t offset = 0;  // where, in the variable
   uint32_t bytes = 8;   // how many bytes are written
@@ -58,11 +58,11 @@ struct ConstantRelocation {
 struct KernelCode {
   uint32_t function = 0;
   uint32_t dynamicSharedStart = 0;
-  /// Local memory of a thread for the deepest chain of calls; nothing where that cannot be known.
+  /// Local memory of a thread for the deepest chain of calls; none if that cannot be known.
   std::optional<uint32_t> stackBytes;
 };
 
-/// A line of the source that the instructions from a line of the PTX text on stand for.
+/// A line of the source to which the instructions from a line of the PTX text on belong.
 struct SourceMark {
   uint32_t line = 0;
   std::string file;  // empty: none
@@ -79,7 +79,7 @@ struct SharedPlace {
 
 class ProgramImpl {
  public:
-  /// Null where the PTX does not say it.
+  /// Null if the PTX does not name it.
   const SourceMark* sourceOf(uint32_t line) const;
   const SharedPlace* sharedAt(const KernelCode& kernel, uint64_t offset) const;
 

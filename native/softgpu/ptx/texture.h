@@ -9,9 +9,9 @@
 
 namespace millpond::softgpu::ptx {
 
-/// Where the elements of a texture or surface lie, at one level of detail.
+/// The elements of a texture or surface, at one level of detail.
 struct TextureLevel {
-  uint64_t base = 0;   // device memory, which the launch's memory map knows
+  uint64_t base = 0;   // device memory, which the launch's memory map includes
   uint32_t width = 1;  // elements; like the others at least 1
   uint32_t height = 1;
   uint32_t depth = 1;  // slices, or layers
@@ -19,7 +19,7 @@ struct TextureLevel {
   uint64_t sliceBytes = 0;  // of a slice, or of a layer
 };
 
-/// And how a texture reads them.
+/// How a texture reads the elements.
 struct TextureView : TextureLevel {
   enum class Channel : uint8_t { kUnsigned, kSigned, kFloat };
   /// The replacement of elements outside. kWrap and kMirror need normalized coordinates, and otherwise are kClamp.
@@ -49,11 +49,11 @@ struct TextureView : TextureLevel {
 /// The kind of a module variable without a value of its own: kernels pass its address in place of an object.
 enum class Reference : uint8_t { kNone, kTexture, kSurface };
 
-/// The objects that kernels name by 64-bit handles. Called from many threads at once.
+/// The objects that kernels name by 64-bit handles. Called concurrently from many threads.
 class TextureMap {
  public:
   virtual ~TextureMap() = default;
-  /// False where there is no such object.
+  /// False if there is no such object.
   virtual bool find(uint64_t object, TextureView& view) const = 0;
 };
 

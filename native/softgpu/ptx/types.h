@@ -31,7 +31,7 @@ enum class Type : uint8_t {
   kF64,
 };
 
-/// The type of a modifier such as ".s32"; nothing where it names none that this engine knows.
+/// The type of a modifier such as ".s32"; none if it names no type that this engine knows.
 std::optional<Type> typeNamed(std::string_view modifier);
 
 /// Bits of a value; 1 for a predicate.

@@ -14,7 +14,7 @@ namespace millpond::softgpu::ptx {
 
 class WrittenBytes {
  public:
-  /// Nothing of it is written. Without memory for the bits everything counts as written.
+  /// Initially nothing is marked as written. Without memory for the bits, everything counts as written.
   explicit WrittenBytes(uint64_t bytes)
       : bytes_(bytes), bits_(static_cast<uint64_t*>(std::calloc((bytes + 63) / 64, sizeof(uint64_t))), &std::free) {}
 
@@ -28,7 +28,7 @@ class WrittenBytes {
       return true;
     });
   }
-  /// Offset of the first byte of these that was never written.
+  /// Offset of the first of these bytes that was never written.
   std::optional<uint64_t> firstUnwritten(uint64_t offset, uint64_t bytes) const {
     std::optional<uint64_t> found;
     each(offset, bytes, [&](uint64_t word, uint64_t mask) {

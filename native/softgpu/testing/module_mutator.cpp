@@ -45,7 +45,7 @@ constexpr auto kWords = std::to_array<std::string_view>({
 
 bool isWordByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%'; }
 
-/// Words with the dot before them, single marks, and runs of blanks.
+/// Words with their leading dot, single punctuation marks, and runs of blanks.
 std::vector<std::string_view> wordsOf(std::string_view text) {
   std::vector<std::string_view> words;
   while (!text.empty()) {

@@ -256,7 +256,7 @@ CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) 
   });
 }
 
-// Caches and shared memory need no configuration here: preferences of a program are accepted, and queries return one
+// Caches and shared memory need no configuration here: programs' preferences are accepted, and queries return one
 // value.
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {

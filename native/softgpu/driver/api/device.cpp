@@ -10,7 +10,7 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-// Copies a text with its end into a buffer of `length` bytes, cutting it off where the buffer ends.
+// Copies a terminated text into a buffer of `length` bytes, truncating it at the end of the buffer.
 CUresult putText(const std::string& text, char* buffer, int length) {
   if (!buffer || length <= 0) return CUDA_ERROR_INVALID_VALUE;
   const size_t kept = std::min(text.size(), static_cast<size_t>(length) - 1);
@@ -141,7 +141,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
     unsigned domain = 0;
     unsigned bus = 0;
     unsigned slot = 0;
-    // Domain and function may be left out; the only function there is, is 0.
+    // Domain and function may be left out; the only existing function is 0.
     if (std::sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
       domain = 0;
       if (std::sscanf(pciBusId, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;

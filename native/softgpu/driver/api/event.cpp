@@ -16,7 +16,7 @@ CUresult withEvent(CUevent handle, Body body) {
   });
 }
 
-// A point in a capture never comes: neither asked about nor waited for.
+// A point in a capture is never reached, so it can be neither queried nor waited for.
 CUresult checkEventAnswer(Event& event) {
   {
     std::lock_guard lock(graphMutex());

@@ -34,7 +34,7 @@ CUresult checkAttribute(const CUlaunchAttribute& attribute) {
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-    // Allows the launch to begin before the one ahead of it has ended, which it need not.
+    // Allows the launch to begin before the previous one has ended, which it need not do.
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return CUDA_SUCCESS;
@@ -46,8 +46,7 @@ CUresult checkAttribute(const CUlaunchAttribute& attribute) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// The largest count of threads first, then fewer by whole warps, as long as that fills a multiprocessor
-// better.
+// The largest number of threads first, then fewer by whole warps, as long as that fills a multiprocessor better.
 CUresult bestBlockSize(int* minGridSize, int* blockSize, const Function& function, CUoccupancyB2DSize sizeOf,
                        size_t dynamicBytes, int limit) {
   const unsigned most = function.info().maxThreads;

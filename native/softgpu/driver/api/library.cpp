@@ -11,8 +11,8 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-// `load` compiles an image into the program that it is given. Of the library options none changes anything:
-// nothing refers to the image once it is compiled.
+// `load` compiles an image into the program that it is given. No library option changes anything: nothing refers to the
+// image once it is compiled.
 template <typename Load>
 CUresult loadLibrary(CUlibrary* handle, const JitOptions& options, Load load) {
   return withDriver([&](Driver& driver) -> CUresult {
@@ -80,7 +80,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   return withLibrary(library, [&](Driver& driver, const std::shared_ptr<Library>& unloaded) -> CUresult {
     if (CUresult result = checkUnsafeCall()) return result;
     for (const std::shared_ptr<Module>& module : unloaded->instances()) {
-      // The work that is left may use the code, whatever became of the context.
+      // The remaining work may use the code, whatever has happened to the context.
       module->context()->synchronize();
       driver.forgetContents(*module);
       driver.modules().remove(HandleTable<Module, CUmodule>::handleOf(module.get()));
@@ -146,7 +146,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   });
 }
 
-// Functions of unified address cannot be in PTX that has been accepted.
+// Functions of unified addressing cannot be in PTX that has been accepted.
 
 CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char* symbol) {
   return withLibrary(library, [&](Driver&, const std::shared_ptr<Library>&) -> CUresult {

@@ -63,7 +63,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
     if (!cubinOut || link.texts.empty()) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult result = linkPrograms(link.texts, link.options, &link.linked)) return result;
     *cubinOut = link.linked.data();
-    if (sizeOut) *sizeOut = link.linked.size() + 1;  // with the zero that ends it
+    if (sizeOut) *sizeOut = link.linked.size() + 1;  // with its terminating zero
     return CUDA_SUCCESS;
   });
 }

@@ -29,7 +29,7 @@ CUresult getProcAddress(const char* symbol, void** pfn, int version, CUdriverPro
   });
 }
 
-// Called through the table only, which is handed out while there is a sanitizer.
+// Called only through the table, which is returned only if there is a sanitizer.
 Sanitizer& sanitizer() { return *Driver::instance().sanitizer(); }
 
 constexpr millpond::SanitizerTable kSanitizerTable{
@@ -83,7 +83,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   return getProcAddress(symbol, pfn, cudaVersion, symbolStatus);
 }
 
-// The runtime talks to Millpond's client library, which has its tables. There are two for that library's worker.
+// The runtime uses Millpond's client library, which has its own tables. Two tables are for that library's worker.
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (!ppExportTable) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;

@@ -17,7 +17,7 @@ CUresult loadModule(CUmodule* handle, Load load) {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<const ptx::Program> program;
     if (CUresult result = load(&program)) return result;
-    // As a card's driver does (docs/decisions/0030): new code is put on an idle device.
+    // Like a card's driver (docs/decisions/0030): new code is put on an idle device.
     if (CUresult fault = context->synchronize()) return fault;
     std::shared_ptr<Module> module;
     if (CUresult result = Module::load(context, std::move(program), &module)) return result;
@@ -27,7 +27,7 @@ CUresult loadModule(CUmodule* handle, Load load) {
 }
 
 CUresult loadModuleData(CUmodule* handle, const void* image, const JitOptions& options) {
-  // Libraries alone are loaded from the structure by which a compiled program names its fatbin.
+  // Only libraries can be loaded from the structure in a compiled program that points to its fatbin.
   if (image && millpond::image::isWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
   return loadModule(handle, [&](auto* program) { return loadProgram(image, options, program); });
 }

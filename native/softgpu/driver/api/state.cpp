@@ -4,8 +4,8 @@
 
 #include "softgpu/driver/host/configuration.h"
 
-/// Makes the directory of the devices' state where there is none, and returns its path, which is good until the next call.
-/// Null: it cannot be made.
+/// Creates the directory of the devices' state if it is missing, and returns its path, which is valid until the next
+/// call. Null: it cannot be created.
 extern "C" [[gnu::visibility("default")]] const char* millpond_softgpu_state_directory() {
   static std::string path;
   path = millpond::softgpu::stateDirectory();

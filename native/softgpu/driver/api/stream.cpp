@@ -19,7 +19,7 @@ CUresult createStream(CUstream* stream, unsigned flags, int priority) {
   });
 }
 
-// These must not be asked of a stream that is being captured.
+// A stream that is being captured must not be queried for these.
 CUresult checkQuestion(const StreamTarget& target) {
   if (!isCapturing(target.queue)) return CUDA_SUCCESS;
   invalidateCapture(target.queue);

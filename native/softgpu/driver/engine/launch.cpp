@@ -62,7 +62,7 @@ CUresult packExtra(const ptx::KernelInfo& info, void** extra, std::vector<std::b
   if (given > info.parameterBytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (info.parameterBytes == 0) return CUDA_SUCCESS;
   if (given == 0 || !bytes) return CUDA_ERROR_INVALID_VALUE;
-  // As on a card, the buffer may end early: the rest is zero.
+  // As on a card, the buffer may be short: the rest is zero.
   std::memcpy(buffer->data(), bytes, given);
   return CUDA_SUCCESS;
 }
@@ -81,11 +81,11 @@ CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** e
   return CUDA_SUCCESS;
 }
 
-/// Registers through which cooperative groups find where blocks meet; 0 in them tells that blocks cannot.
+/// Registers through which cooperative groups find where blocks meet; 0 means that blocks cannot meet.
 constexpr size_t kWorkspaceHigh = 1;
 constexpr size_t kWorkspaceLow = 2;
 
-/// A workspace for as long as a grid runs.
+/// A workspace for the duration of a grid.
 class Workspace {
  public:
   Workspace(Context& context, bool isWanted) : context_(context), address_(isWanted ? take(context) : 0) {}
@@ -107,7 +107,7 @@ class Workspace {
   const uint64_t address_;
 };
 
-/// Runs kernels; its threads start with the first use, and run until the process is gone.
+/// Runs kernels; its threads start with the first use, and run until the process ends.
 ptx::Executor& executor() {
   static ptx::Executor* const one = [] {
     const SignalsBlocked blocked;
@@ -116,7 +116,7 @@ ptx::Executor& executor() {
   return *one;
 }
 
-/// The environment of a grid beside its launch parameters.
+/// The environment of a grid in addition to its launch parameters.
 struct Surroundings {
   size_t stackBytes = 0;
   std::shared_ptr<ptx::DeviceHeap> heap;

@@ -19,7 +19,7 @@ struct LaunchShape {
   ptx::Dim3 grid;
   ptx::Dim3 block;
   uint32_t dynamicSharedBytes = 0;
-  /// Its blocks may wait for each other: all of them are on the device at once.
+  /// Its blocks may wait for each other, so all of them are on the device at the same time.
   bool isCooperative = false;
 };
 
@@ -34,15 +34,15 @@ struct PreparedLaunch {
   std::shared_ptr<const ptx::TextureMap> textures;  // null: the objects, since the module has no references
 };
 
-/// Checks the launch as the driver does and copies the parameters, which come as one pointer each (`parameters`) or as
-/// one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
+/// Checks the launch as the driver does and copies the parameters. They are given either as one pointer each
+/// (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never as both.
 CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function>& function, const LaunchShape& shape,
                        void** parameters, void** extra, PreparedLaunch* prepared);
 /// The work that runs the grid, which sets `conditions`, if given.
 std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
                                  std::shared_ptr<ptx::Conditions> conditions = nullptr);
 
-/// The error that a fault ends the context with.
+/// The error with which a fault ends the context.
 CUresult faultCode(ptx::Fault::Kind kind);
 
 }  // namespace millpond::softgpu

@@ -18,7 +18,7 @@ unsigned registersPerThread(const Function& function) { return std::clamp(functi
 
 int blocksPerMultiprocessor(const Function& function, unsigned threads, size_t dynamicSharedBytes) {
   const ptx::KernelInfo& info = function.info();
-  // Whether the kernel may be launched so is another question.
+  // Whether the kernel may be launched with these sizes is a different question.
   if (threads == 0 || threads > ptx::kMaxThreadsPerBlock) return 0;
   const unsigned warps = (threads + ptx::kWarpSize - 1) / ptx::kWarpSize;
   unsigned blocks = std::min(kMaxBlocksPerMultiprocessor, kMaxThreadsPerMultiprocessor / (warps * ptx::kWarpSize));

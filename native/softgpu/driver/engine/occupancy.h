@@ -8,7 +8,7 @@
 
 namespace millpond::softgpu {
 
-/// Blocks of `threads` threads and `dynamicSharedBytes` that fit on one multiprocessor; 0 when not even one
+/// The number of blocks of `threads` threads and `dynamicSharedBytes` that fit on one multiprocessor; 0 if not even one
 /// does.
 int blocksPerMultiprocessor(const Function& function, unsigned threads, size_t dynamicSharedBytes);
 

@@ -16,7 +16,7 @@ namespace {
 
 // Larger copies from memory that is not pinned are waited for instead of staged.
 constexpr uint64_t kLargestStaged = 64 * 1024;
-// From that size on the source of a copy from pinned memory is read in the order of the stream, always.
+// From this size on, the source of a copy from pinned memory is always read in stream order.
 constexpr uint64_t kReadInOrder = 64 * 1024;
 /// Transfers up to this many bytes are done before another thread would have woken up for them, which takes longer
 /// where no core is idle.
@@ -25,7 +25,7 @@ uint64_t largestBrief() {
   return bytes;
 }
 
-/// Bytes from the first to the last that an end touches; nothing when that does not fit into an address.
+/// Bytes from the first to the last that an end accesses; none if the sum exceeds an address.
 std::optional<uint64_t> spanOf(const CopyEnd& end, const Extent& extent) {
   const auto add = [](uint64_t a, uint64_t count, uint64_t stride, uint64_t* sum) {
     uint64_t product;
@@ -42,8 +42,7 @@ bool isCovered(const CheckedRange& range) {
   return DeviceMemory::instance().memory().space().covers(range.address, range.bytes, range.access);
 }
 
-/// Finds out whether an end is known memory (`range`) or ordinary host memory (nothing). False for a wrong
-/// address.
+/// Determines whether an end is known memory (`range`) or ordinary host memory (none). False for an invalid address.
 bool classify(const CopyEnd& end, uint64_t bytes, Access access, std::optional<CheckedRange>* range) {
   if (end.address == 0) return false;
   const CheckedRange candidate{end.address, bytes, access};
@@ -88,7 +87,7 @@ void moveRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
   }
 }
 
-/// `read`: where the bytes lie by now; `copy`: as the program asked for it.
+/// `read`: where the bytes are by now; `copy`: as requested by the program.
 void copyRows(const CopyEnd& read, const Copy& copy) {
   const bool isNoted = Activities::instance().notes(cupti::Kind::kCopy);
   const uint64_t start = isNoted ? Activities::now() : 0;
@@ -115,7 +114,7 @@ Operation::Kind kindOf(uint64_t bytes) {
   return bytes <= largestBrief() ? Operation::Kind::brief : Operation::Kind::work;
 }
 
-// `bytes` is the span of memory that the body works on.
+// `bytes` is the span of memory on which the body works.
 CUresult enqueue(const StreamTarget& stream, uint64_t bytes, std::function<void()> body, bool waits) {
   if (waits) return stream.context->run(stream.queue, std::move(body));
   stream.context->enqueue(stream.queue, kindOf(bytes), std::move(body));
@@ -290,7 +289,7 @@ CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned f
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::read, &range)) return result;
   auto satisfied = std::make_shared<bool>(false);
-  // Each check locks the memory only briefly: the awaited value is written meanwhile.
+  // Each check locks the memory only briefly, because the awaited value is written in the meantime.
   auto look = checked(stream.context, "wait", {range}, [word, flags, satisfied] {
     const uint64_t now = word.bytes == 4 ? __atomic_load_n(reinterpret_cast<uint32_t*>(word.address), __ATOMIC_SEQ_CST)
                                          : __atomic_load_n(reinterpret_cast<uint64_t*>(word.address), __ATOMIC_SEQ_CST);

@@ -12,10 +12,11 @@
 
 namespace millpond::softgpu {
 
-/// Where a call says that an address is. `unified`: on the device or on the host, by the address itself.
+/// The location that a call declares for an address. `unified`: on the device or on the host, according to the address
+/// itself.
 enum class Place { device, host, unified };
 
-/// One end of a copy. Strides are in bytes and matter only where there is more than one row or slice.
+/// One end of a copy. Strides are in bytes and matter only if there is more than one row or slice.
 struct CopyEnd {
   Place place = Place::unified;
   uint64_t address = 0;  // of the first byte
@@ -36,7 +37,7 @@ struct Copy {
   Extent extent;
 };
 
-/// A transfer that has been checked: what does it when its turn comes, and how it is to be run.
+/// A validated transfer: the function that performs it in its turn, and how it is to be run.
 struct PreparedTransfer {
   std::function<void()> body;
   Operation::Kind kind = Operation::Kind::work;
@@ -44,29 +45,29 @@ struct PreparedTransfer {
 /// For copies in graphs: unpinned memory is read and written when the copy runs.
 CUresult prepareCopy(const ContextPtr& context, const Copy& copy, PreparedTransfer* prepared);
 
-/// When a copy that touches host memory returns. A copy from device to device never waits.
+/// When a copy that accesses host memory returns. A copy from device to device never waits.
 enum class Return {
   whenDone,   // the synchronous calls
-  whenQueued  // the asynchronous ones, as far as pinned memory allows: memory that is not pinned is read
+  whenQueued  // the asynchronous ones, as far as pinned memory allows; memory that is not pinned is read
               // before the return, and written before it
 };
 
-/// An end whose memory the driver knows, so that it can be checked again when the copy runs.
+/// An end in memory that the driver knows, so that it can be checked again when the copy runs.
 struct CheckedRange {
   uint64_t address = 0;
   uint64_t bytes = 0;
   Access access = Access::read;
 };
-/// A copy whose ends have been looked at.
+/// A copy whose ends have been resolved.
 struct CheckedCopy {
   Copy copy;
   uint64_t bytes = 0;                ///< span of the source
   std::optional<CheckedRange> from;  ///< nothing: ordinary memory of the host
   std::optional<CheckedRange> to;    ///< as `from`
 };
-/// CUDA_ERROR_INVALID_VALUE when an end is not memory of its place. `copy` must not be empty.
+/// CUDA_ERROR_INVALID_VALUE if an end is not memory of its declared location. `copy` must not be empty.
 CUresult checkCopy(const Copy& copy, CheckedCopy* checkedCopy);
-/// Memory that was freed since the check fails the context.
+/// If memory was freed since the check, the context fails.
 CUresult enqueueChecked(const StreamTarget& stream, const CheckedCopy& ends, Return when);
 
 /// A fill with elements of 1, 2 or 4 bytes.
@@ -89,11 +90,11 @@ struct Word {
   uint32_t bytes = 4;
 };
 CUresult enqueueWrite(const StreamTarget& stream, const Word& word);
-/// The stream continues when the comparison with the word holds as `flags` (CUstreamWaitValue_flags) say, or when its
-/// context has failed.
+/// The stream continues when the comparison with the word that `flags` (CUstreamWaitValue_flags) specify is true, or
+/// when its context has failed.
 CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags);
 
-/// A fill whose memory has been looked at.
+/// A fill whose memory has been resolved.
 struct CheckedFill {
   Fill fill;
   uint64_t bytes = 0;  ///< span of the memory

@@ -12,7 +12,7 @@ namespace {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-/// Number of open captures: the question that every call asks must cost nothing.
+/// Number of active captures: every call checks it, so that must cost nothing.
 std::atomic<size_t> openCaptures = 0;
 
 std::vector<std::shared_ptr<Capture>>& captures() {
@@ -45,7 +45,7 @@ void close(const std::shared_ptr<Capture>& capture) {
   openCaptures = captures().size();
 }
 
-/// Whether every node that a queue came to is waited for by the origin.
+/// Whether the origin waits for every node that a queue has reached.
 bool allJoined(const Capture& capture) {
   std::set<const GraphNode*> reached;
   std::vector<const GraphNode*> open;
@@ -153,7 +153,7 @@ CUresult captureWork(const StreamTarget& stream, NodeWork work, bool* captured) 
 CUresult beginCapture(const StreamTarget& stream, GraphPtr into, std::vector<GraphNode::Edge> after,
                       CUstreamCaptureMode mode) {
   const Lock lock(graphMutex());
-  // The legacy stream cannot be captured, nor one that is being captured already.
+  // The legacy stream cannot be captured, nor one that is already being captured.
   if (stream.queue->order == Queue::Order::legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream.queue->capture) return CUDA_ERROR_ILLEGAL_STATE;
   static uint64_t lastId = 0;
@@ -211,7 +211,7 @@ CUresult captureWait(const StreamTarget& stream, const std::shared_ptr<Event>& e
   if (!isOpen) {
     if (!mine) return CUDA_SUCCESS;
     *captured = true;
-    if (!other && !event->point()) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+    if (!other && !event->point()) return CUDA_SUCCESS;  // never recorded, so there is nothing to wait for
     // Work outside of the capture cannot be waited for in the graph.
     mine.capture->isInvalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -251,7 +251,7 @@ void forgetQueue(const QueuePtr& queue) {
   const Lock lock(graphMutex());
   const std::shared_ptr<Capture> capture = queue->capture.capture;
   if (!capture) return;
-  // A capture without its origin can never be ended. Another queue stays in it: later work may depend on it.
+  // Without its origin a capture can never be ended. Any other queue stays in it, because later work may depend on it.
   if (capture->origin != queue) return;
   close(capture);
   if (!capture->isIntoGraph) GraphHandles::instance().graphs.remove(capture->graph->handle());

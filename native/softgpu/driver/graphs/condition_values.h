@@ -10,7 +10,8 @@
 
 namespace millpond::softgpu {
 
-/// The values of one launch. A handle that is not of the launched graph, or of a graph in it, changes nothing and is 0.
+/// The values of one launch. A handle that does not belong to the launched graph, or to a graph in it, changes nothing
+/// and reads as 0.
 class ConditionValues : public ptx::Conditions {
  public:
   explicit ConditionValues(const Graph& graph);
@@ -19,7 +20,7 @@ class ConditionValues : public ptx::Conditions {
   uint32_t of(CUgraphConditionalHandle handle) const;
 
  private:
-  std::unordered_map<CUgraphConditionalHandle, std::atomic<uint32_t>> values_;  // none comes or goes
+  std::unordered_map<CUgraphConditionalHandle, std::atomic<uint32_t>> values_;  // never added to or removed from
 };
 
 }  // namespace millpond::softgpu

@@ -22,7 +22,7 @@ MemoryBooks& books() {
   return all;
 }
 
-/// Whether `to` can be come to from `from` along edges.
+/// Whether `to` can be reached from `from` along edges.
 bool leadsTo(const GraphNode* from, const GraphNode* to) {
   // Along the edges backwards, from `to`.
   std::vector<const GraphNode*> open = {to};
@@ -62,7 +62,7 @@ GraphMemory::~GraphMemory() {
     std::lock_guard lock(graphMutex());
     books().addresses.erase(address_);
   }
-  // Its context may have ended and taken the memory back.
+  // Its context may have ended and reclaimed the memory.
   DeviceMemory::instance().memory().free(*context_, address_);
 }
 
@@ -84,7 +84,7 @@ void GraphMemory::leave(const AllocationWork& work) {
 }
 
 bool GraphMemory::takeBack(uint64_t address) {
-  AllocationWork last;  // ends after the lock
+  AllocationWork last;  // destroyed after the lock is released
   std::lock_guard lock(graphMutex());
   const auto found = books().left.find(address);
   if (found == books().left.end()) return false;

@@ -26,8 +26,8 @@ class Graph;
 class GraphExec;
 using GraphPtr = std::shared_ptr<Graph>;
 
-/// Calls the program's function when its last reference goes. References are counted twice: those that the program
-/// holds, and those of graphs.
+/// Calls the program's function when its last reference is released. References are counted twice: those that the
+/// program holds, and those of graphs.
 class UserObject {
  public:
   UserObject(CUhostFn destroy, void* data) : destroy_(destroy), data_(data) {}
@@ -44,7 +44,8 @@ class UserObject {
 
 struct AllocationWork;
 
-/// Memory of an allocation node, or of several that have it one after the other: there as long as a graph has the node, or a launch has left it for the program.
+/// Memory of an allocation node, or of several that use it one after the other: it exists while a graph has the node,
+/// or while a launch has left it for the program.
 class GraphMemory {
  public:
   static CUresult allocate(const ContextPtr& context, uint64_t bytes, std::shared_ptr<GraphMemory>* memory);
@@ -53,7 +54,7 @@ class GraphMemory {
   static bool isLeft(uint64_t address);
   /// A launch has allocated it, and not freed it.
   static void leave(const AllocationWork& work);
-  /// False when no launch has left it.
+  /// False if no launch has left it.
   static bool takeBack(uint64_t address);
   GraphMemory(ContextPtr context, uint64_t address, uint64_t bytes);
   ~GraphMemory();
@@ -72,7 +73,7 @@ class GraphMemory {
 // The work of a node
 
 struct KernelWork {
-  CUfunction handle = nullptr;  ///< as the program gave it
+  CUfunction handle = nullptr;  ///< as specified by the program
   CUcontext contextHandle = nullptr;
   ContextPtr context;
   PreparedLaunch launch;
@@ -115,7 +116,7 @@ struct AllocationWork {
 struct FreeWork {
   CUdeviceptr address = 0;
 };
-/// Chooses from its bodies by a condition, as `type` says, also again and again.
+/// Selects among its bodies by a condition, as `type` specifies, possibly repeatedly.
 struct ConditionalWork {
   CUgraphConditionalHandle condition = 0;
   CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
@@ -127,17 +128,17 @@ struct EmptyWork {};
 using NodeWork = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocationWork,
                               FreeWork, ConditionalWork>;
 CUgraphNodeType typeOf(const NodeWork& work);
-/// The graphs in a node: of a child graph, or the bodies to choose from.
+/// The graphs in a node: a child graph, or the bodies to select from.
 std::span<const GraphPtr> graphsIn(const NodeWork& work);
 
-/// Set by kernels, and by launches where that is wanted.
+/// Set by kernels, and by launches if requested.
 struct Condition {
-  CUgraphConditionalHandle handle = 0;  ///< never the same for two of them
+  CUgraphConditionalHandle handle = 0;  ///< unique
   unsigned initial = 0;
   bool startsInitial = false;
 };
 
-/// The conditions of a graph and of the graphs in it, and those that its nodes ask.
+/// The conditions of a graph and of the graphs in it, and those that its nodes evaluate.
 struct ConditionsOf {
   explicit ConditionsOf(const Graph& graph);
   std::vector<Condition> all;
@@ -147,10 +148,10 @@ struct ConditionsOf {
 struct GraphNode {
   using Edge = GraphEdge;
   Graph* graph = nullptr;
-  const GraphNode* origin = nullptr;  ///< in a clone: the node that this one was made from, which may be gone
+  const GraphNode* origin = nullptr;  ///< in a clone: the node from which this one was made, which may no longer exist
   NodeWork work;
   std::vector<Edge> after;
-  std::vector<void*> parameterPointers;  ///< what cuGraphKernelNodeGetParams hands out
+  std::vector<void*> parameterPointers;  ///< what cuGraphKernelNodeGetParams returns
   bool isEnabled = true;                 ///< in executable graphs only
   CUgraphNode handle() const { return reinterpret_cast<CUgraphNode>(const_cast<GraphNode*>(this)); }
 };
@@ -168,33 +169,33 @@ class Graph : public std::enable_shared_from_this<Graph> {
   /// `after` must be nodes of this graph.
   GraphNode& add(NodeWork work, std::vector<GraphNode::Edge> after);
   void remove(GraphNode& node);
-  /// CUDA_ERROR_INVALID_VALUE for an edge that is there already, or that would close a circle.
+  /// CUDA_ERROR_INVALID_VALUE for an edge that already exists, or that would close a cycle.
   CUresult addEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
   CUresult removeEdge(GraphNode& from, GraphNode& to);
-  /// Whether what `allocation` allocates is free when a node behind `after` has its turn.
+  /// Whether the memory of `allocation` is free when a node that follows `after` runs.
   bool isFreedBefore(const GraphNode& allocation, const std::vector<GraphNode::Edge>& after) const;
   bool owns(const GraphNode* node) const { return node && node->graph == this; }
 
-  /// A graph of its own with the same nodes, child graphs too; each knows its origin.
+  /// A separate graph with the same nodes, including child graphs; each node knows its origin.
   GraphPtr clone() const;
-  /// The node of a clone that was made from `origin`; child graphs are looked through too. Null when there is none.
+  /// The node of a clone that was made from `origin`; child graphs are searched too. Null if there is none.
   GraphNode* madeFrom(const GraphNode* origin);
 
-  /// Node that this graph is the child of; such a graph ends with it.
+  /// The node whose child graph this is; such a graph ends with the node.
   const GraphNode* parent = nullptr;
-  /// Made by clone() from this graph, which may be gone.
+  /// Made by clone() from this graph, which may no longer exist.
   const Graph* clonedFrom = nullptr;
-  /// An executable graph's: known by no handle.
+  /// The graph of an executable graph: no handle refers to it.
   bool isHidden = false;
   std::map<std::shared_ptr<UserObject>, unsigned> userObjects;
   std::vector<Condition> conditions;
   std::map<unsigned, std::shared_ptr<GraphSpace>> spaces;  ///< by device: of its allocations
-  std::weak_ptr<const GraphExec> executable;               ///< the last one that was made of it
+  std::weak_ptr<const GraphExec> executable;               ///< the last executable graph that was made from it
 
  private:
   GraphPtr copy(bool hidden) const;
   friend class GraphExec;
-  std::vector<std::shared_ptr<GraphNode>> nodes_;  // in the order of their making
+  std::vector<std::shared_ptr<GraphNode>> nodes_;  // in the order of their creation
 };
 
 /// Held by every call about graphs, and while a stream is captured.

@@ -40,7 +40,7 @@ std::vector<const GraphNode*> inOrder(const Graph& graph) {
 
 CUresult choiceOf(const ConditionalWork& work, const Values& values, std::function<void()>* body);
 
-/// For nodes that run by themselves; nothing for the others.
+/// For nodes that run by themselves; none for the others.
 CUresult stepOf(const NodeWork& work, const Values& values, Step* step) {
   PreparedTransfer prepared;
   if (const auto* kernel = std::get_if<KernelWork>(&work)) {
@@ -118,7 +118,7 @@ CUresult addMember(const GraphNode& node, const Values& values, Context::GroupMe
   return CUDA_SUCCESS;
 }
 
-/// Adds the graph's nodes; those without a predecessor wait for `before`. `ends`: those that nothing waits for.
+/// Adds the graph's nodes; those without a predecessor wait for `before`. `ends`: those for which nothing waits.
 CUresult flatten(const Graph& graph, const Values& values, const std::vector<size_t>& before, Members& members,
                  std::vector<size_t>& ends) {
   std::map<const GraphNode*, size_t> places;
@@ -186,7 +186,7 @@ struct MemoryEffects {
   }
 };
 
-/// Whether two nodes, if they ask conditions, do so in the same way.
+/// Whether two nodes, if they evaluate conditions, do so in the same way.
 bool isSameChoice(const NodeWork& from, const NodeWork& to) {
   const auto* mine = std::get_if<ConditionalWork>(&from);
   const auto* other = std::get_if<ConditionalWork>(&to);

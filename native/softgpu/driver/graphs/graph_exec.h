@@ -12,15 +12,15 @@ class GraphExec {
   GraphExec(const Graph& graph, unsigned long long flags) : graph_(graph.copy(true)), flags_(flags) {}
 
   unsigned long long flags() const { return flags_; }
-  /// The node made from a node of the graph that this was instantiated from; null when there is none.
+  /// The node made from a node of the graph from which this was instantiated; null: there is none.
   GraphNode* find(const GraphNode* origin) { return graph_->madeFrom(origin); }
   /// A clone as a child graph: the result of a launch on a captured stream. Null if conditions prevent it.
   GraphPtr asGraph() const;
-  /// Counts memory for its allocations, for the launch to come or another one.
+  /// Accounts for the memory of its allocations, for the next launch or another one.
   void upload() const;
   /// Queues all of it, after the stream's work and after the previous launch.
   CUresult launch(const StreamTarget& stream);
-  /// Takes over the parameters of a graph with the same nodes and order.
+  /// Adopts the parameters of a graph with the same nodes and order.
   CUgraphExecUpdateResult update(const Graph& graph, const GraphNode** error, const GraphNode** errorFrom);
   /// Same, for a child graph of this one.
   CUresult updateChild(GraphNode& node, const Graph& graph);
@@ -28,7 +28,7 @@ class GraphExec {
  private:
   GraphPtr graph_;
   const unsigned long long flags_;
-  OperationPtr last_;  // end of the launch before
+  OperationPtr last_;  // end of the previous launch
 };
 
 }  // namespace millpond::softgpu

@@ -61,7 +61,7 @@ void GraphFootprint::take(uint64_t count, uint64_t bytes, const void* queue) {
   };
   if (const auto found = queues_.find(queue); found != queues_.end()) waiting_ -= use(found->second.granules);
   use(idle_);
-  // A card reserves memory for the whole allocation, even if it could reuse memory that it has there already.
+  // A card reserves memory for the whole allocation, even if it could reuse memory that it already has there.
   if (missing > fresh_) fresh_ = std::max(missing, std::max(granulesOf(bytes), count) - (count - missing));
   use(fresh_);
   held_ += count;

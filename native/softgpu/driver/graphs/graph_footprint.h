@@ -12,7 +12,7 @@
 
 namespace millpond::softgpu {
 
-/// The granules of one device. Called from many threads at once.
+/// The granules of one device. Called concurrently from many threads.
 class GraphFootprint {
  public:
   static constexpr uint64_t kGranule = uint64_t{32} << 20;
@@ -24,17 +24,17 @@ class GraphFootprint {
     uint64_t high = 0;
   };
   Bytes used() const;
-  /// And of those that no graph has had yet.
+  /// The same for granules that no graph has used yet.
   Bytes reserved() const;
   void resetUsedMark();
   void resetReservedMark();
   /// Releases memory that no graph uses.
   void trim();
 
-  /// Granules for an allocation of `bytes`, also those that wait for earlier work of the queue.
+  /// Granules for an allocation of `bytes`, including those that wait for earlier work of the queue.
   void take(uint64_t count, uint64_t bytes, const void* queue);
   void giveBack(uint64_t count);
-  /// They serve later launches in the queue, and others once `leaveQueue` was called as often as `enterQueue`.
+  /// They serve later launches in the queue, and others once `leaveQueue` has been called as often as `enterQueue`.
   void giveBackBehind(const void* queue, uint64_t count);
   void enterQueue(const void* queue);
   void leaveQueue(const void* queue);
@@ -51,7 +51,7 @@ class GraphFootprint {
   uint64_t held_ = 0;     ///< of allocations
   uint64_t waiting_ = 0;  ///< in queues
   uint64_t idle_ = 0;
-  uint64_t fresh_ = 0;  ///< idle, and never of a graph
+  uint64_t fresh_ = 0;  ///< idle, and never used by a graph
   uint64_t usedHigh_ = 0;
   uint64_t reservedHigh_ = 0;
   std::map<const void*, Waiting> queues_;
@@ -66,7 +66,7 @@ class GraphSpace {
   };
   explicit GraphSpace(unsigned device) : device_(device) {}
 
-  /// The first place beside all of `taken`.
+  /// The first address range that overlaps none of `taken`.
   static Place find(uint64_t bytes, std::vector<Place> taken);
 
   /// A launch allocates.
@@ -80,7 +80,7 @@ class GraphSpace {
   uint64_t leave(const Place& place);
 
   const unsigned device_;
-  std::map<uint64_t, unsigned> holders_;  ///< of each granule that has some: allocations
+  std::map<uint64_t, unsigned> holders_;  ///< number of allocations in each used granule
 };
 
 }  // namespace millpond::softgpu

@@ -13,7 +13,7 @@ class UserObject;
 struct GraphNode;
 
 struct GraphHandles {
-  /// The ones of the process. They are never destroyed: the driver's threads may run until the process is gone.
+  /// The only instance in the process. It is never destroyed: the driver's threads may run until the process ends.
   static GraphHandles& instance();
 
   HandleTable<Graph, CUgraph> graphs;

@@ -119,7 +119,7 @@ Result<Configuration> readConfiguration() {
     if (*bytes < kLeastMemory || *bytes > kMostMemory) {
       return Error{"MILLPOND_SOFTGPU_MEMORY is \"" + *memory + "\"; set it to a size from 64Mi to 1Ti"};
     }
-    // Whole pages of the virtual-memory calls, so that all of the memory can be handed out.
+    // Whole pages of the virtual-memory calls, so that all of the memory can be allocated.
     configuration.memoryBytes = *bytes & ~((uint64_t{2} << 20) - 1);
   }
   if (std::optional<std::string> tools = variable("MILLPOND_SOFTGPU_SANITIZE")) {
@@ -158,9 +158,9 @@ Result<Configuration> readConfiguration() {
   return configuration;
 }
 
-// Only this user's own directory will do: another user could fill or falsify the ledgers of a shared one.
+// Only this user's own directory is accepted: another user could fill or falsify the ledgers of a shared one.
 Status makeStateDirectory(const std::string& path) {
-  // Where its parents cannot be made, making the directory itself says why.
+  // If its parents cannot be created, creating the directory itself reports why.
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {

@@ -50,10 +50,10 @@ struct Configuration {
 /// Reads the environment. Fails with the variable's name and its valid values.
 Result<Configuration> readConfiguration();
 
-/// Where the devices' state is, by the environment and the present user.
+/// The directory of the devices' state, according to the environment and the present user.
 std::string stateDirectory();
 
-/// Makes the directory of the devices' state where there is none. Fails where it is not this user's own.
+/// Creates the directory of the devices' state if it is missing. Fails if it does not belong to this user.
 Status makeStateDirectory(const std::string& path);
 
 /// The bytes of a size like "512Mi"; a bare number is in bytes.

@@ -18,7 +18,7 @@ namespace millpond::softgpu {
 
 struct Ledger::Entry {
   uint64_t pid;           // 0 = free
-  uint64_t startTime;     // tells the process from a later one of the same ID
+  uint64_t startTime;     // distinguishes the process from a later one with the same ID
   uint64_t pidNamespace;  // the IDs of another namespace mean nothing here
   uint64_t bytes;
 };
@@ -52,7 +52,7 @@ uint64_t processStartTime(int pid) {
   for (int field = 4; field < 22; ++field) fields >> skipped;
   uint64_t startTime = 0;
   fields >> startTime;
-  // A sandbox without the figure may report 0; such a process is alive nevertheless.
+  // A sandbox without this value may report 0; such a process still counts as alive.
   return fields ? startTime + 1 : 0;
 }
 
@@ -99,7 +99,7 @@ class Ledger::Locked {
     }
   }
 
-  /// Writes this process's use, taking a free entry at the first time. False when all are taken by living processes.
+  /// Writes this process's use, taking a free entry the first time. False if all entries are taken by living processes.
   bool writeOwn(uint64_t bytes) {
     if (ledger_.slot_ == UINT64_MAX) {
       size_t free = findFree();

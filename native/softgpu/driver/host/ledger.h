@@ -13,12 +13,12 @@
 
 namespace millpond::softgpu {
 
-/// A file with one entry per process: its identity (process ID and start time) and its bytes. Changes are
-/// made under a lock on the file that ends with its holder; each is a single write of one entry. So a process
-/// may die at any moment: its entry is reclaimed by the next process that looks.
+/// A file with one entry per process: its identity (process ID and start time) and its bytes. Changes are made under a
+/// lock on the file that ends with its holder; each change is a single write of one entry. So a process may die at any
+/// moment: its entry is reclaimed by the next process that reads the file.
 class Ledger {
  public:
-  /// Opens or makes `path`, of which the directory must exist.
+  /// Opens or creates `path`, whose directory must exist.
   static Result<std::unique_ptr<Ledger>> open(const std::string& path);
   /// Over a file that is open for reading and writing; `path` is for messages.
   Ledger(UniqueFd file, std::string path);
@@ -28,7 +28,7 @@ class Ledger {
 
   /// Adds `bytes` to this process's use unless the use of all processes would exceed `capacity`.
   bool charge(uint64_t bytes, uint64_t capacity);
-  /// Takes `bytes` off this process's use.
+  /// Subtracts `bytes` from this process's use.
   void release(uint64_t bytes);
   /// The use of all living processes, in bytes.
   uint64_t used();
@@ -46,8 +46,7 @@ class Ledger {
   uint64_t slot_ = UINT64_MAX;  // index of this process's entry; none before the first charge
 };
 
-/// The moment at which a process started, in ticks since boot; 0 when there is no such process or it is a
-/// zombie.
+/// The time at which a process started, in ticks since boot; 0: there is no such process, or it is a zombie.
 uint64_t processStartTime(int pid);
 
 }  // namespace millpond::softgpu

@@ -12,7 +12,7 @@ namespace {
 
 int configuredLevel() {
   const char* value = std::getenv("MILLPOND_LOG");
-  // A file for the client library's trace may follow.
+  // A file for the client library's trace may follow the level.
   const std::string_view asked = value ? value : "warn";
   const std::string_view name = asked.substr(0, asked.find(','));
   constexpr std::array<std::string_view, 6> names = {"off", "error", "warn", "info", "debug", "trace"};

@@ -34,7 +34,7 @@ uint64_t mapPages(uint64_t bytes, uint64_t alignment, Protection protection) {
   const uint64_t start = roundUp(wide, alignment);
   if (start > wide) unmapPages(wide, start - wide);
   unmapPages(start + bytes, wide + alignment - start);
-  // Fewer page faults; without effect where the system has none.
+  // Reduces page faults; has no effect if the system does not support it.
   if (protection != Protection::none) ::madvise(pointer(start), bytes, MADV_HUGEPAGE);
   return start;
 }

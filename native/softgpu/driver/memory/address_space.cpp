@@ -101,12 +101,12 @@ bool AddressSpace::covers(uint64_t address, uint64_t bytes, Access access) const
     const Region& region = *position->second;
     if (address < region.base || address >= region.end()) return false;
     if (region.kind == Region::Kind::heap) return false;
-    // The host's side of a copy may write to what kernels only read, such as constant variables.
+    // Copies by the host may write to memory that kernels can only read, such as constant variables.
     const bool isAllowed =
         region.kind != Region::Kind::mapped || (access == Access::write ? region.isWritable : region.isReadable);
     if (!isAllowed) return false;
     if (end <= region.end()) return true;
-    // Only pieces that a program has mapped side by side make one range.
+    // Only pieces that a program has mapped next to each other form one range.
     if (region.kind != Region::Kind::mapped) return false;
     address = region.end();
     ++position;

@@ -16,24 +16,24 @@ namespace millpond::softgpu {
 /// One allocation, mapping or registration.
 struct Region {
   enum class Kind {
-    allocated,   // cuMemAlloc and its kin
+    allocated,   // cuMemAlloc and related calls
     variable,    // of a module
     mapped,      // cuMemMap
-    host,        // cuMemHostAlloc and its kin
+    host,        // cuMemHostAlloc and related calls
     registered,  // cuMemHostRegister
-    heap,        // of malloc() in kernels: for them alone, no call of the driver takes it
+    heap,        // malloc() in kernels: only kernels use it; no call of the driver accepts it
   };
   Kind kind = Kind::allocated;
   uint64_t base = 0;
-  uint64_t bytes = 0;    // as asked for
-  uint64_t reach = 0;    // bytes that kernels may touch: at least `bytes`; real memory comes in larger pieces
+  uint64_t bytes = 0;    // requested size
+  uint64_t reach = 0;    // bytes that kernels may access: at least `bytes`; real memory is allocated in larger pieces
   int device = -1;       // ordinal; -1 for host memory
   uint64_t context = 0;  // Context::id of the owner; 0 for mapped memory, which has none
   CUcontext contextHandle = nullptr;
   bool isReadable = true;     // by the device
   bool isWritable = true;     // by the device
-  bool isManaged = false;     // a variable that is the host's, too
-  unsigned hostFlags = 0;     // as given to the call that made it
+  bool isManaged = false;     // a variable that the host can access, too
+  unsigned hostFlags = 0;     // as passed to the call that created it
   unsigned long long id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID
 
   uint64_t end() const { return base + bytes; }
@@ -45,12 +45,11 @@ enum class Access { read, write };
 
 class AddressSpace {
  public:
-  /// Adds a region and gives it its ID. False when it overlaps another. A registration of memory that is gone
-  /// gives way.
+  /// Adds a region and assigns its ID. False if it overlaps another. A registration whose memory is gone is replaced.
   bool add(Region region);
-  /// The region whose bytes `address` is one of; null when there is none.
+  /// The region that contains `address`; null: there is none.
   RegionPtr find(uint64_t address) const;
-  /// Takes out the region that begins at `base`; null when there is none or its kind is another.
+  /// Removes the region that begins at `base`; null if there is none or it is of another kind.
   RegionPtr remove(uint64_t base, Region::Kind kind);
   std::vector<RegionPtr> removeOwnedBy(uint64_t context);
   /// Changes the device's access to the region that begins at `base`.
@@ -59,12 +58,12 @@ class AddressSpace {
   void setManaged(uint64_t base);
   bool overlaps(uint64_t address, uint64_t bytes) const;
 
-  /// Whether all bytes are known memory, perhaps of several regions side by side, that allows the access.
-  /// True for none.
+  /// Whether all bytes are known memory, possibly of several adjacent regions, that allows the access. True for zero
+  /// bytes.
   bool covers(uint64_t address, uint64_t bytes, Access access) const;
-  /// The region nearest to an address, or around it; null when there is none at most `reach` bytes away.
+  /// The region around or nearest to an address; null if there is none within `reach` bytes.
   RegionPtr nearest(uint64_t address, uint64_t reach) const;
-  /// As findForKernel(), limited to the requested size, to the byte.
+  /// Like findForKernel(), limited exactly to the requested size.
   ptx::MemoryMap::Range findExactly(uint64_t address, int device) const;
   /// The memory around `address` that a kernel on `device` may access.
   ptx::MemoryMap::Range findForKernel(uint64_t address, int device) const;
@@ -78,7 +77,7 @@ class AddressSpace {
   unsigned long long lastId_ = 0;
 };
 
-/// The memory as kernels of one device see it: that device's and the host's.
+/// The memory that kernels of one device can access: that device's and the host's.
 class KernelMemory final : public ptx::MemoryMap {
  public:
   KernelMemory(const AddressSpace& space, int device) : space_(space), device_(device) {}

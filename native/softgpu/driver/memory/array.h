@@ -15,8 +15,8 @@ struct Array {
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
   uint64_t base = 0;
   uint64_t elementBytes = 0;
-  bool isPart = false;  ///< a level of a mipmapped array, or a plane of one of several, which it ends with
-  std::vector<std::shared_ptr<Array>> planes;  ///< of a format with several; they lie one behind the other
+  bool isPart = false;  ///< a level of a mipmapped array, or a plane of a multi-planar one, with which it ends
+  std::vector<std::shared_ptr<Array>> planes;  ///< of a multi-planar format, stored one after the other
 
   uint64_t rowBytes() const { return descriptor.Width * elementBytes; }
   uint64_t rows() const { return std::max<uint64_t>(descriptor.Height, 1); }

@@ -19,10 +19,10 @@ namespace millpond::softgpu {
 
 class DeviceMemory {
  public:
-  /// The one of the process. It is never destroyed: the driver's threads may run until the process is gone.
+  /// The only instance in the process. It is never destroyed: the driver's threads may run until the process ends.
   static DeviceMemory& instance();
 
-  /// To be called once, before anything else; as Memory::open.
+  /// To be called once, before anything else; like Memory::open.
   void open(std::span<const std::unique_ptr<Device>> devices, uint64_t guardBytes);
 
   Memory& memory() { return memory_; }

@@ -10,7 +10,7 @@
 namespace millpond::softgpu {
 namespace {
 
-// What malloc() in a kernel promises. In bytes.
+// The alignment that malloc() in a kernel guarantees. In bytes.
 constexpr uint64_t kParcelAlignment = 16;
 
 }  // namespace
@@ -30,9 +30,9 @@ uint64_t KernelHeap::allocate(uint64_t bytes) {
   try {
     used_.emplace(address, needed);
   } catch (const std::bad_alloc&) {
-    return 0;  // without a note of it, it could never be freed
+    return 0;  // without a record of it, it could never be freed
   }
-  // The node is kept where something is left, so that nothing here can fail.
+  // The node is reused for the remainder, so that nothing here can fail.
   auto node = free_.extract(fit);
   if (node.mapped() == needed) return address;
   node.key() += needed;
@@ -69,7 +69,7 @@ bool KernelHeap::release(uint64_t address) {
     try {
       free_.emplace(address, bytes);
     } catch (const std::bad_alloc&) {
-      return true;  // it stays in use: this process has no memory left to note that it is free
+      return true;  // it stays allocated: this process has no memory left to record that it is free
     }
   }
   used_.erase(position);

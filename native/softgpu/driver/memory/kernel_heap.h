@@ -11,12 +11,12 @@
 
 namespace millpond::softgpu {
 
-/// Parcels out the memory from `base` to `base + bytes`, which belongs to another object: it stays mapped, freed or not,
-/// until the context ends, as a real card's heap does. The metadata lies outside that memory, where kernels cannot
-/// corrupt it.
+/// Allocates from the memory from `base` to `base + bytes`, which belongs to another object. That memory stays mapped
+/// until the context ends, even when freed, as a real card's heap does. The metadata is outside of it, where kernels
+/// cannot corrupt it.
 class KernelHeap final : public ptx::DeviceHeap {
  public:
-  /// `base` is a multiple of 16. A heap of 0 bytes is one that has nothing left.
+  /// `base` is a multiple of 16. A heap of 0 bytes has nothing left.
   KernelHeap(uint64_t base, uint64_t bytes);
 
   uint64_t allocate(uint64_t bytes) override;
@@ -24,7 +24,7 @@ class KernelHeap final : public ptx::DeviceHeap {
 
  private:
   std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;            // address to length; no two of them touch
+  std::map<uint64_t, uint64_t> free_;            // address to length; no two of them are adjacent
   std::unordered_map<uint64_t, uint64_t> used_;  // address to length
 };
 

@@ -44,7 +44,7 @@ std::shared_ptr<ptx::DeviceHeap> Memory::kernelHeap(Context& context) {
 
 void Memory::releaseVariable(uint64_t address) {
   RegionPtr region = space_.remove(address, Region::Kind::variable);
-  // A context that ended has taken its memory back already.
+  // A context that has ended has already reclaimed its memory.
   if (!region) return;
   quiescence_.wait();
   release(*region);
@@ -137,7 +137,7 @@ void Memory::releaseOwnedBy(uint64_t context) {
   for (const RegionPtr& region : regions) release(*region);
 }
 
-// Gives back the pages of a region that nothing can find or touch any more.
+// Returns the pages of a region that nothing can find or access any more.
 void Memory::release(const Region& region) {
   if (region.kind == Region::Kind::registered) return;
   const uint64_t pages = roundUp(region.bytes, kPageBytes);

@@ -14,7 +14,7 @@
 
 namespace millpond::softgpu {
 
-/// Alignment of cuMemAlloc, and the piece in which kernels may touch memory. In bytes.
+/// Alignment of cuMemAlloc, and the granularity in which kernels may access memory. In bytes.
 inline constexpr uint64_t kAllocationAlignment = 512;
 
 class Memory {
@@ -30,10 +30,11 @@ class Memory {
   }
 
   CUresult allocate(Context& context, uint64_t bytes, uint64_t* address);
-  /// A module's variable. 0 when the device has no memory left.
+  /// A module's variable. 0 if the device has no memory left.
   uint64_t allocateVariable(Context& context, uint64_t bytes, uint64_t alignment, bool isWritable);
   void releaseVariable(uint64_t address);
-  /// Memory for malloc() in kernels, which the context keeps until it ends; empty when the device has not that much left.
+  /// Memory for malloc() in kernels, which the context keeps until it ends; empty if the device does not have that much
+  /// left.
   std::shared_ptr<ptx::DeviceHeap> kernelHeap(Context& context);
   /// Waits for the context's work, as the real driver does.
   CUresult free(Context& context, uint64_t address);
@@ -43,7 +44,7 @@ class Memory {
   CUresult registerHost(Context& context, void* address, uint64_t bytes, unsigned flags);
   CUresult unregisterHost(Context& context, void* address);
 
-  /// Takes back all that a context which has ended still holds.
+  /// Reclaims everything that a context which has ended still holds.
   void releaseOwnedBy(uint64_t context);
 
  private:

@@ -24,10 +24,10 @@ constexpr std::string_view kStoreName = "softgpu-store-";
 /// units.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 
-/// The path by which this process opens one of its own files again.
+/// The path by which this process reopens one of its own files.
 std::string pathOf(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
-/// Which device's store a file is; -1: none.
+/// The device to whose store a file belongs; -1: none.
 int storeOrdinal(int file) {
   std::array<char, 64> target{};
   const ssize_t length = ::readlink(pathOf(file).c_str(), target.data(), target.size());
@@ -76,7 +76,7 @@ std::optional<uint64_t> PhysicalStore::allocate(uint64_t bytes) {
 
 void PhysicalStore::release(uint64_t offset, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  // The pages go back to the system, and the next owner of the extent finds zeros.
+  // The pages are returned to the system, and the next owner of the extent finds zeros.
   if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes)) != 0) {
     log(LogLevel::error, std::string("cannot release memory: ") + std::strerror(errno));
@@ -106,7 +106,7 @@ PhysicalMemory::~PhysicalMemory() {
 }
 
 UniqueFd PhysicalMemory::share() {
-  // A position of its own needs an opening of its own.
+  // A separate file position needs a separate open file description.
   UniqueFd file(::open(pathOf(fd()).c_str(), O_RDWR | O_CLOEXEC));
   if (file && ::lseek(file.get(), static_cast<off_t>(offset_ | bytes_ / kUnit), SEEK_SET) >= 0) wasShared_ = true;
   return file;

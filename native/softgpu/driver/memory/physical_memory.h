@@ -21,8 +21,8 @@ class PhysicalStore {
  public:
   explicit PhysicalStore(Device& device) : device_(device) {}
 
-  /// An offset in the file with room for `bytes`, which are charged to the device. Zeroed. `bytes` is a
-  /// multiple of the allocation granularity. Nothing when the device has no memory left.
+  /// An offset in the file with room for `bytes`, which are charged to the device. Zeroed. `bytes` is a multiple of the
+  /// allocation granularity. None if the device has no memory left.
   std::optional<uint64_t> allocate(uint64_t bytes);
   void release(uint64_t offset, uint64_t bytes);
   /// The same for an extent that other processes may map: it is never reused.
@@ -36,10 +36,10 @@ class PhysicalStore {
   std::mutex mutex_;
   UniqueFd file_;
   uint64_t size_ = 0;
-  std::map<uint64_t, uint64_t> free_;  // offset to length, never side by side
+  std::map<uint64_t, uint64_t> free_;  // offset to length, never adjacent
 };
 
-/// An extent of a store, given back at the end of its life, or one of another process's.
+/// An extent of a store, freed at the end of its life, or one that belongs to another process.
 class PhysicalMemory {
  public:
   PhysicalMemory(PhysicalStore& store, Device& device, uint64_t offset, uint64_t bytes, bool isShareable)
@@ -54,17 +54,17 @@ class PhysicalMemory {
   int fd() const { return store_ ? store_->fd() : file_.get(); }
   uint64_t offset() const { return offset_; }
   uint64_t bytes() const { return bytes_; }
-  /// Whether it was made for other processes, too.
+  /// Whether it was created for other processes, too.
   bool isShareable() const { return isShareable_; }
 
-  /// A file by which another process finds the extent; none if the system has no descriptors left.
+  /// A file through which another process finds the extent; none if the system has no descriptors left.
   UniqueFd share();
-  /// The extent behind such a file; null for any other. `device`: finds one by its ordinal.
+  /// The extent behind such a file; null for any other file. `device`: finds one by its ordinal.
   static std::shared_ptr<PhysicalMemory> open(int file, const std::function<Device*(int)>& device);
 
  private:
   PhysicalStore* const store_ = nullptr;
-  const UniqueFd file_;  ///< in place of the store
+  const UniqueFd file_;  ///< instead of the store
   Device& device_;
   const uint64_t offset_;
   const uint64_t bytes_;

@@ -9,9 +9,8 @@
 
 namespace millpond::softgpu {
 
-/// Work that touches memory holds a Use while it runs. Code that takes memory away first removes it from the
-/// address space, so that no later work finds it, and then waits here for work that may have found it
-/// before.
+/// Work that accesses memory holds a Use while it runs. Code that removes memory first removes it from the address
+/// space, so that no later work finds it, and then waits here for work that may have found it before.
 class Quiescence {
  public:
   class Use {
@@ -26,7 +25,7 @@ class Quiescence {
     const uint64_t number_;
   };
 
-  /// Returns when all uses that have begun before have ended.
+  /// Returns when all uses that began before have ended.
   void wait() {
     std::unique_lock lock(mutex_);
     const uint64_t last = last_;

@@ -122,7 +122,7 @@ CUresult viewOfLevels(const MipmappedArray& all, View* view) {
 }
 
 namespace {
-/// A texture keeps the colour of its border as one of its elements, without what does not fit there.
+/// A texture stores the colour of its border as one of its elements, so values that do not fit are clipped.
 float borderOf(const View& view, float wanted) {
   if (!view.readsAsFloat) return wanted;
   const bool isSigned = view.channel == View::Channel::kSigned;
@@ -157,13 +157,13 @@ CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   view->isFiltered = texture.filterMode == CU_TR_FILTER_MODE_LINEAR;
   view->isNormalized = (texture.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
   view->readsAsFloat = !isFloat && view->channelBits < 32 && !(texture.flags & CU_TRSF_READ_AS_INTEGER);
-  // Nothing lies between two integers.
+  // No value lies between two integers.
   if (view->isFiltered && !isFloat && !view->readsAsFloat) return CUDA_ERROR_INVALID_VALUE;
   if (view->levels) {
     if (CUresult result = applyLevels(texture, view)) return result;
   }
   for (size_t c = 0; c < view->border.size(); ++c) view->border[c] = borderOf(*view, texture.borderColor[c]);
-  // Faces are filtered each for itself.
+  // Each face is filtered separately.
   if (view->isCube && view->isFiltered && (texture.flags & CU_TRSF_SEAMLESS_CUBEMAP)) return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }

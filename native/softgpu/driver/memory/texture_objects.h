@@ -23,7 +23,7 @@ struct TextureObject {
 class TextureObjects final : public ptx::TextureMap {
  public:
   unsigned long long add(const TextureObject& object);
-  /// Null when there is no such object of that kind.
+  /// Null if there is no such object of that kind.
   std::shared_ptr<const TextureObject> get(unsigned long long number, bool isSurface) const;
   bool remove(unsigned long long number, bool isSurface);
   void removeOwnedBy(uint64_t context);
@@ -36,16 +36,16 @@ class TextureObjects final : public ptx::TextureMap {
   std::unordered_map<unsigned long long, std::shared_ptr<const TextureObject>> objects_;
 };
 
-/// How kernels see an array; CUDA_ERROR_NOT_SUPPORTED for those that they cannot read here.
+/// How kernels see an array; CUDA_ERROR_NOT_SUPPORTED for arrays that they cannot read here.
 CUresult viewOfArray(const Array& array, ptx::TextureView* view);
 CUresult viewOfLevels(const MipmappedArray& all, ptx::TextureView* view);
-/// How they see memory that is described without one. The addresses are not looked at.
+/// How they see memory that is described without an array. The addresses are not checked.
 CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
 /// How a texture reads that memory.
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, ptx::TextureView* view);
 /// Address and filter modes do not apply to memory without rows: reads outside of it return zero.
 CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted);
-/// Whether a view of a resource says no more than the resource itself.
+/// Whether a view of a resource adds nothing to the resource itself.
 bool isPlainView(const CUDA_RESOURCE_VIEW_DESC& wanted, const ptx::TextureView& view);
 
 }  // namespace millpond::softgpu

@@ -18,7 +18,7 @@ class Module;
 
 class TextureReference {
  public:
-  /// Coordinates outside mean the nearest element, where nothing else is said.
+  /// By default, coordinates outside are clamped to the nearest element.
   static CUDA_TEXTURE_DESC defaultSampling() {
     CUDA_TEXTURE_DESC sampling{};
     for (CUaddress_mode& mode : sampling.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;
@@ -32,7 +32,7 @@ class TextureReference {
     unsigned channels = 1;
   };
 
-  /// `module`: whose variable it is, at `address`; null for one that the program made.
+  /// `module`: the module whose variable it is, at `address`; null for a reference that the program created.
   TextureReference(uint64_t context, const Module* module, ptx::Reference kind, uint64_t address)
       : context_(context), module_(module), kind_(kind), address_(address) {}
 
@@ -60,7 +60,7 @@ class TextureReference {
   State state_;
 };
 
-/// The references of a module as they were when a kernel of it was launched, and all objects.
+/// The references of a module at the time when one of its kernels was launched, and all objects.
 class BoundTextures final : public ptx::TextureMap {
  public:
   explicit BoundTextures(const TextureObjects& objects) : objects_(objects) {}

@@ -9,9 +9,9 @@
 
 namespace millpond::softgpu {
 
-/// A resource of any kind; CUDA_ERROR_INVALID_HANDLE for an array that is not known.
+/// A resource of any kind; CUDA_ERROR_INVALID_HANDLE for an unknown array.
 CUresult viewOf(DeviceMemory& device, const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
-/// What is bound to a reference; CUDA_ERROR_INVALID_VALUE for what cannot be read so.
+/// The resource bound to a reference; CUDA_ERROR_INVALID_VALUE if it cannot be read this way.
 CUresult viewOfReference(DeviceMemory& device, const TextureReference::State& state, ptx::Reference kind,
                          ptx::TextureView* view);
 

@@ -90,8 +90,7 @@ CUresult VirtualMemory::retain(uint64_t address, CUmemGenericAllocationHandle* h
   if (mapping == mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
   --mapping;
   if (address - mapping->first >= mapping->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-  // The handle itself may have been released; the memory lives on in its mapping, and the handle with it
-  // again.
+  // The handle itself may have been released; the memory lives on in its mapping, and so does the handle again.
   const auto position = handles_.find(mapping->second.handle);
   if (position != handles_.end()) {
     ++position->second.references;
@@ -103,7 +102,7 @@ CUresult VirtualMemory::retain(uint64_t address, CUmemGenericAllocationHandle* h
 }
 
 CUresult VirtualMemory::release(CUmemGenericAllocationHandle handle) {
-  std::shared_ptr<PhysicalMemory> last;  // ends after the lock
+  std::shared_ptr<PhysicalMemory> last;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto position = handles_.find(handle);
   if (position == handles_.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -170,7 +169,7 @@ bool VirtualMemory::lookUpMappings(uint64_t address, uint64_t bytes, Mappings::i
 }
 
 CUresult VirtualMemory::unmap(uint64_t address, uint64_t bytes) {
-  std::vector<Mapping> ended;  // ends after the lock
+  std::vector<Mapping> ended;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   Mappings::iterator first;
   Mappings::iterator last;
@@ -202,8 +201,8 @@ CUresult VirtualMemory::setAccess(uint64_t address, uint64_t bytes, int device, 
   return CUDA_SUCCESS;
 }
 
-// Rights are taken away before the pages lose them, and given after the pages have got them. Each level of
-// access includes the ones below.
+// Rights are removed before the pages lose them, and granted after the pages have them. Each level of access includes
+// the lower ones.
 bool VirtualMemory::changeAccess(uint64_t address, Mapping& mapping, CUmemAccess_flags access) {
   if (mapping.access == access) return true;
   const auto publish = [&] {

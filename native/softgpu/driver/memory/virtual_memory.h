@@ -21,15 +21,15 @@ class VirtualMemory {
  public:
   explicit VirtualMemory(Memory& memory) : memory_(memory) {}
 
-  /// `hint` is used when it is free; otherwise the system chooses.
+  /// `hint` is used if it is free; otherwise the system chooses.
   CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t* address);
   CUresult unreserve(uint64_t address, uint64_t bytes);
 
   CUresult create(PhysicalStore& store, Device& device, uint64_t bytes, bool isShareable,
                   CUmemGenericAllocationHandle* handle);
-  /// A file that stands for the memory, in other processes too.
+  /// A file that represents the memory, also in other processes.
   CUresult share(CUmemGenericAllocationHandle handle, int* file);
-  /// A handle of the memory that a file stands for.
+  /// A handle of the memory that a file represents.
   CUresult open(std::shared_ptr<PhysicalMemory> memory, CUmemGenericAllocationHandle* handle);
   CUresult retain(uint64_t address, CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);

@@ -12,7 +12,7 @@ namespace millpond::softgpu {
 struct Capture;
 struct GraphNode;
 
-/// An edge from a node, as the node that it leads to keeps it.
+/// An edge from a node, as stored with its target.
 struct GraphEdge {
   GraphNode* from = nullptr;
   CUgraphEdgeData data{};
@@ -21,7 +21,7 @@ struct GraphEdge {
 /// Guarded by graphMutex().
 struct CapturePoint {
   std::shared_ptr<Capture> capture;
-  std::vector<GraphEdge> after;  ///< what the next node waits for
+  std::vector<GraphEdge> after;  ///< the dependencies of the next node
   explicit operator bool() const { return capture != nullptr; }
 };
 

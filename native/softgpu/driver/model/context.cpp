@@ -67,7 +67,7 @@ CUstreamAttrValue Queue::attribute(CUstreamAttrID attributeId) {
   if (found != attributes.end()) return found->second;
   CUstreamAttrValue value{};
   if (attributeId == CU_LAUNCH_ATTRIBUTE_PRIORITY) value.priority = priority;
-  // As on a card: none of the policies that there are.
+  // As on a card: none of the existing policies.
   constexpr int32_t kNoPolicy = -1;
   if (attributeId == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) std::memcpy(&value, &kNoPolicy, sizeof kNoPolicy);
   return value;
@@ -105,7 +105,7 @@ void Context::destroy() {
   threadQueues_.clear();
   legacyQueue_->last = nullptr;
   gate_ = nullptr;
-  // Their memory is the context's, and goes with it.
+  // Their memory belongs to the context, and ends with it.
   kernelHeap_ = nullptr;
   gridWorkspaces_.forget();
   ownMemory_.release();
@@ -333,7 +333,7 @@ CUresult Context::synchronize() {
 }
 
 namespace {
-/// The error for a limit that this device does not support, or for a number that names no limit.
+/// The error for a limit that this device does not support, or for an unknown limit.
 CUresult noSuchLimit(CUlimit limit) {
   return static_cast<unsigned>(limit) < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
 }

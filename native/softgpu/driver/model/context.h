@@ -38,7 +38,7 @@ struct Queue {
   CUgreenCtx green = nullptr;  ///< that it is of
   unsigned long long id = 0;
   OperationPtr last;       // guarded by the context's mutex
-  bool isRetired = false;  // guarded too; the stream is gone, work may be left
+  bool isRetired = false;  // guarded too; the stream is gone, and work may remain
   CapturePoint capture;
   QueuePlaces places;
 
@@ -63,7 +63,7 @@ class Context : public std::enable_shared_from_this<Context> {
   enum class State {
     dormant,  // a primary context that nobody has retained yet
     alive,
-    destroyed,  // a primary context may come to life again
+    destroyed,  // a primary context may become alive again
   };
 
   /// A created context is alive from the start, and needs `ownMemory().takeContext()`.
@@ -72,21 +72,21 @@ class Context : public std::enable_shared_from_this<Context> {
   Device& device() const { return device_; }
   Kind kind() const { return kind_; }
   CUcontext handle() const { return reinterpret_cast<CUcontext>(const_cast<Context*>(this)); }
-  /// Never the same for two lives, also of one primary context.
+  /// Unique to each life, also of one primary context.
   uint64_t id() const { return id_.load(std::memory_order_relaxed); }
   State state() const { return state_.load(std::memory_order_acquire); }
   unsigned flags() const { return flags_.load(std::memory_order_relaxed); }
   void setFlags(unsigned flags) { flags_.store(flags, std::memory_order_relaxed); }
 
-  /// Brings a primary context to life; nothing when it is alive. False where the device has no memory for it.
+  /// Makes a primary context alive; does nothing if it is. False if the device has no memory for it.
   bool activate();
-  /// Ends the context: no call succeeds any more, queued work is awaited, or skipped after a fault. The caller releases
-  /// the context's objects.
+  /// Ends the context: no call succeeds any more, and queued work is awaited, or skipped after a fault. The caller
+  /// releases the context's objects.
   void destroy();
 
-  /// The error that ended the context, CUDA_SUCCESS while there is none.
+  /// The error that ended the context; CUDA_SUCCESS: there is none.
   CUresult fault() const { return fault_.load(std::memory_order_acquire); }
-  /// Ends the context with an error, the first one counts. Running kernels stop soon, queued work is skipped.
+  /// Ends the context with an error; the first one counts. Running kernels stop soon, and queued work is skipped.
   void fail(CUresult code, const std::string& message);
   /// True when running kernels should stop.
   const std::atomic<bool>& isCancelled() const { return isCancelled_; }
@@ -95,35 +95,35 @@ class Context : public std::enable_shared_from_this<Context> {
   /// The default queue of the calling thread.
   QueuePtr threadQueue();
   QueuePtr createQueue(unsigned flags, int priority);
-  /// Forgets a queue; its remaining work runs to its end.
+  /// Forgets a queue; its remaining work runs to completion.
   void retireQueue(const QueuePtr& queue);
 
-  /// Queues work. It is skipped when the context has failed before; an exception in it fails the context. Waits while the
-  /// queue is full, in which host functions take no place.
+  /// Queues work. It is skipped if the context has already failed; an exception in it fails the context. Waits while
+  /// the queue is full; host functions take no place in it.
   OperationPtr enqueue(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body);
   /// Queues work, waits for it and returns the context's fault.
   CUresult run(const QueuePtr& queue, std::function<void()> body);
-  /// Queues an event: `body` runs when all earlier work of the queue is done, after a failure too.
+  /// Queues an event: `body` runs when all earlier work of the queue is done, even after a failure.
   OperationPtr enqueueMarker(const QueuePtr& queue, std::function<void()> body,
                              Operation::Kind kind = Operation::Kind::brief);
   /// The same for an event with a time, which takes a place in the queue, as on a card.
   OperationPtr enqueueTimedMarker(const QueuePtr& queue, std::function<void()> body);
-  /// Work that is queued as a whole: its members know which of those before them they wait for.
+  /// Work that is queued as a whole: its members know for which earlier members they wait.
   struct GroupMember {
     Operation::Kind kind = Operation::Kind::brief;
     std::function<void()> body;
     std::vector<size_t> after;                           ///< members before this one
-    std::function<OperationPtr()> alsoAfter;             ///< if given, asked when this one's turn comes
+    std::function<OperationPtr()> alsoAfter;             ///< if set, called when this one's turn comes
     bool always = false;                                 ///< runs after a failure too
-    std::function<void(const OperationPtr&)> submitted;  ///< if given, told of the operation
+    std::function<void(const OperationPtr&)> submitted;  ///< if set, receives the operation
   };
   /// Returns an operation that is done when all members, and all earlier work, are. Takes one place in the queue.
   OperationPtr enqueueGroup(const QueuePtr& queue, std::vector<GroupMember> members, const OperationPtr& alsoAfter);
-  /// Lets the queue's later work wait for `operation`; null is nothing to wait for.
+  /// Makes the queue's later work wait for `operation`; null: nothing to wait for.
   void enqueueWait(const QueuePtr& queue, const OperationPtr& operation);
   /// A new queue whose work comes after everything queued in the context so far.
   QueuePtr queueBehindAll();
-  /// Lets all later work of the context wait for `operation`, also in queues that are made later.
+  /// Makes all later work of the context wait for `operation`, also in queues that are created later.
   void enqueueWaitEverywhere(const OperationPtr& operation);
   /// The work that must be done before the queue counts as idle. Null pointers are ignored.
   std::vector<OperationPtr> pendingOf(const QueuePtr& queue);
@@ -138,8 +138,8 @@ class Context : public std::enable_shared_from_this<Context> {
   CUresult limit(CUlimit limit, size_t* value);
   CUresult setLimit(CUlimit limit, size_t value);
 
-  /// What malloc() in kernels takes from. Made by `make` when it is first asked for, with the size in bytes that the limit
-  /// then has, which is fixed from there on.
+  /// The memory from which malloc() in kernels allocates. Created by `make` when it is first needed, with the size in
+  /// bytes that the limit then has, which is fixed from then on.
   std::shared_ptr<ptx::DeviceHeap> kernelHeap(
       const std::function<std::shared_ptr<ptx::DeviceHeap>(uint64_t bytes)>& make);
 
@@ -163,7 +163,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<unsigned> flags_;
   std::atomic<uint64_t> id_;
   std::atomic<State> state_;
-  /// Whether a fault is there, or is about to be.
+  /// Whether a fault exists, or is about to.
   std::atomic<bool> isFailing_ = false;
   std::atomic<CUresult> fault_ = CUDA_SUCCESS;
   std::atomic<bool> isCancelled_ = false;
@@ -172,7 +172,7 @@ class Context : public std::enable_shared_from_this<Context> {
   QueuePtr legacyQueue_;
   std::set<QueuePtr> queues_;  // all but the legacy queue
   std::map<uint64_t, QueuePtr> threadQueues_;
-  OperationPtr gate_;  // what queues that are new wait for
+  OperationPtr gate_;  // operations for which new queues wait
   std::map<CUlimit, size_t> limits_;
   std::shared_ptr<ptx::DeviceHeap> kernelHeap_;
   GridWorkspaces gridWorkspaces_;

@@ -16,7 +16,7 @@ class ContextMemory {
   ContextMemory(const ContextMemory&) = delete;
   ContextMemory& operator=(const ContextMemory&) = delete;
 
-  /// Each is taken once, and kept until the context ends. False where the device has no memory left.
+  /// Each is allocated once, and kept until the context ends. False if the device has no memory left.
   bool takeContext() { return take(context_, device_.overhead().context); }
   bool takePrints() { return take(prints_, device_.overhead().prints); }
   bool takeAllocates() { return take(allocates_, device_.overhead().allocates); }

@@ -6,7 +6,7 @@
 
 namespace millpond::softgpu {
 
-/// A context by the handle under which a program made it current: its own, or that of a green one.
+/// A context by the handle with which a program made it current: its own, or that of a green context.
 struct Current {
   ContextPtr context;
   CUgreenCtx green = nullptr;
@@ -16,13 +16,13 @@ struct Current {
   }
 };
 
-/// Nothing in it when the stack is empty.
+/// Empty if the stack is empty.
 Current current();
 inline ContextPtr currentContext() { return current().context; }
-/// Replaces the top; one without a context takes it away.
+/// Replaces the top; one without a context removes it.
 void setCurrent(Current entry);
 void pushCurrent(Current entry);
-/// Nothing in it when the stack is empty.
+/// Empty if the stack was empty.
 Current popCurrent();
 
 }  // namespace millpond::softgpu

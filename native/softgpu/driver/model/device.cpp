@@ -20,7 +20,7 @@ unsigned availableCores() {
   return count > 0 ? static_cast<unsigned>(count) : 1;
 }
 
-// A look at the file system, for every kernel and copy, would cost more than some of them.
+// Checking the file system for every kernel and copy would cost more than some of them.
 constexpr int64_t kLookEveryNs = 10'000'000;
 
 std::string hex(const std::array<uint8_t, 16>& bytes) {
@@ -49,7 +49,7 @@ std::array<uint8_t, 16> deviceUuid(const std::string& seed, unsigned ordinal) {
 Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configuration& configuration,
                                              Dispatcher& dispatcher) {
   const std::array<uint8_t, 16> uuid = deviceUuid(configuration.seed, ordinal);
-  // Named by the UUID: processes share a device exactly when they see the same one.
+  // Named by the UUID, so that processes share a device exactly when they see the same UUID.
   const std::string name = configuration.stateDirectory + "/" + hex(uuid);
   Result<std::unique_ptr<Ledger>> ledger = Ledger::open(name + ".memory");
   if (!ledger) return ledger.error();

@@ -18,7 +18,7 @@ namespace millpond::softgpu {
 
 class Context;
 
-// The limits of compute capability 7.5, of which several functions need to agree.
+// The limits of compute capability 7.5, on which several functions must agree.
 inline constexpr unsigned kComputeMajor = 7;
 inline constexpr unsigned kComputeMinor = 5;
 inline constexpr unsigned kMaxThreadsPerMultiprocessor = 1024;
@@ -40,11 +40,11 @@ inline constexpr int kTexturePitchAlignment = 32;
 
 class Device {
  public:
-  /// Fails when the file that shares the use of memory cannot be opened. `dispatcher` runs the work of its contexts.
+  /// Fails if the file that shares the use of memory cannot be opened. `dispatcher` runs the work of its contexts.
   static Result<std::unique_ptr<Device>> open(unsigned ordinal, const Configuration& configuration,
                                               Dispatcher& dispatcher);
 
-  /// @param lostPath is there when the device has fallen off its bus.
+  /// @param lostPath exists when the device has fallen off its bus.
   Device(unsigned ordinal, std::array<uint8_t, 16> uuid, const Configuration& configuration,
          std::unique_ptr<Ledger> ledger, std::string lostPath, Dispatcher& dispatcher);
 
@@ -53,15 +53,15 @@ class Device {
   const char* name() const { return "Software GPU"; }
   const std::array<uint8_t, 16>& uuid() const { return uuid_; }
   uint64_t memoryBytes() const { return memoryBytes_; }
-  /// What the driver takes of it for a context.
+  /// Memory that the driver takes of it for a context.
   const Overhead& overhead() const { return overhead_; }
   /// "0000:01:00.0" for ordinal 0.
   std::string pciBusId() const;
   unsigned multiprocessors() const { return multiprocessors_; }
-  /// Nothing for an unknown attribute.
+  /// None for an unknown attribute.
   std::optional<int> attribute(CUdevice_attribute attribute) const;
 
-  /// Takes memory of the device, shared with all processes of the machine; false when not enough is left.
+  /// Allocates memory of the device, which all processes of the machine share; false if not enough is left.
   bool charge(uint64_t bytes) { return ledger_->charge(bytes, memoryBytes_); }
   void release(uint64_t bytes) { ledger_->release(bytes); }
   uint64_t freeBytes();
@@ -88,7 +88,7 @@ class Device {
   std::shared_ptr<Context> primaryContext_;
 };
 
-/// A UUID that is the same for the same seed and ordinal, and another for any other.
+/// A UUID that is the same for the same seed and ordinal, and differs for any other.
 std::array<uint8_t, 16> deviceUuid(const std::string& seed, unsigned ordinal);
 
 }  // namespace millpond::softgpu

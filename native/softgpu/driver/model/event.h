@@ -16,17 +16,17 @@ namespace millpond::softgpu {
 
 class Event {
  public:
-  /// `shared`: of an event for other processes, else null.
+  /// `shared`: for an interprocess event; otherwise null.
   Event(ContextPtr context, unsigned flags, std::shared_ptr<SharedEvent> shared = nullptr)
       : context_(std::move(context)), contextId_(context_->id()), flags_(flags), shared_(std::move(shared)) {}
 
   const ContextPtr& context() const { return context_; }
   uint64_t contextId() const { return contextId_; }
-  /// Null where the event is this process's alone.
+  /// Null if only this process has the event.
   const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
   bool hasTiming() const { return !(flags_ & CU_EVENT_DISABLE_TIMING); }
 
-  /// Marks this point in the queue's work; forgets the point before.
+  /// Marks this point in the queue's work; forgets the previous point.
   void record(const QueuePtr& queue);
   /// As record, for a point reached within a graph: `body` is its work, `submitted` receives the operation.
   struct Recording {
@@ -34,14 +34,14 @@ class Event {
     std::function<void(const OperationPtr&)> submitted;
   };
   Recording prepare();
-  /// The last recorded point, wherever that was; null before the first, which counts as reached.
+  /// The last recorded point, wherever it was; null before the first one, which counts as reached.
   OperationPtr point() const;
   /// Whether it has been reached.
   bool isReached() const;
   /// Milliseconds from `start` to this event, both recorded and with timing.
   CUresult elapsedSince(const Event& start, float* milliseconds) const;
 
-  CapturePoint capture;  ///< where it was recorded last, when that was in a capture
+  CapturePoint capture;  ///< where it was last recorded, if that was in a capture
 
  private:
   struct Record {

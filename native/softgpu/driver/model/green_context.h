@@ -18,7 +18,7 @@ class GreenContext {
   const CUdevResource& resource() const { return resource_; }
   unsigned long long id() const { return id_; }
   CUgreenCtx handle() const { return reinterpret_cast<CUgreenCtx>(const_cast<GreenContext*>(this)); }
-  /// It as a context, which has the same handle.
+  /// The object as a context, which has the same handle.
   CUcontext contextHandle() const { return reinterpret_cast<CUcontext>(const_cast<GreenContext*>(this)); }
 
  private:

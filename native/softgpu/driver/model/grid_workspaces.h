@@ -9,12 +9,12 @@
 
 namespace millpond::softgpu {
 
-/// Pieces of a context's memory, which go with it. Used again and again: a context has as many as it ever had cooperative
-/// grids at the same time.
+/// Pieces of a context's memory, which end with it. They are reused: a context has as many as it ever had concurrent
+/// cooperative grids.
 class GridWorkspaces {
  public:
-  /// An exclusively owned piece, filled with zeros, and made by `allocate` where none is spare; 0 when the device is out of
-  /// memory.
+  /// An exclusively owned piece, filled with zeros, and allocated by `allocate` if none is spare; 0 if the device is
+  /// out of memory.
   uint64_t take(const std::function<uint64_t(uint64_t bytes)>& allocate);
   void giveBack(uint64_t address);
   /// To be called when the context has ended.

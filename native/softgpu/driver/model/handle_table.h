@@ -24,13 +24,13 @@ class HandleTable {
     objects_.insert_or_assign(handle, std::move(object));
     return handle;
   }
-  /// Null when the handle is not known.
+  /// Null if the handle is unknown.
   std::shared_ptr<T> find(H handle) const {
     std::shared_lock lock(mutex_);
     auto position = objects_.find(handle);
     return position == objects_.end() ? nullptr : position->second;
   }
-  /// Takes the object out; null when the handle is not known.
+  /// Removes the object; null if the handle is unknown.
   std::shared_ptr<T> remove(H handle) {
     std::unique_lock lock(mutex_);
     auto position = objects_.find(handle);
@@ -39,7 +39,7 @@ class HandleTable {
     objects_.erase(position);
     return object;
   }
-  /// Takes out the objects that `predicate` picks. They end with the returned list, outside the table's lock.
+  /// Removes the objects that `predicate` selects. They end with the returned list, outside the table's lock.
   template <typename Predicate>
   std::vector<std::shared_ptr<T>> removeIf(Predicate predicate) {
     std::vector<std::shared_ptr<T>> removed;

@@ -32,7 +32,8 @@ struct HandleBytes {
 };
 static_assert(sizeof(HandleBytes) == sizeof(CUipcEventHandle));
 
-/// Files of shared memory, as those of the real driver: processes that may not look into each other can open them.
+/// Files of shared memory, like those of the real driver: processes that may not access each other's memory can open
+/// them.
 constexpr std::string_view kPrefix = "softgpu-event.";
 
 std::string nameOf(int pid, uint64_t number) {

@@ -7,10 +7,10 @@
 
 namespace millpond::softgpu {
 
-/// Priorities reach from 0 (least) to this (greatest), as on a card of compute capability 7.5.
+/// Priorities range from 0 (least) to this (greatest), as on a card of compute capability 7.5.
 inline constexpr int kGreatestPriority = -5;
 
-/// A stream that a program has made.
+/// A stream that a program has created.
 class Stream {
  public:
   Stream(ContextPtr context, QueuePtr queue)

@@ -25,7 +25,7 @@ CUresult FunctionSettings::get(const ptx::KernelInfo& info, const ptx::Program& 
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return put(info.staticSharedBytes);
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: return put(info.constBytes);
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return put(info.localBytes);
-    // PTX has an unlimited number of registers; a compiler would fit them into a thread's.
+    // PTX has an unlimited number of registers, which a compiler would fit into those of a thread.
     case CU_FUNC_ATTRIBUTE_NUM_REGS: return put(std::clamp(info.registers, 1u, 64u));
     case CU_FUNC_ATTRIBUTE_PTX_VERSION: return put(program.target());
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return put(10 * kComputeMajor + kComputeMinor);

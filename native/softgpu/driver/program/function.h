@@ -20,7 +20,7 @@ class FunctionSettings {
   FunctionSettings(const FunctionSettings& other) { *this = other; }
   FunctionSettings& operator=(const FunctionSettings& other);
 
-  /// Bytes of dynamic shared memory that a launch may ask for.
+  /// Bytes of dynamic shared memory that a launch may request.
   uint32_t maxDynamicShared() const { return maxDynamicShared_; }
   CUresult get(const ptx::KernelInfo& info, const ptx::Program& program, CUfunction_attribute attribute,
                int* value) const;
@@ -51,7 +51,7 @@ class Function {
   FunctionSettings settings_;
 };
 
-/// Offset and size of a kernel's parameter; CUDA_ERROR_INVALID_VALUE past the last. `bytes` may be null.
+/// Offset and size of a kernel's parameter; CUDA_ERROR_INVALID_VALUE beyond the last one. `bytes` may be null.
 CUresult parameterInfo(const ptx::KernelInfo& info, size_t index, size_t* offset, size_t* bytes);
 
 }  // namespace millpond::softgpu

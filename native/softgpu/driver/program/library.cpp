@@ -55,7 +55,7 @@ CUresult Library::instance(const ContextPtr& context, std::shared_ptr<Module>* m
   std::lock_guard lock(mutex_);
   std::shared_ptr<Module>& loaded = instances_[context->id()];
   if (!loaded) {
-    // As a card's driver does: new code is put on an idle device.
+    // Like a card's driver: new code is put on an idle device.
     CUresult result = context->synchronize();
     if (!result) result = Module::load(context, program_, &loaded);
     if (result) {
@@ -71,7 +71,7 @@ CUresult Library::instance(const ContextPtr& context, std::shared_ptr<Module>* m
 }
 
 void Library::dropInstance(uint64_t context) {
-  std::shared_ptr<Module> dropped;  // ends after the lock
+  std::shared_ptr<Module> dropped;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   const auto position = instances_.find(context);
   if (position == instances_.end()) return;

@@ -27,7 +27,7 @@ class LibraryKernel {
   const ptx::KernelInfo& info() const { return info_; }
 
   CUresult attribute(const Device& device, CUfunction_attribute attribute, int* value);
-  /// Holds for the device, in contexts where the library is loaded already and in later ones.
+  /// Applies to the device, in contexts where the library is already loaded and in later ones.
   CUresult setAttribute(const Device& device, CUfunction_attribute attribute, int value);
   /// The kernel as a function of a context.
   CUresult function(const ContextPtr& context, std::shared_ptr<Function>* function);
@@ -54,10 +54,10 @@ class Library : public std::enable_shared_from_this<Library> {
   size_t kernelCount() const { return kernels_.size(); }
   /// In the order of the PTX text. The kernel keeps the library alive.
   std::shared_ptr<LibraryKernel> kernel(size_t index);
-  /// Null when there is no such kernel.
+  /// Null if there is no such kernel.
   std::shared_ptr<LibraryKernel> kernel(std::string_view name);
 
-  /// The library as a module of a context, which must be alive, or its flaw.
+  /// The library as a module of a context, which must be alive, or the error of the image.
   CUresult instance(const ContextPtr& context, std::shared_ptr<Module>* module);
   /// Forgets the modules loaded into a context that has ended.
   void dropInstance(uint64_t context);

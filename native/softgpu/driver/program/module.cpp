@@ -77,8 +77,7 @@ std::shared_ptr<const ptx::TextureMap> Module::boundReferences() const {
 CUresult Module::variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const {
   const auto isReference = [&](const auto& each) { return each.first == name; };
   if (std::any_of(references_.begin(), references_.end(), isReference)) return CUDA_ERROR_INVALID_VALUE;
-  // Whether the PTX says .visible does not matter: compilers leave it out for variables that programs look
-  // up.
+  // Whether the PTX contains .visible does not matter: compilers leave it out for variables that programs look up.
   const std::optional<ptx::Symbol> symbol = module_->variable(name);
   if (!symbol) return CUDA_ERROR_NOT_FOUND;
   if (address) *address = symbol->address;

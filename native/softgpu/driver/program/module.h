@@ -15,7 +15,7 @@
 
 namespace millpond::softgpu {
 
-/// Gives a module's variables memory of its context's device.
+/// Allocates a module's variables in its context's device memory.
 class ModuleMemory final : public ptx::DeviceAllocator {
  public:
   explicit ModuleMemory(ContextPtr context) : context_(std::move(context)) {}
@@ -28,7 +28,7 @@ class ModuleMemory final : public ptx::DeviceAllocator {
 
 class Module : public std::enable_shared_from_this<Module> {
  public:
-  /// CUDA_ERROR_OUT_OF_MEMORY when the device has no room for the variables.
+  /// CUDA_ERROR_OUT_OF_MEMORY if the device has no room for the variables.
   static CUresult load(const ContextPtr& context, std::shared_ptr<const ptx::Program> program,
                        std::shared_ptr<Module>* module);
 
@@ -41,11 +41,11 @@ class Module : public std::enable_shared_from_this<Module> {
   size_t functionCount() const { return functions_.size(); }
   /// In the order of the PTX text. The function keeps the module alive.
   std::shared_ptr<Function> function(size_t index);
-  /// Null when there is no such kernel.
+  /// Null if there is no such kernel.
   std::shared_ptr<Function> function(std::string_view name);
-  /// The same one each time; null when there is no such texture or surface reference.
+  /// The same one each time; null if there is no such texture or surface reference.
   std::shared_ptr<TextureReference> reference(std::string_view name, ptx::Reference kind) const;
-  /// The textures and surfaces of a kernel launched now; null where the module has no references. A reference bound to
+  /// The textures and surfaces for a kernel launched now; null if the module has no references. A reference bound to
   /// freed or unreadable memory counts as unbound: a kernel that uses it fails.
   std::shared_ptr<const ptx::TextureMap> boundReferences() const;
   /// CUDA_ERROR_NOT_FOUND for a variable that does not exist. Either pointer may be null.

@@ -26,11 +26,11 @@ namespace {
 
 /// The compute capability of the software device, as 10 * major + minor.
 constexpr unsigned kDeviceArch = 10 * kComputeMajor + kComputeMinor;
-/// The latest one that a module may be for.
+/// The latest compute capability for which a module may be.
 constexpr unsigned kLatestArch = 129;
 
-/// The best PTX of an image for this device. Where all of it is for later ones, that of the earliest of these: what PTX of a later
-/// target has beyond this one's are instructions, and the engine refuses by name those that it does not execute.
+/// The best PTX of an image for this device. If all of it is for later devices, the PTX for the earliest of these: what
+/// it has beyond this target are instructions, and the engine refuses by name those that it does not execute.
 PtxResult findDevicePtx(Bytes image) {
   PtxResult found = findPtx(image, kDeviceArch);
   const auto* error = std::get_if<ImageError>(&found);
@@ -63,7 +63,7 @@ class JitOutputs {
     }
     return nullptr;
   }
-  // The size is in the option's value, not behind it, and is replaced by the size of the text.
+  // The size is in the option's value, not in memory that it points to, and is replaced by the size of the text.
   void writeLog(CUjit_option bufferOption, CUjit_option sizeOption, const std::string& text) {
     void** buffer = find(bufferOption);
     void** size = find(sizeOption);
@@ -112,8 +112,8 @@ Outcome compile(Bytes image) {
   return compileText(*std::get_if<std::string>(&text));
 }
 
-// Directives of a module may stand anywhere in a text, and a later text may define an .extern declaration of
-// an earlier one.
+// Directives of a module may be anywhere in a text, and a later text may define an .extern declaration of an earlier
+// one.
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += text.substr(0, text.find('\0')) + '\n';
@@ -135,8 +135,8 @@ std::vector<std::string> findTexts(const std::vector<Bytes>& images, FindText fi
   return texts;
 }
 
-// PTX of later targets only where no image has other PTX: every program with relocatable device code is linked with the runtime
-// of the device, whose later variants call functions that only a driver has.
+// PTX of later targets only if no image has other PTX: every program with relocatable device code is linked with the
+// device runtime, whose later variants call functions that only a driver has.
 Outcome compileAny(const std::vector<Bytes>& images) {
   if (images.size() == 1) return compile(images.front());
   std::vector<std::string> texts = findTexts(images, [](Bytes image) { return findPtx(image, kDeviceArch); });

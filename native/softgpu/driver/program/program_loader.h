@@ -12,8 +12,8 @@
 
 namespace millpond::softgpu {
 
-/// The options of cuModuleLoadDataEx and cuLibraryLoadData. Of all options those with an output take effect:
-/// the logs and the time; the others steer a compiler that this device does not have.
+/// The options of cuModuleLoadDataEx and cuLibraryLoadData. Only those with an output have an effect: the logs and the
+/// time; the others control a compiler that this device does not have.
 struct JitOptions {
   unsigned count = 0;
   const CUjit_option* options = nullptr;
@@ -26,14 +26,14 @@ struct JitOptions {
 /// execute.
 CUresult loadProgram(const void* image, const JitOptions& options, std::shared_ptr<const ptx::Program>* program);
 
-/// The PTX of an input of a link: of text itself, of a fatbin or of what an earlier link made. CUDA_ERROR_NOT_SUPPORTED
-/// for host objects and libraries, whose device code is machine code.
+/// The PTX of an input of a link: of text itself, of a fatbin or of the output of an earlier link.
+/// CUDA_ERROR_NOT_SUPPORTED for host objects and libraries, whose device code is machine code.
 CUresult readLinkInput(CUjitInputType type, image::Bytes data, const JitOptions& options, std::string* text);
 
 /// Joins PTX texts into one in which each finds the definitions of the others. The result is that of loading it.
 CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& options, std::string* linked);
 
-/// The same as loadProgram for the contents of a file. CUDA_ERROR_FILE_NOT_FOUND when it cannot be read.
+/// Like loadProgram, for the contents of a file. CUDA_ERROR_FILE_NOT_FOUND if it cannot be read.
 CUresult loadProgramFile(const char* path, const JitOptions& options, std::shared_ptr<const ptx::Program>* program);
 
 }  // namespace millpond::softgpu

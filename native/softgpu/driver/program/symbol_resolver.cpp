@@ -9,7 +9,7 @@
 namespace millpond::softgpu {
 namespace {
 
-// The library itself, whatever name it was loaded by.
+// The library itself, whatever the name by which it was loaded.
 void* ownLibrary() {
   static void* const handle = [] {
     Dl_info info{};
@@ -19,8 +19,8 @@ void* ownLibrary() {
   return handle;
 }
 
-// Variants that came with a later version than the function's first. All others are as old as anybody may ask
-// for.
+// Variants that were introduced in a later version than the function. All others are as old as any version that may be
+// requested.
 struct Introduction {
   std::string_view symbol;
   int version;

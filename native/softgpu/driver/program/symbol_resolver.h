@@ -8,7 +8,7 @@ namespace millpond::softgpu {
 
 struct ResolvedSymbol {
   void* address = nullptr;
-  bool isTooNew = false;  // there is one, but not in a version as old as the one asked for
+  bool isTooNew = false;  // it exists, but not in a version as old as the requested one
 };
 
 /// The newest variant of `symbol` that `version` (1000 * major + 10 * minor) has, among the symbols of this

@@ -14,7 +14,7 @@ struct CurrentWork {
 };
 thread_local CurrentWork currentWork;
 
-/// cuLaunchKernel. This driver does not tell its callbacks which call it was.
+/// cuLaunchKernel. This driver does not report to its callbacks which call it was.
 constexpr uint32_t kAnyCall = 307;
 
 int32_t whole(uint32_t value) { return static_cast<int32_t>(value); }
@@ -40,7 +40,7 @@ std::function<void()> Activities::placed(WorkPlace place, std::function<void()> 
     callback_.load(std::memory_order_acquire)(callbackData_, cupti::kDriverCalls, kAnyCall, &told);
   }
   return [work = CurrentWork{place, number}, body = std::move(body)] {
-    // A body may run inside of another one's thread, which waits for it.
+    // A body may run within another one's thread, which waits for it.
     const CurrentWork before = std::exchange(currentWork, work);
     body();
     currentWork = before;

@@ -15,7 +15,7 @@
 
 namespace millpond::softgpu {
 
-/// Where a piece of work belongs.
+/// The place to which a piece of work belongs.
 struct WorkPlace {
   uint32_t device = 0;
   uint32_t context = 0;
@@ -38,7 +38,7 @@ class Activities {
     uint32_t staticSharedBytes = 0, dynamicSharedBytes = 0;
   };
   static uint64_t now();
-  /// By the thread that has just done it, from `start` to now.
+  /// Called by the thread that has just done the work, from `start` to now.
   void kernel(uint64_t start, const std::string& name, const Shape& shape);
   void copy(uint64_t start, cupti::CopyKind kind, cupti::MemoryKind from, cupti::MemoryKind to, uint64_t bytes);
   void fill(uint64_t start, uint32_t value, uint64_t bytes);
@@ -70,7 +70,7 @@ class Activities {
   cupti::BufferCompleted completed_ = nullptr;
   uint8_t* buffer_ = nullptr;
   size_t bytes_ = 0, used_ = 0;
-  std::atomic<size_t> dropped_{0};  ///< asked for while a buffer is handed over, with the mutex held
+  std::atomic<size_t> dropped_{0};  ///< requested while a buffer is being returned, with the mutex held
   std::set<std::string> names_;     ///< records point to them
   std::atomic<cupti::Callback> callback_{nullptr};
   void* callbackData_ = nullptr;

@@ -15,9 +15,9 @@ class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
-  /// How long the next operation is to wait before it begins: half of them not at all, one in ten up to 3 ms.
+  /// How long the next operation waits before it begins: half of them not at all, one in ten up to 3 ms.
   std::chrono::microseconds delay();
-  /// A place among `count` ready operations and behind them, for one more.
+  /// A position for another operation among `count` ready ones, or after them.
   size_t place(size_t count);
 
  private:

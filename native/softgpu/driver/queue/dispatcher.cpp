@@ -11,8 +11,8 @@
 namespace millpond::softgpu {
 namespace {
 
-// As many grids as are resident at once on a device of compute capability 7.5, so that as many kernels may
-// wait for each other. Host functions come on top: they may wait for each other too.
+// As many grids as are resident on a device of compute capability 7.5, so that as many kernels may wait for each other.
+// Host functions are counted separately, because they may wait for each other too.
 constexpr size_t kMostThreads = 128;
 
 }  // namespace
@@ -61,7 +61,7 @@ void Dispatcher::wait(const OperationPtr& operation) {
 }
 
 bool Dispatcher::isInstant(const Operation& operation) const {
-  // Where nothing is done, order cannot be seen.
+  // If an operation does nothing, its order is not observable.
   return operation.kind_ == Operation::Kind::brief && !(chaos_ && operation.body_);
 }
 
@@ -79,7 +79,7 @@ void Dispatcher::makeReady(const OperationPtr& operation, Next next) {
   }
 }
 
-// With the mutex held. Without a new thread the operation waits for one of those that are there.
+// With the mutex held. Without a new thread the operation waits for an existing one.
 void Dispatcher::startThread() {
   const SignalsBlocked blocked;
   try {
@@ -127,7 +127,7 @@ void Dispatcher::run(const OperationPtr& operation, Next next) {
   runBrief(finish(*operation, next), next);
 }
 
-// Each may make further ones ready: a loop instead of recursion, for chains of any length.
+// Each may make others ready: a loop instead of recursion, for chains of any length.
 void Dispatcher::runBrief(std::vector<OperationPtr> operations, Next next) {
   for (size_t i = 0; i < operations.size(); ++i) {
     const OperationPtr operation = std::move(operations[i]);

@@ -18,13 +18,13 @@
 
 namespace millpond::softgpu {
 
-/// A piece of work that runs once, when everything that it was submitted after is done.
+/// A piece of work that runs once, when everything after which it was submitted is done.
 class Operation {
  public:
   enum class Kind {
     work,   // takes time: runs on a thread of the dispatcher, or on one that waits for it
-    brief,  // takes next to none: runs at once on the thread that submits it or finishes its last dependency
-    host,   // a program's function, which may block for as long as it likes
+    brief,  // takes almost no time: runs immediately on the thread that submits it or finishes its last dependency
+    host,   // a program's function, which may block for any length of time
   };
   Operation(Kind kind, std::function<void()> body) : kind_(kind), body_(std::move(body)) {}
 
@@ -34,14 +34,14 @@ class Operation {
   friend class Dispatcher;
   const Kind kind_;
   std::function<void()> body_;  // must not throw; may be empty
-  size_t missing_ = 0;          // dependencies that are not done
+  size_t missing_ = 0;          // number of dependencies that are not done
   std::vector<std::shared_ptr<Operation>> dependents_;
   std::atomic<bool> isDone_ = false;
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-/// The threads start on demand, one for each operation that can run at that moment up to a limit, and stay.
-/// One dispatcher serves all contexts of the process, because events order the streams of different contexts.
+/// The threads start on demand, one for each operation that can run at that moment up to a limit, and stay. One
+/// dispatcher serves all contexts of the process, because events order the streams of different contexts.
 class Dispatcher {
  public:
   Dispatcher() = default;
@@ -53,23 +53,21 @@ class Dispatcher {
   /// From now on work runs in any order that its dependencies allow, after random delays. Call it before the first
   /// submit().
   void disorder(uint64_t seed) { chaos_ = std::make_unique<Chaos>(seed); }
-  /// How much a queue takes before calls wait. Set before the first submit().
+  /// How many operations a queue accepts before calls wait. Set before the first submit().
   size_t queueDepth() const { return queueDepth_; }
   void setQueueDepth(size_t depth) { queueDepth_ = depth; }
 
-  /// Whether the thread that makes an operation ready will take the next one itself, so that none must be
-  /// woken.
+  /// Whether the thread that makes an operation ready will run the next one itself, so that no other must be woken.
   enum class Next { left, takenByCaller };
 
-  /// Runs `operation` once all of `after` are done; null pointers among them count as done. A caller that
-  /// says takenByCaller must call wait() for it at once.
+  /// Runs `operation` once all of `after` are done; null pointers among them count as done. A caller that passes
+  /// takenByCaller must call wait() for it immediately.
   void submit(const OperationPtr& operation, std::span<const OperationPtr> after, Next next);
-  /// Returns when the operation, which has been submitted, is done. Runs it itself when no thread has begun
-  /// it yet.
+  /// Returns when the operation, which has been submitted, is done. Runs it itself if no thread has begun it yet.
   void wait(const OperationPtr& operation);
 
  private:
-  /// Whether it runs at once on the thread that makes it ready.
+  /// Whether it runs immediately on the thread that makes it ready.
   bool isInstant(const Operation& operation) const;
   void runThread();
   void startThread();

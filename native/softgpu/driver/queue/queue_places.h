@@ -10,7 +10,7 @@ namespace millpond::softgpu {
 
 class QueuePlaces {
  public:
-  /// Takes a place; waits until there is one of `depth`.
+  /// Takes a place; waits until one of `depth` places is free.
   void enter(size_t depth) {
     std::unique_lock lock(mutex_);
     freed_.wait(lock, [&] { return taken_ < depth; });

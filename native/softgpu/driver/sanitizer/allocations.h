@@ -13,7 +13,8 @@
 
 namespace millpond::softgpu {
 
-/// A call of the program, as far as the worker knows it: a thread of the client, and the offset of a command in its stream.
+/// A call of the program, as identified by the worker: a thread of the client, and the offset of a command in its
+/// stream.
 struct Call {
   uint16_t thread = 0;
   uint64_t offset = 0;
@@ -22,13 +23,13 @@ struct Call {
 struct Allocation {
   uint64_t base = 0;
   uint64_t bytes = 0;
-  uint64_t number = 0;                         // the how many-th it was, from 1
+  uint64_t number = 0;                         // its number, from 1
   uint64_t since = 0;                          // the time at which it was allocated
-  uint64_t until = 0;                          // and freed; 0: it is there
+  uint64_t until = 0;                          // and freed; 0: it is still allocated
   const char* by = "";                         // the call that allocated it
   const char* freedBy = "";                    // and freed it
   Call call;                                   // the call of the program that allocated it
-  std::shared_ptr<ptx::WrittenBytes> written;  // null: what was written is not kept, or any process may write
+  std::shared_ptr<ptx::WrittenBytes> written;  // null: written bytes are not tracked, or any process may write
 
   uint64_t end() const { return base + bytes; }
   bool isThere(uint64_t time) const { return since <= time && (until == 0 || time < until); }
@@ -42,13 +43,13 @@ class Allocations {
   void manage(uint64_t address, uint64_t bytes);
   bool isManaged(uint64_t address) const;
 
-  /// `keepsWritten`: which of its bytes are written is kept.
+  /// `keepsWritten`: its written bytes are tracked.
   void allocated(uint64_t address, uint64_t bytes, const char* by, Call call = {}, bool keepsWritten = false);
-  /// Other processes may write: from now on all memory counts as written.
+  /// Other processes may write, so from now on all memory counts as written.
   void share();
-  /// Notes that bytes were written, by something else than a kernel.
+  /// Notes that bytes were written other than by a kernel.
   void written(uint64_t address, uint64_t bytes);
-  /// Notes that bytes were copied: they are as written as their source.
+  /// Notes that bytes were copied: they count as written exactly if their source does.
   void copied(uint64_t to, uint64_t from, uint64_t bytes);
   void freed(uint64_t address, const char* by);
 
@@ -67,7 +68,7 @@ class Allocations {
   uint64_t time_ = 0;
   uint64_t count_ = 0;
   bool isShared_ = false;
-  ByBase all_;                            // freed ones until something else lies there
+  ByBase all_;                            // freed ones until their addresses are reused
   std::map<uint64_t, uint64_t> managed_;  // base to length
 };
 

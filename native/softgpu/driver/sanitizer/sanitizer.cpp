@@ -18,10 +18,10 @@
 namespace millpond::softgpu {
 namespace {
 
-/// Set before the driver is ready, and never again.
+/// Set before the driver is ready, and never changed.
 Sanitizer* theOne = nullptr;
 
-/// Farthest allocation that a finding names as near its address.
+/// The largest distance at which a finding names an allocation as near its address.
 constexpr uint64_t kNearby = uint64_t{64} << 20;
 
 std::string demangled(std::string_view name) {
@@ -120,7 +120,7 @@ Call Sanitizer::currentCall() const {
 }
 
 void Sanitizer::allocated(uint64_t address, uint64_t bytes, const char* by) {
-  // Nothing is known of what other processes have written, and mirrored memory is zero at first.
+  // It is unknown what other processes have written, and mirrored memory is initially zero.
   const std::string_view call(by);
   const bool isOwn = call == "cuMemAlloc" || call == "cuMemAllocAsync";
   allocations_.allocated(address, bytes, by, currentCall(), isOwn && checks_.initialisation);

@@ -24,9 +24,9 @@ class AddressSpace;
 
 class Sanitizer {
  public:
-  /// Null where programs are not checked.
+  /// Null if programs are not checked.
   static Sanitizer* instance();
-  /// Makes the one of the process, which is never destroyed, if anything is to be checked. To be called once.
+  /// Creates the process's instance, which is never destroyed, if anything is to be checked. To be called once.
   static void start(const Configuration& configuration);
   Sanitizer(ptx::Checks checks, int file) : checks_(checks), file_(file) {}
   ~Sanitizer();
@@ -36,7 +36,7 @@ class Sanitizer {
   const ptx::Checks& checks() const { return checks_; }
   Allocations& allocations() { return allocations_; }
 
-  /// The process that the following is about: without it, findings cannot be joined with its calls.
+  /// The process to which the following refers: without it, findings cannot be linked to its calls.
   void client(uint32_t pid);
   /// Attributes the driver's following work to this call.
   void command(Call call);
@@ -48,19 +48,19 @@ class Sanitizer {
   void copied(uint64_t to, uint64_t from, uint64_t bytes) {
     if (checks_.initialisation) allocations_.copied(to, from, bytes);
   }
-  /// A copy or a fill that the program asks for will touch this.
+  /// A copy or a fill by the program will access this memory.
   void checkTransfer(uint64_t address, uint64_t bytes, bool isWrite);
   void filled(uint64_t address, uint64_t bytes) {
     if (checks_.initialisation) allocations_.written(address, bytes);
   }
 
-  /// Findings of one instruction and kind are written once, and how many they were now and then.
+  /// Findings of one instruction and kind are written once, and their number is updated now and then.
   void found(const ptx::Finding& finding, const AddressSpace& space, Call launch);
-  /// A fault that no check has told before it.
+  /// A fault that no check has reported before.
   void faulted(std::string_view kernel, const ptx::Fault& fault, Call launch);
-  /// A kernel was launched with the checks in it.
+  /// A kernel with inserted checks was launched.
   void launched(std::string_view kernel);
-  /// An image could not be loaded, so that nothing of it is checked.
+  /// An image could not be loaded, so nothing in it is checked.
   void refused(std::string_view why);
   /// The allocation ends with its context.
   void left(uint64_t address);
@@ -75,11 +75,11 @@ class Sanitizer {
     uint64_t written = 0;
   };
 
-  /// Counts; the entry where it is to be written, which `describe` does.
+  /// Increments a count; returns the entry if it is to be written, which `describe` does.
   template <typename Describe>
   void count(const Key& key, Describe describe);
   void write(Json::Object line);
-  /// A call, as a finding refers to it.
+  /// A call, in the form in which a finding refers to it.
   Json::Object describe(Call call) const;
   Json::Object describe(const Allocation& allocation) const;
   bool isChecked(const ptx::Finding& finding) const;
@@ -96,7 +96,7 @@ class Sanitizer {
   Call call_;
 };
 
-/// One launch: it may use memory that existed when it was made.
+/// One launch, which may use memory that existed when it was made.
 class LaunchInspector final : public ptx::Inspector {
  public:
   LaunchInspector(Sanitizer& sanitizer, const AddressSpace& space, int device, uint64_t time, Call launch)
@@ -111,7 +111,7 @@ class LaunchInspector final : public ptx::Inspector {
   const uint64_t time_;
   const Call launch_;
   mutable std::mutex mutex_;
-  /// The bits that the launch uses: allocations may go while it runs.
+  /// The bits that the launch uses: allocations may end while it runs.
   mutable std::vector<std::shared_ptr<ptx::WrittenBytes>> held_;
 };
 

@@ -19,7 +19,7 @@ class LaunchEvents {
   /// timing, CUDA_ERROR_NOT_SUPPORTED while the stream is captured.
   static CUresult of(const StreamTarget& stream, std::span<const CUlaunchAttribute> attributes,
                      const HandleTable<Event, CUevent>& known, LaunchEvents* events);
-  /// When the launch may begin its blocks; later work need not wait for more than that.
+  /// When the launch may begin its blocks; later work need not wait longer than that.
   void recordBegin(const QueuePtr& queue) const;
   /// When it has ended.
   void recordEnd(const QueuePtr& queue) const;

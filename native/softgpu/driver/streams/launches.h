@@ -13,8 +13,8 @@
 
 namespace millpond::softgpu {
 
-/// Checks the launch as the driver does, copies the parameters and queues the grid. Parameters come as one
-/// pointer each (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both. `known`: the events that
+/// Checks the launch as the driver does, copies the parameters and queues the grid. Parameters are given as one pointer
+/// each (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both. `known`: the events that
 /// `attributes` may name.
 CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function, const LaunchShape& shape,
                        void** parameters, void** extra, std::span<const CUlaunchAttribute> attributes,

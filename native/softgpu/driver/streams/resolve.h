@@ -8,9 +8,9 @@
 
 namespace millpond::softgpu {
 
-/// Resolves a stream handle: 0 and CU_STREAM_LEGACY are the legacy stream of `current`, CU_STREAM_PER_THREAD
-/// its stream of the calling thread. CUDA_ERROR_INVALID_HANDLE for a handle that is not in `streams`,
-/// CUDA_ERROR_CONTEXT_IS_DESTROYED and the context's fault where the stream is of no more use.
+/// Resolves a stream handle: 0 and CU_STREAM_LEGACY are the legacy stream of `current`, CU_STREAM_PER_THREAD its stream
+/// of the calling thread. CUDA_ERROR_INVALID_HANDLE for a handle that is not in `streams`,
+/// CUDA_ERROR_CONTEXT_IS_DESTROYED or the context's fault if the stream can no longer be used.
 CUresult resolveStream(CUstream handle, const ContextPtr& current, const HandleTable<Stream, CUstream>& streams,
                        StreamTarget* target);
 

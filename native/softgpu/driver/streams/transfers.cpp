@@ -6,7 +6,7 @@
 namespace millpond::softgpu {
 namespace {
 
-/// The driver's structure for a copy that was asked for by a call.
+/// The driver's structure for a copy that was requested by a call.
 CUDA_MEMCPY3D paramsOf(const Copy& copy) {
   const auto type = [](Place place) {
     return place == Place::host     ? CU_MEMORYTYPE_HOST

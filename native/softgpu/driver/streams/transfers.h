@@ -8,8 +8,8 @@
 
 namespace millpond::softgpu {
 
-/// CUDA_ERROR_INVALID_VALUE when an end is not memory of its place. The same found later, because the memory
-/// was freed meanwhile, fails the context.
+/// CUDA_ERROR_INVALID_VALUE if an end is not memory of its declared location. If that is detected later, because the
+/// memory was freed in the meantime, the context fails.
 CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when);
 
 /// Waits only for fills of host memory, and only if `when` says so.

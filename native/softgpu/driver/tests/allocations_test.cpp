@@ -52,7 +52,7 @@ TEST("what was written of an allocation is kept where that is asked for, and goe
   all.allocated(0x3000, 100, "three");
   const auto hole = [&all](uint64_t base) { return all.nearest(base, 0)->written->firstUnwritten(0, 100); };
   all.written(0x1000, 50);
-  all.written(0x1033, 100);  // more than there is
+  all.written(0x1033, 100);  // more than exists
   CHECK_EQ(*hole(0x1000), uint64_t{50});
   all.copied(0x2000, 0x1000, 60);
   CHECK_EQ(*hole(0x2000), uint64_t{50});
@@ -62,11 +62,11 @@ TEST("what was written of an allocation is kept where that is asked for, and goe
   CHECK(!hole(0x1000));
   all.copied(0x1000, 0x2000, 51);
   CHECK_EQ(*hole(0x1000), uint64_t{50});
-  // From memory of which nothing is kept, everything is written.
+  // Memory that is not tracked counts as written.
   all.copied(0x2000, 0x3000, 100);
   CHECK(!hole(0x2000));
   CHECK(all.nearest(0x3000, 0)->written == nullptr);
-  // Memory that is given out again was not written.
+  // Memory that is allocated again counts as unwritten.
   all.freed(0x1000, "free");
   all.allocated(0x1000, 100, "four", {}, true);
   CHECK_EQ(*hole(0x1000), uint64_t{0});

@@ -28,7 +28,7 @@ void expectSticky(CUresult code) {
   FAILS(code, CU(cuEventCreate)(&event, 0));
   FAILS(code, CU(cuStreamQuery)(nullptr));
   FAILS(code, CU(cuMemcpyHtoD_v2)(0x1000, &pointer, 8));
-  // Questions that need no device are still answered.
+  // Queries that need no device are still answered.
   CUcontext current = nullptr;
   CUdevice device = -1;
   OK(CU(cuCtxGetCurrent)(&current));

@@ -7,8 +7,8 @@
 namespace millpond::softgpu::testing {
 namespace {
 
-// choose: the condition becomes what is at `at`. countdown: that is one less first, and the word behind it one more.
-// broken: traps.
+// choose: the condition gets the value at `at`. countdown: that value is first decremented, and the word after it
+// incremented. broken: traps.
 constexpr char kKernels[] = R"(
 .version 8.0
 .target sm_75

@@ -10,7 +10,7 @@ namespace {
 using Place = GraphSpace::Place;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-/// A device of its own: each test has another one.
+/// A separate device: each test has its own.
 unsigned newDevice() {
   static unsigned last = 1000;
   return ++last;
@@ -19,7 +19,7 @@ unsigned newDevice() {
 uint64_t usedMiB(unsigned device) { return GraphFootprint::of(device).used().now / kMiB; }
 uint64_t reservedMiB(unsigned device) { return GraphFootprint::of(device).reserved().now / kMiB; }
 
-/// Where allocations of one size lie that are there at a time.
+/// The addresses of allocations of one size that exist at the same time.
 std::vector<Place> sideBySide(size_t count, uint64_t bytes) {
   std::vector<Place> places;
   for (size_t i = 0; i < count; ++i) places.push_back(GraphSpace::find(bytes, places));
@@ -81,7 +81,7 @@ TEST("what a launch freed serves the next one of its stream at once, and others 
   other.hold(place, &first);
   CHECK_EQ(usedMiB(device), uint64_t{64});
   other.releaseBehind(place, &first);
-  // It may run beside them.
+  // It may run at the same time.
   third.hold(place, &second);
   CHECK_EQ(usedMiB(device), uint64_t{128});
   third.release(place);

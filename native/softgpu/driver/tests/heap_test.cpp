@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kTakers = 64;
 
-/// One piece for each of kTakers threads; 0 where there was none.
+/// One piece for each of kTakers threads; 0 if there was none.
 class Pieces {
  public:
   Pieces(const KernelModule& module, unsigned long long bytes) : module_(module), pointers_(kTakers) {
@@ -36,7 +36,7 @@ TEST("what a kernel allocates outlives it, and another one frees it") {
   OwnContext context;
   KernelModule module;
   for (int round = 0; round < 3; ++round) {
-    // Together more than half of the heap: the next round needs the memory that this one frees.
+    // Together more than half of the heap, so that the next round needs the memory that this one frees.
     const Pieces pieces(module, 70 << 10);
     std::set<uint64_t> distinct;
     for (const uint64_t address : pieces.addresses()) {

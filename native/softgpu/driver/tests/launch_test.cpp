@@ -31,7 +31,7 @@ TEST("a kernel computes, with parameters in both forms") {
     CUdeviceptr a, b, sum;
     int n;
   } parameters{deviceA.pointer(), deviceB.pointer(), deviceA.pointer(), kSize};
-  // Without the padding behind the last one: a card takes no buffer that is longer than the parameters.
+  // Without the padding after the last one: a card accepts no buffer that is longer than the parameters.
   const size_t whole = offsetof(decltype(parameters), n) + sizeof parameters.n;
   size_t size = whole;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
@@ -285,7 +285,7 @@ TEST("a launch records events: when its blocks may begin, and when it has ended"
 }
 
 TEST("the blocks of a cooperative grid wait for each other, and more than the device holds are refused") {
-  // Each block adds one to the barrier of the grid's workspace, waits for all, and says how many there were.
+  // Each block adds one to the barrier of the grid's workspace, waits for all, and reports how many there were.
   const char* text =
       ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry meet(.param .u64 out) {\n"
       ".reg .b32 %r<8>;\n.reg .b64 %rd<8>;\n.reg .pred %p<2>;\n"

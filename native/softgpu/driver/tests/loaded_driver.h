@@ -17,7 +17,7 @@ namespace millpond::softgpu::testing {
 
 inline constexpr size_t kMemoryBytes = size_t{256} << 20;  // of each of the two devices
 
-/// A directory that is gone when the program ends.
+/// A directory that is deleted when the program ends.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -65,7 +65,7 @@ Function* entryPoint(const char* name) {
   return found;
 }
 
-/// An entry point: CU(cuInit)(0). Looked up once at each place.
+/// An entry point: CU(cuInit)(0). Looked up once at each call site.
 #define CU(name)                                                                                   \
   ([]() -> decltype(&::name) {                                                                     \
     static const auto entry =                                                                      \
@@ -73,7 +73,7 @@ Function* entryPoint(const char* name) {
     return entry;                                                                                  \
   }())
 
-/// A call that has to succeed, or to fail with a given code.
+/// A call that must succeed, or fail with a given code.
 #define OK(call) CHECK_EQ(static_cast<int>(call), 0)
 #define FAILS(code, call) CHECK_EQ(static_cast<int>(call), static_cast<int>(code))
 
@@ -85,7 +85,7 @@ inline size_t freeBytes() {
   return free;
 }
 
-/// Retains the primary context of device 0 or another and makes it current, for the life of the object.
+/// Retains the primary context of device 0 or another and makes it current, for the lifetime of the object.
 class PrimaryContext {
  public:
   explicit PrimaryContext(CUdevice device = 0) : device_(device) {
@@ -104,7 +104,7 @@ class PrimaryContext {
   CUcontext handle_ = nullptr;
 };
 
-/// A new context, current while this lives.
+/// A new context, current for the lifetime of the object.
 class OwnContext {
  public:
   OwnContext() {

@@ -124,7 +124,7 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadData)(&module, damaged.data()));
   const std::string cubin = testData("../../../../image/testdata/scale.cubin");
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, cubin.data()));
-  // A device of capability 7.5, which runs what it can of later ones.
+  // A device of capability 7.5, which runs as much as it can of later PTX.
   const char* newer = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n";
   OK(CU(cuModuleLoadData)(&module, newer));
   CUfunction function = nullptr;
@@ -173,7 +173,7 @@ TEST("the just-in-time compiler's log says what is wrong") {
   CHECK(std::memchr(errors, '\0', sizeof(errors)) != nullptr);
   CHECK(std::string(errors).find("%r1") != std::string::npos);
   CHECK_EQ(reinterpret_cast<size_t>(values[1]), std::strlen(errors));
-  // However small the buffer is.
+  // Whatever the size of the buffer.
   std::memset(errors, 'x', sizeof(errors));
   values[1] = reinterpret_cast<void*>(5);
   FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadDataEx)(&module, bad, 3, options, values));

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kHeldBytes = size_t{200} << 20;
 
-/// This program in another role; its standard output comes back.
+/// Runs this program in another role; returns its standard output.
 class Role {
  public:
   Role(const char* name, std::vector<std::string> environment = {}) {
@@ -37,7 +37,7 @@ class Role {
     std::vector<char*> variables;
     for (std::string& variable : environment) variables.push_back(variable.data());
     for (char** inherited = environ; *inherited; ++inherited) {
-      // The first of two assignments counts for getenv.
+      // For getenv, the first of two assignments counts.
       variables.push_back(*inherited);
     }
     variables.push_back(nullptr);

@@ -228,7 +228,7 @@ TEST("an event orders streams of two devices, but is recorded only in its own") 
 
 TEST("host functions may block each other's streams, but not call the driver") {
   PrimaryContext context;
-  // More of them than there are threads for other work: each waits for the last.
+  // More functions than there are threads for other work: each waits for the last.
   constexpr int kMany = 80;
   std::vector<CUstream> streams;
   std::vector<std::unique_ptr<Gate>> gates;

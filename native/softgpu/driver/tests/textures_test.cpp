@@ -125,7 +125,7 @@ TEST("what a kernel stores through a surface another one reads through a texture
   void* parameters[] = {&surface};
   OK(textures.launch("write", parameters));
   OK(CU(cuSurfObjectDestroy)(surface));
-  // The end of none is none.
+  // Destroying no object has no effect.
   OK(CU(cuSurfObjectDestroy)(surface));
 
   CUtexObject texture = 0;
@@ -217,7 +217,7 @@ TEST("what cannot be sampled is refused when the object is made, and surfaces ne
   OK(CU(cuSurfObjectDestroy)(object));
   const CUDA_TEXTURE_DESC filtered = sampling(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, 0);
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexObjectCreate)(&object, &integers.resource, &filtered, nullptr));
-  // As fractions of their largest value there is something between them.
+  // Read as fractions of their largest value, they can be interpolated.
   OK(CU(cuTexObjectCreate)(&object, &bytes.resource, &filtered, nullptr));
   CUDA_RESOURCE_VIEW_DESC same{};
   same.format = CU_RES_VIEW_FORMAT_UINT_1X8;

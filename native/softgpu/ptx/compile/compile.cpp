@@ -82,7 +82,7 @@ class Compiler {
     finish(code, decoder.takeDraft());
   }
 
-  /// Places registers and resolves everything that instructions point at.
+  /// Allocates registers and resolves everything to which instructions refer.
   static void finish(FunctionCode& code, FunctionDraft draft) {
     const Selectors& select = selectors();
     std::vector<uint32_t> joins;
@@ -120,7 +120,7 @@ class Compiler {
         code.callSites.push_back(
             std::make_unique<CallSite>(CallSite{code.callValues.back().data(), call.argumentCount, returns}));
         out.table = code.callSites.back().get();
-        // An indirect call is followed by the place where its lanes meet again.
+        // An indirect call is followed by the place where its lanes reconverge.
         out.join = first + i + 1;
       }
     }
@@ -154,7 +154,7 @@ class Compiler {
     program_->kernelCode.push_back(code);
   }
 
-  /// The function and all that it may call, directly or through pointers.
+  /// The function and all functions that it may call, directly or through pointers.
   const std::vector<uint32_t>& reachable(uint32_t index) {
     auto [place, isNew] = reachable_.try_emplace(index);
     if (!isNew) return place->second;
@@ -181,7 +181,8 @@ class Compiler {
     return place->second;
   }
 
-  /// Local memory of the deepest chain of calls from a function on; nothing where calls may repeat or memory is taken from the stack.
+  /// Local memory of the deepest chain of calls from a function on; none if calls may be recursive or allocate from the
+  /// stack.
   std::optional<uint32_t> stackOf(uint32_t index) {
     enum class Mark : uint8_t { kNew, kOpen, kDone };
     std::vector<Mark> marks(symbols_.functions.size(), Mark::kNew);
@@ -203,7 +204,7 @@ class Compiler {
       }
       uint64_t deepest = 0;
       for (uint32_t callee : use.callees) deepest = std::max(deepest, bytes[callee]);
-      // Each call takes a little even from functions without local memory.
+      // Each call takes some memory, even for functions without local memory.
       bytes[f] = std::max<uint64_t>(program_->functions[f].localBytes, use.callees.empty() ? 0 : 16) + deepest;
       marks[f] = Mark::kDone;
       path.pop_back();
@@ -211,7 +212,7 @@ class Compiler {
     return static_cast<uint32_t>(std::min<uint64_t>(bytes[index], UINT32_MAX));
   }
 
-  /// Offsets of shared variables: two of them overlap only where no kernel uses both.
+  /// Offsets of shared variables: two of them overlap only if no kernel uses both.
   void layOutShared() {
     std::vector<std::vector<uint32_t>> users(symbols_.shared.size());
     for (uint32_t k = 0; k < program_->kernels.size(); ++k) {

@@ -32,7 +32,7 @@ void FunctionDecoder::emitFloat(Node node, FloatOp op, Type type, FloatModes mod
   Draft& draft = sources == 1   ? elementwise(node, handler, type, {type})
                  : sources == 2 ? elementwise(node, handler, type, {type, type})
                                 : elementwise(node, handler, type, {type, type, type});
-  // Half-precision handlers look at these; the others were selected by them.
+  // Half-precision handlers read these; the others were selected by them.
   draft.instruction.immediate = (modes.saturate ? kSaturateFlag : 0) | (modes.flush ? kFlushFlag : 0);
 }
 
@@ -236,7 +236,7 @@ void FunctionDecoder::approximate(Node node) {
     op = FloatOp::kTanhApprox;
   bool isExactOp = op == FloatOp::kRcp || op == FloatOp::kSqrt;
   if (!isApproximate && !isExactOp) modifiers.refuse();
-  // The subnormal results of a function of 64 bits are flushed by its handler.
+  // Subnormal results of a 64-bit function are flushed by its handler.
   if (type == Type::kF64) modes.flush = false;
   emitFloat(node, op, type, modes, 1);
 }

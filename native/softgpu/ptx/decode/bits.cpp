@@ -229,7 +229,7 @@ void FunctionDecoder::compare(Node node) {
   draft.instruction.immediate = static_cast<int64_t>(combine);
 }
 
-/// As setp into temporary predicates, followed by selections of what stands for true.
+/// Like setp into temporary predicates, followed by selections of the value for true.
 void FunctionDecoder::compareSet(Node node) {
   Modifiers modifiers(node);
   std::optional<Comparison> comparison = takeComparison(modifiers);

@@ -14,7 +14,7 @@ constexpr uint32_t kMembersOperand = 5;
 
 void FunctionDecoder::checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes,
                                   uint32_t count, const uint32_t* stored) {
-  // Accesses at fixed places of the frame or of the parameters were checked when the program was read.
+  // Accesses at fixed places of the frame or of the parameters were checked when the program was loaded.
   if (!module_.checks.accesses() || address.isKernelParameter || address.operand == kNoOperand) return;
   form.space = address.space;
   form.isWide = address.width == 64;
@@ -41,7 +41,7 @@ Draft& FunctionDecoder::emitCollective(Node node, Handler handler, uint32_t memb
     draft.instruction.op[kMembersOperand] = members;
     return draft;
   }
-  // The instruction may write to the register that the members came in.
+  // The instruction may write to the register that holds the members.
   const uint32_t kept = temporary(32);
   Draft& copy = emitUnguarded(node, select_.bit(BitOp::kMove, Type::kB32));
   copy.instruction.op[0] = kept;

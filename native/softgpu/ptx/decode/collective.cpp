@@ -11,7 +11,7 @@ constexpr uint32_t kBarrierAddress = 4;
 
 }  // namespace
 
-/// The member mask at `index`; for the forms without one, from before Volta: the lanes that are active.
+/// The member mask at `index`; for the pre-Volta forms without one: the active lanes.
 uint32_t FunctionDecoder::memberOperand(Node node, size_t index) {
   if (index < node.operands.size()) return source(node.operands[index], Type::kB32);
   Draft& draft = emitUnguarded(node, select_.control(ControlOp::kActiveMask));
@@ -150,8 +150,8 @@ void FunctionDecoder::elect(Node node) {
   });
 }
 
-/// barrier.cluster, of blocks that are clusters of their own: threads arrive, and those that wait do so at a barrier of the block
-/// that programs cannot name.
+/// barrier.cluster, for blocks that are clusters of their own: threads arrive, and those that wait do so at a barrier
+/// of the block that programs cannot name.
 void FunctionDecoder::clusterBarrier(Node node, Modifiers& modifiers) {
   const bool isWait = modifiers.take(".wait");
   if (!isWait && !modifiers.take(".arrive")) modifiers.refuse();
@@ -220,7 +220,7 @@ void FunctionDecoder::barrier(Node node) {
   });
 }
 
-/// cp.async.mbarrier.arrive: this thread's copies are done, so it arrives, or adds an arrival and takes it away.
+/// cp.async.mbarrier.arrive: this thread's copies are done, so it arrives, or adds an arrival and removes it again.
 void FunctionDecoder::arriveOfCopies(Node node, Modifiers& modifiers) {
   modifiers.take(".arrive");
   const bool isExpected = modifiers.take(".noinc");
@@ -330,7 +330,7 @@ void FunctionDecoder::clusterAddress(Node node) {
   draft.writes = 1;
 }
 
-/// A policy of caches, which change nothing.
+/// A cache policy, which has no effect here.
 void FunctionDecoder::cachePolicy(Node node) {
   if (node.operands.empty()) syntaxError(node.line, quoted(node.fullName()) + " needs a destination");
   Draft& draft = emit(node, select_.bit(BitOp::kMove, Type::kU64));

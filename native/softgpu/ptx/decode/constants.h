@@ -22,7 +22,7 @@ class Constants {
   /// Operand that holds the offset of a shared variable plus `addend`.
   uint32_t shared(uint32_t variable, uint64_t addend, uint32_t width);
 
-  /// Writes the offsets of shared variables and moves all into the program.
+  /// Writes the offsets of shared variables and moves all constants into the program.
   void finish(const std::vector<uint64_t>& sharedOffsets, ProgramImpl& program);
 
  private:

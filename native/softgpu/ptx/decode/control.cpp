@@ -173,7 +173,7 @@ void FunctionDecoder::call(Node node) {
     size_t argumentCount = draft.argumentCount;
     draft_.calls.push_back(std::move(draft));
     if (!isDirect) emitUnguarded(node, select_.control(ControlOp::kJoin)).flow = Flow::kJoin;
-    // Results that were named as registers are fetched from where the call left them.
+    // Results that were named as registers are read from where the call left them.
     for (size_t i = 0; i < returns->size(); ++i) {
       const Operand& operand = (*returns)[i];
       if (operand.kind == Operand::Kind::kName && resolve(operand.name, node.line).kind == Binding::Kind::kFrame)
@@ -215,7 +215,7 @@ Draft& FunctionDecoder::emitStack(Node node, ControlOp op, uint32_t reg, bool is
   return draft;
 }
 
-/// Memory for as long as the function runs that asks for it.
+/// Memory that lives until the function that requested it returns.
 void FunctionDecoder::allocate(Node node) {
   Modifiers modifiers(node);
   const Type type = modifiers.expectType();

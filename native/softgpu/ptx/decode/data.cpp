@@ -4,7 +4,7 @@
 
 namespace millpond::softgpu::ptx {
 
-/// Between registers of 128 bits, or one and the two that it is made of.
+/// Between 128-bit registers, or one and the two halves of which it consists.
 void FunctionDecoder::moveWide(Node node) {
   expectOperands(node, 2);
   const Operand& to = node.operands[0];
@@ -83,7 +83,7 @@ void FunctionDecoder::move(Node node) {
   elementwise(node, select_.bit(BitOp::kMove, unsignedOf(bitsOf(type))), type, {type});
 }
 
-/// The operand in a register as wide as the type; wider registers are cut.
+/// The operand in a register as wide as the type; wider registers are truncated.
 uint32_t FunctionDecoder::narrowed(Node node, const Operand& operand, Type type) {
   uint32_t natural = registerWidth(type);
   if (operand.kind != Operand::Kind::kName) return source(operand, type);
@@ -91,7 +91,7 @@ uint32_t FunctionDecoder::narrowed(Node node, const Operand& operand, Type type)
   if (!binding || binding->kind != Binding::Kind::kRegister) return source(operand, type);
   uint32_t width = registerWidth(binding->type);
   if (width == natural) return binding->index;
-  if (width < natural || width > 64 || isFloat(type)) return source(operand, type);  // says what is wrong
+  if (width < natural || width > 64 || isFloat(type)) return source(operand, type);  // reports what is wrong
   Type cut = unsignedOf(bitsOf(type));
   Draft& draft = emitUnguarded(node, select_.extend(cut, natural, width));
   uint32_t out = temporary(natural);
@@ -153,7 +153,7 @@ void FunctionDecoder::convert(Node node) {
   uint32_t out =
       node.operands[0].kind == Operand::Kind::kSink ? temporary(natural) : anyDestination(node.operands[0], width);
   if (width < natural || (width > natural && isFloat(to)))
-    destination(node.operands[0], natural);  // says what is wrong
+    destination(node.operands[0], natural);  // reports what is wrong
   bool isWidened = width > natural;
   Draft& draft = isWidened ? emitUnguarded(node, handler) : emit(node, handler);
   uint32_t converted = isWidened ? temporary(natural) : out;

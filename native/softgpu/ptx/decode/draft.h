@@ -27,8 +27,8 @@ enum class Flow : uint8_t {
   kBranch,  // to `label`, guarded or not
   kTable,   // to one of `labels`
   kReturn,  // ends the function
-  kEnd,     // ends the threads (exit, trap); guarded: the others go on
-  kJoin,    // lanes meet here
+  kEnd,     // ends the threads (exit, trap); guarded: the others continue
+  kJoin,    // lanes reconverge here
 };
 
 struct Draft {
@@ -36,7 +36,7 @@ struct Draft {
   Instruction instruction;
   uint8_t writes = 0;  // a bit per operand that is written
   Flow flow = Flow::kNext;
-  bool isUniform = false;  // kBranch, kTable: the program promises that lanes do not part
+  bool isUniform = false;  // kBranch, kTable: the program guarantees that lanes do not diverge
   uint32_t label = kNoLabel;
   uint32_t table = 0;  // kTable: index into FunctionDraft::tables; kCall: into FunctionDraft::calls
   bool isCall = false;

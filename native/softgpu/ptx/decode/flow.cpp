@@ -139,7 +139,7 @@ void insertJoins(FunctionDraft& draft, Handler joinHandler, std::vector<uint32_t
     blocks[b].join = postdominators.of(b);
     if (blocks[b].join != kNoBlock) isJoin[blocks[b].join] = true;
   }
-  // Each position moves up by the joins that were put in before it.
+  // Each position is moved up by the joins that were inserted before it.
   std::vector<uint32_t> added(draft.code.size() + 1);
   std::vector<Draft> code;
   code.reserve(draft.code.size() + blocks.size());

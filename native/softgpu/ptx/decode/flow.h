@@ -16,16 +16,16 @@ struct BasicBlock {
   uint32_t end = 0;
   std::vector<uint32_t> successors;
   bool endsFunction = false;
-  /// Where lanes that part at the end of this block meet again: its immediate postdominator, among the paths
-  /// on which threads do not end. kNoBlock where there is none.
+  /// Where lanes that diverge at the end of this block reconverge: its immediate postdominator, among the paths on
+  /// which threads do not end. kNoBlock: nowhere.
   uint32_t join = kNoBlock;
 };
 
 /// Blocks in the order of the code.
 std::vector<BasicBlock> findBlocks(const FunctionDraft& draft);
 
-/// Inserts a joining instruction at the head of each block where lanes meet again, and sets where every
-/// branch joins: `joins[i]` is the position of that instruction for the branch at i, or kNoBlock.
+/// Inserts a joining instruction at the head of each block where lanes reconverge, and sets where every branch joins:
+/// `joins[i]` is the position of that instruction for the branch at i, or kNoBlock.
 void insertJoins(FunctionDraft& draft, Handler joinHandler, std::vector<uint32_t>& joins);
 
 }  // namespace millpond::softgpu::ptx

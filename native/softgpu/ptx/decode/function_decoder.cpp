@@ -92,7 +92,7 @@ void FunctionDecoder::declareFormals(const std::vector<uint32_t>& parameterOffse
 void FunctionDecoder::declareVariable(uint32_t scope, const VariableNode& variable) {
   Binding symbol;
   if (variable.space == Space::kParam) {
-    // Arguments and results of calls, laid over one another scope by scope.
+    // Arguments and results of calls, which share memory scope by scope.
     symbol.kind = Binding::Kind::kFrame;
     symbol.space = Space::kParam;
     symbol.bytes = variable.bytes();
@@ -110,7 +110,7 @@ void FunctionDecoder::declareVariable(uint32_t scope, const VariableNode& variab
   declareOrRefuse(scope, variable.name, symbol, variable.line);
 }
 
-/// Functions that are called alike: the first of them stands for their prototype.
+/// Functions with the same signature: the first of them represents their prototype.
 void FunctionDecoder::declareCallTargets(uint32_t scope, const CallTargetsNode& targets) {
   std::optional<uint32_t> first;
   for (const std::string_view name : targets.functions) {
@@ -137,7 +137,7 @@ void FunctionDecoder::declareAll(const std::vector<uint32_t>& parameterOffsets) 
     if (!variable || variable->space != Space::kLocal) continue;
     localOffsets.push_back(allocateFrame(variable->bytes(), variable->effectiveAlignment(), variable->line));
   }
-  // Locals live as long as the frame, whatever their scope: their addresses may be kept.
+  // Locals live as long as the frame, whatever their scope, because their addresses may be stored.
   size_t nextLocal = 0;
   scopedBytes_ = localBytes_;
   std::vector<uint32_t> openBytes;
@@ -199,7 +199,7 @@ void FunctionDecoder::declareAll(const std::vector<uint32_t>& parameterOffsets) 
   callBytes_ = localBytes_;
 }
 
-/// A function that takes memory from the stack gives it back when it returns.
+/// A function that allocates from the stack frees that memory when it returns.
 void FunctionDecoder::keepStack() {
   const bool allocates = std::any_of(function_.body.begin(), function_.body.end(), [](const Statement& statement) {
     const InstructionNode* node = std::get_if<InstructionNode>(&statement);
@@ -259,7 +259,7 @@ void FunctionDecoder::run() {
     }
     emitUnguarded(kNoNode, select_.control(ControlOp::kReturn)).flow = Flow::kReturn;
   } else {
-    // A kernel that runs off its end, as one whose last label has nothing behind it, ends there.
+    // A kernel that runs past its end, such as one whose last label is followed by nothing, ends there.
     emitUnguarded(kNoNode, select_.control(ControlOp::kExit)).flow = Flow::kReturn;
   }
 }

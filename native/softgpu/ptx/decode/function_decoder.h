@@ -71,7 +71,7 @@ class FunctionDecoder {
   Draft& emitUnguarded(Node node, Handler handler);
   /// d = f(sources): one destination first, then sources.
   Draft& elementwise(Node node, Handler handler, Type destinationType, std::initializer_list<Type> sourceTypes);
-  /// Runs `body` where the node's guard holds, by a branch around it.
+  /// Emits `body` to run where the node's guard is true, by a branch around it.
   template <typename F>
   void branchAround(Node node, F body);
   uint32_t guardOf(Node node, bool isInverted);
@@ -135,7 +135,7 @@ class FunctionDecoder {
   void copyAsync(Node node);
   void copyBulk(Node node, Modifiers& modifiers);
   uint32_t plainAddress(Node node, const Address& address);
-  /// Copies `written` bytes, of which `read` come from memory and the rest are zero, in pieces of as many bytes.
+  /// Copies `written` bytes, of which `read` come from memory and the rest are zero, in pieces of the given size.
   void emitCopy(Node node, const Address& from, const Address& to, uint32_t read, uint32_t written, uint8_t piece);
   bool isRegisterOf(const Operand& operand, uint32_t width);
   bool isPredicate(const Operand& operand);
@@ -145,7 +145,7 @@ class FunctionDecoder {
   /// Before an access; `access` is as it will be in its instruction.
   void checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes, uint32_t count,
                    const uint32_t* stored = nullptr);
-  /// Before a barrier to which the lanes of a warp come together. `threads`: kNoOperand where it has no count.
+  /// Before a barrier at which the lanes of a warp arrive together. `threads`: kNoOperand if it has no count.
   void checkBarrier(Node node, uint32_t id, uint32_t threads);
   /// Emits an instruction at which lanes wait for one another, unguarded.
   Draft& emitCollective(Node node, Handler handler, uint32_t members);
@@ -205,10 +205,10 @@ class FunctionDecoder {
   std::vector<Signature> prototypes_;
   std::vector<std::pair<uint32_t, uint32_t>> returnRegisters_;  // virtual register, place in the frame
   uint32_t epilogue_ = kNoLabel;
-  std::optional<uint32_t> stackAtEntry_;  // the register that keeps it where the function takes memory from the stack
+  std::optional<uint32_t> stackAtEntry_;  // the register that saves it if the function allocates from the stack
   uint32_t localBytes_ = 0;
   uint32_t scopedBytes_ = 0;  // of .param variables in the scopes that are open
-  uint32_t callBytes_ = 0;    // where the values of calls lie that are passed in registers
+  uint32_t callBytes_ = 0;    // where the values of calls that are passed in registers are stored
 };
 
 template <typename F>

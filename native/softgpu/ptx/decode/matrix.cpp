@@ -54,7 +54,7 @@ void expectTogether(Modifiers& modifiers) {
 
 constexpr uint32_t shapeCode(uint32_t m, uint32_t n, uint32_t k) { return m << 20 | n << 12 | k; }
 
-/// Whether there are products of such factors in this shape.
+/// Whether products of such factors exist for this shape.
 bool isShapeOf(MatrixType factor, const MatrixShape& shape, bool isWmma) {
   const uint32_t code = shapeCode(shape.m, shape.n, shape.k);
   const auto isOneOf = [code](std::initializer_list<uint32_t> codes) {
@@ -89,7 +89,7 @@ bool isSumOf(MatrixType factor, MatrixType sum) {
   if (factor == MatrixType::kF64) return sum == MatrixType::kF64;
   return sum == MatrixType::kF32 || (factor == MatrixType::kF16 && sum == MatrixType::kF16);
 }
-/// Factors of a product may differ in their signs only.
+/// Factors of a product may differ only in their signs.
 bool areFactors(MatrixType a, MatrixType b) { return a == b || (isSmallInteger(a) && bitsOf(a) == bitsOf(b)); }
 
 Fragment fragmentOf(MatrixType type, Arrangement arrangement, uint16_t rows, uint16_t columns, bool isWmma) {
@@ -177,7 +177,7 @@ void FunctionDecoder::warpMatrix(Node node) {
   MatrixType left = MatrixType::kF16;
   MatrixType right = MatrixType::kF16;
   MatrixType sum = expectMatrixType(modifiers);
-  // For halves the factors are not named.
+  // For halves the factor types are not named.
   if (const std::optional<size_t> further = modifiers.takeFirst(kTypeNames)) {
     left = sum;
     right = static_cast<MatrixType>(*further);

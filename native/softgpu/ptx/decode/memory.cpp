@@ -46,7 +46,7 @@ FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& oper
     } else if (binding.kind == Binding::Kind::kFrame && space == Space::kParam && binding.space == Space::kParam) {
       inside(binding, base.name);
     } else {
-      // A variable: its address is a constant, or is taken here.
+      // A variable: its address is a constant, or is computed here.
       bool isWide = space != Space::kShared && space != Space::kLocal;
       out.width = isWide ? 64 : 32;
       out.operand = symbolAddress(binding, operand.offset, out.width, base.name, base.line);
@@ -240,7 +240,7 @@ void FunctionDecoder::atomic(Node node) {
 
 void FunctionDecoder::fence(Node node) {
   Modifiers modifiers(node);
-  // Asynchronous copies are made in the order of the program, and are ordered by the same fence.
+  // Asynchronous copies are performed in program order, and are ordered by the same fence.
   bool hasScope = modifiers.take(".proxy");
   hasScope |= modifiers.take(".mbarrier_init");
   if (hasScope && node.modifiers.front() == ".proxy" && !modifiers.take(".async") && !modifiers.take(".alias"))
@@ -318,7 +318,7 @@ void FunctionDecoder::copyAsync(Node node) {
   const Address from = address(node, node.operands[1], Space::kGlobal, bytes);
   const uint32_t all = module_.constants.number(bytes, 32);
   uint32_t read = all;
-  // A size, a predicate by which the source is not looked at, or a cache policy of 64 bits.
+  // A size, a predicate that disables reading the source, or a 64-bit cache policy.
   if (node.operands.size() > 3 && !isPolicy(node.operands[3])) {
     if (isPredicate(node.operands[3])) {
       Draft& draft = emitUnguarded(node, select_.bit(BitOp::kSelect, Type::kU32));
@@ -332,7 +332,7 @@ void FunctionDecoder::copyAsync(Node node) {
       read = source(node.operands[3], Type::kU32);
     }
   }
-  // Which bytes are read is not known to the checks where they may be fewer.
+  // The checks do not know which bytes are read if there may be fewer.
   if (read == all) checkMemory(node, from, {.isRead = true}, static_cast<uint32_t>(bytes), 1);
   checkMemory(node, to, {.isWrite = true}, static_cast<uint32_t>(bytes), 1);
   emitCopy(node, from, to, read, all, static_cast<uint8_t>(bytes));
@@ -364,7 +364,7 @@ void FunctionDecoder::copyBulk(Node node, Modifiers& modifiers) {
   modifiers.takeCacheHints();
   modifiers.finish();
   if (isCounted != toShared) modifiers.refuse();
-  // The checks know no copies of a size that only the kernel knows.
+  // The checks do not support copies whose size is known only at run time.
   if (module_.checks.accesses()) unsupported(node.line, "the instruction " + quoted(node.fullName()) + " under checks");
   expectOperands(node, toShared ? 4 : 3, toShared ? 5 : 4);
   const Address to = address(node, node.operands[0], toShared ? Space::kShared : Space::kGlobal, 16);

@@ -18,7 +18,7 @@ class Modifiers {
     if (node.modifiers.size() > 64) syntaxError(node.line, "too many modifiers");
   }
 
-  /// Takes a modifier where it is present.
+  /// Removes a modifier if it is present.
   bool take(std::string_view name) {
     for (size_t i = 0; i < node_.modifiers.size(); ++i) {
       if (isTaken(i) || node_.modifiers[i] != name) continue;
@@ -27,13 +27,13 @@ class Modifiers {
     }
     return false;
   }
-  /// Takes all of those that begin with `prefix`.
+  /// Removes all modifiers that begin with `prefix`.
   void takeAll(std::string_view prefix) {
     for (size_t i = 0; i < node_.modifiers.size(); ++i) {
       if (node_.modifiers[i].substr(0, prefix.size()) == prefix) taken_ |= uint64_t{1} << i;
     }
   }
-  /// The first type that is left.
+  /// The first remaining type.
   std::optional<Type> takeType() {
     for (size_t i = 0; i < node_.modifiers.size(); ++i) {
       if (isTaken(i)) continue;
@@ -44,7 +44,7 @@ class Modifiers {
     }
     return std::nullopt;
   }
-  /// Takes the first one that is left and one of the names; returns which.
+  /// Removes the first remaining modifier that is one of the names; returns which.
   template <size_t kCount>
   std::optional<size_t> takeFirst(const std::string_view (&names)[kCount]) {
     for (size_t i = 0; i < node_.modifiers.size(); ++i) {
@@ -79,11 +79,11 @@ class Modifiers {
   }
   /// 1, 2 or 4.
   uint32_t takeVector() { return take(".v2") ? 2 : take(".v4") ? 4 : 1; }
-  /// .cta, .cluster, .gpu, .sys: all the same here, for every order is kept as the strictest one.
+  /// .cta, .cluster, .gpu, .sys: all the same here, because every order is treated as the strictest one.
   void takeScope() {
     for (std::string_view scope : {".cta", ".cluster", ".gpu", ".sys"}) take(scope);
   }
-  /// Hints about caches, which change nothing.
+  /// Cache hints, which have no effect.
   void takeCacheHints() {
     for (std::string_view hint : {".ca", ".cg", ".cs", ".lu", ".cv", ".wb", ".wt", ".nc"}) take(hint);
     takeAll(".L1::");

@@ -11,8 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxFormalBytes = 1 << 16;
 
-/// Depends on the length alone, so that a place does not depend on how a caller's prototype declares
-/// alignments.
+/// Depends only on the size, so that a place does not depend on how a caller's prototype declares alignments.
 uint64_t formalAlignment(uint64_t bytes) { return bytes >= 16 ? 16 : std::bit_ceil(bytes); }
 
 uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29); }

@@ -30,7 +30,7 @@ struct Signature {
 };
 Signature signatureOf(const std::vector<FormalNode>& returns, const std::vector<FormalNode>& parameters);
 
-/// The variables that a function uses, to lay out shared memory and stacks.
+/// The variables that a function uses, for the layout of shared memory and stacks.
 struct FunctionUse {
   std::vector<uint32_t> sharedVariables;
   std::vector<uint32_t> callees;
@@ -38,7 +38,7 @@ struct FunctionUse {
   bool callsIndirectly = false;
   bool usesHeap = false;
   bool prints = false;
-  bool allocatesStack = false;  // as much as it finds out when it runs
+  bool allocatesStack = false;  // an amount that is known only when it runs
 };
 
 struct ModuleSymbols {
@@ -47,10 +47,10 @@ struct ModuleSymbols {
   std::vector<VariableNode> globals;  // global and const, as the program's variables are numbered
   std::vector<SharedVariable> shared;
   uint64_t dynamicSharedAlignment = 16;
-  std::vector<const FunctionNode*> functions;  // by index; the definition where there is one
+  std::vector<const FunctionNode*> functions;  // by index; the definition if there is one
   std::vector<Signature> signatures;
   std::vector<FunctionUse> uses;
-  std::vector<bool> isAddressTaken;  // of functions: indirect calls may reach them
+  std::vector<bool> isAddressTaken;  // functions whose address is taken, so that indirect calls may reach them
   Constants constants;
 
   /// Adds a variable that is declared at module level or inside a function.

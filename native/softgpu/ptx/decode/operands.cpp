@@ -134,8 +134,8 @@ std::optional<uint32_t> FunctionDecoder::specialSource(std::string_view name, ui
   if (name[0] != '%') return std::nullopt;
   std::optional<SpecialName> special = findSpecial(name);
   if (!special) return std::nullopt;
-  // A 64-bit register may be read by its lower half, and so may indices and sizes of threads and blocks, which had 16 bits in
-  // PTX 1.
+  // A 64-bit register may be read by its lower half, and so may indices and sizes of threads and blocks, which had 16
+  // bits in PTX 1.
   const bool isHalfOfIndex = width == 16 && special->width == 32 && name.find("id.") != std::string_view::npos;
   if (special->width != width && !(special->width == 64 && width == 32) && !isHalfOfIndex) {
     syntaxError(line, quoted(name) + " has " + widthName(special->width) + ", not " + widthName(width));

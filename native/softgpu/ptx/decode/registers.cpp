@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kUnset = UINT32_MAX;
 constexpr uint32_t kOperands = 6;
 
-/// From where to where a register is live. An instruction at i reads at 2 i and writes at 2 i + 1.
+/// The interval in which a register is live. An instruction at i reads at 2 i and writes at 2 i + 1.
 struct Interval {
   uint32_t begin = kUnset;
   uint32_t end = 0;
@@ -62,7 +62,7 @@ void forReads(const Draft& draft, F body) {
   if (i.guard != kNoOperand) body(i.guard & ~kNegatedGuard);
   for (uint32_t k = 0; k < kOperands; ++k) {
     bool isWrite = draft.writes >> k & 1;
-    // A guarded instruction leaves its destination as it is in some lanes: that is a read.
+    // A guarded instruction leaves its destination unchanged in some lanes, which counts as a read.
     if (isRegister(i.op[k]) && (!isWrite || i.guard != kNoOperand)) body(i.op[k]);
   }
   if (!draft.matrix) return;
@@ -81,8 +81,7 @@ void forWrites(const Draft& draft, F body) {
   });
 }
 
-/// Registers that live across the borders of blocks, numbered densely: only these need the data flow
-/// analysis.
+/// Registers that are live across block boundaries, numbered densely: only these need the data flow analysis.
 class Liveness {
  public:
   Liveness(const FunctionDraft& draft, const std::vector<BasicBlock>& blocks, std::vector<Interval>& intervals)
@@ -147,7 +146,7 @@ class Liveness {
   std::vector<BitSet> out_;
 };
 
-/// Places of one width, handed out lowest first.
+/// Places of one width, allocated lowest first.
 struct Pool {
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
   std::priority_queue<std::pair<uint32_t, uint32_t>, std::vector<std::pair<uint32_t, uint32_t>>, std::greater<>> busy;

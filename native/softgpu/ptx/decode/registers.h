@@ -14,9 +14,9 @@ struct RegisterLayout {
   uint32_t registers = 0;   // 32-bit registers of a thread, as a device would count them
 };
 
-/// Replaces the virtual registers in all operands and guards by offsets into the frame. A thread's registers
-/// share a place when they are never live at the same time; that holds for parted lanes too, since each
-/// writes only its own part of a place.
+/// Replaces the virtual registers in all operands and guards by offsets into the frame. A thread's registers share a
+/// place if they are never live at the same time. That also holds for diverged lanes, because each writes only its own
+/// part of a place.
 RegisterLayout assignRegisters(FunctionDraft& draft);
 
 }  // namespace millpond::softgpu::ptx

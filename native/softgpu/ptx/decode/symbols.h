@@ -23,7 +23,7 @@ struct Binding {
     kLabel,           // index
     kBranchTargets,   // index into Scopes::branchTargets
     kPrototype,       // index into Scopes::prototypes
-    kExternVariable,  // declared, defined nowhere
+    kExternVariable,  // declared but not defined
   };
   Kind kind = Kind::kRegister;
   Space space = Space::kGeneric;  // of variables
@@ -42,13 +42,13 @@ class Scopes {
   uint32_t open(uint32_t parent);
   uint32_t parent(uint32_t scope) const { return scopes_[scope].parent; }
 
-  /// False when the name is taken in that scope.
+  /// False if the name is taken in that scope.
   bool declare(uint32_t scope, std::string_view name, const Binding& symbol);
   /// Registers name0 to name<count-1>.
   bool declareRange(uint32_t scope, std::string_view prefix, Type type, uint64_t count);
 
-  /// Finds a name as seen from a scope; null where it is not declared. Registers of ranges get a virtual
-  /// register when they are first found.
+  /// Finds a name as seen from a scope; null if it is not declared. Registers of ranges get a virtual register when
+  /// they are first found.
   const Binding* find(uint32_t scope, std::string_view name);
 
   /// One of 128 bits is two, of which this is the first.

@@ -40,7 +40,7 @@ uint32_t FunctionDecoder::packed(Node node, const std::vector<uint32_t>& parts) 
   return out;
 }
 
-/// The object and the coordinates of an access; the operand is an address with both.
+/// The object and the coordinates of an access; the operand is an address that contains both.
 void FunctionDecoder::accessTexture(Node node, const Operand& operand, const TextureForm& form, const uint32_t* values,
                                     uint8_t writes, uint32_t level) {
   if (operand.kind != Operand::Kind::kAddress || operand.items.size() != 2 ||

@@ -48,7 +48,7 @@ VideoForm takeForm(Modifiers& modifiers, VideoOp op) {
   return form;
 }
 
-/// The part of a register that is named behind it, which is cut off.
+/// The part of a register that its suffix names; the suffix is removed.
 VideoPart takePart(Operand& operand) {
   constexpr std::pair<std::string_view, VideoPart> kParts[] = {{".b0", VideoPart::kByte0}, {".b1", VideoPart::kByte1},
                                                                {".b2", VideoPart::kByte2}, {".b3", VideoPart::kByte3},
@@ -62,7 +62,7 @@ VideoPart takePart(Operand& operand) {
   return VideoPart::kWord;
 }
 
-/// Whether a minus stood before an operand, which is taken away.
+/// Whether an operand has a minus sign, which is removed.
 bool takeMinus(Operand& operand) {
   if (operand.kind != Operand::Kind::kMinus) return false;
   operand = Operand(operand.items[0]);
@@ -76,7 +76,7 @@ void takeMinuses(const InstructionNode& node, std::vector<Operand>& operands, Sc
   form.negatesThird = operands.size() > 3 && takeMinus(operands[3]);
   if (!form.negatesProduct && !form.negatesThird) return;
   form.first.isSignedResult = true;
-  // A number plus one is how the device negates.
+  // Adding one to the complement is how the device negates.
   if (form.plusOne || (form.negatesProduct && form.negatesThird))
     syntaxError(node.line, quoted(node.fullName()) + " cannot negate here");
 }
@@ -140,7 +140,7 @@ void FunctionDecoder::scalarVideo(Node node) {
       form.pack();
 }
 
-/// A number that is saturated into a part of `under`: the scalar sum with nothing.
+/// A number that is saturated into a part of `under`: the scalar sum with zero.
 uint32_t FunctionDecoder::packPart(Node node, uint32_t value, uint32_t under, VideoPart part, bool isSigned,
                                    uint32_t out) {
   ScalarVideoForm form;
@@ -157,7 +157,7 @@ uint32_t FunctionDecoder::packPart(Node node, uint32_t value, uint32_t under, Vi
   return out;
 }
 
-/// Two words, saturated into the lower halves or bytes of one; above bytes comes what is shifted out of a third word.
+/// Two words, saturated into the lower halves or bytes of one; the bytes shifted out of a third word come above them.
 void FunctionDecoder::convertPacked(Node node, Modifiers& modifiers) {
   if (!modifiers.take(".sat")) modifiers.refuse();
   const Type to = modifiers.expectType();

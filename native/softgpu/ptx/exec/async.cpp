@@ -15,7 +15,8 @@ std::byte* laneAddress(const Lanes& lanes, uint32_t lane, size_t bytes) {
   }
 }
 
-/// Moves `piece` bytes at the offset `at` of the copies of these lanes, or writes zeros where nothing is read. False after a fault.
+/// Copies `piece` bytes at the offset `at` of these lanes' copies, or writes zeros beyond the bytes that are read.
+/// False after a fault.
 bool copyPiece(const Instruction* i, Context& context, uint32_t lanes, bool isRead, uint32_t at, uint32_t piece) {
   if (lanes == 0) return true;
   const CopyForm form = CopyForm::unpack(i->immediate);
@@ -41,7 +42,7 @@ bool copyPiece(const Instruction* i, Context& context, uint32_t lanes, bool isRe
   return true;
 }
 
-/// bytes that are read, bytes that are written; -, -, from, to. What is written behind what is read becomes zero.
+/// bytes to read, bytes to write; -, -, from, to. Bytes written beyond those that are read become zero.
 const Instruction* copyHandler(const Instruction* i, Context& context) {
   const uint32_t active = activeLanes(i, context);
   const uint32_t* reads = slot<uint32_t>(context, i->op[0]);
@@ -69,8 +70,8 @@ const Instruction* copyHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// A barrier in memory: what is still to come in this phase, what comes in each, bytes that are to be copied in this one, and the
-/// parity of the phase in the highest bit. Programs do not look into it.
+/// A barrier in memory: the arrivals still expected in this phase, those expected in each phase, the bytes still to be
+/// copied in this one, and the parity of the phase in the highest bit. Programs do not inspect it.
 struct MemoryBarrier {
   static constexpr uint32_t kCountBits = 20;
   static constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;

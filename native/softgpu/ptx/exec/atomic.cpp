@@ -9,7 +9,7 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 namespace {
 
-/// The number formats that additions are made in, over the bits that memory holds.
+/// The number formats in which additions are performed, over the bits in memory.
 struct SingleFormat {
   using Bits = uint32_t;
   static Bits add(Bits a, Bits b) { return bitsOfFloat(canonical(floatOfBits(a) + floatOfBits(b))); }

@@ -28,8 +28,8 @@ T shiftRight(T a, uint32_t count) {
 /// `count` low bits set; all of them from 64 on.
 uint64_t lowMask(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
 
-/// Position or length of a bit field: of 32 bits the low byte counts; of 64 bits, where the device has no
-/// such instruction, all of it.
+/// Position or length of a bit field: for 32-bit types the low byte counts; for 64-bit types, for which the device has
+/// no such instruction, all of it.
 template <typename T>
 uint32_t fieldOperand(uint32_t value) {
   constexpr uint32_t kLarge = 128;
@@ -51,7 +51,7 @@ T extractField(T a, uint32_t position, uint32_t length) {
     uint32_t at = position + length - 1;
     sign = static_cast<U>(a) >> (at > kTop ? kTop : at) & 1;
   }
-  // The field ends at its length or at the top of the source; above it stands the sign.
+  // The field ends at its length or at the top of the source; the bits above it are copies of the sign.
   uint32_t available = position > kTop ? 0 : kBits<T> - position;
   U keep = static_cast<U>(lowMask(length < available ? length : available));
   field = static_cast<U>(field & keep);
@@ -99,7 +99,7 @@ uint32_t funnel(uint32_t low, uint32_t high, uint32_t count, bool isLeft) {
 }
 uint32_t clampTo32(uint32_t count) { return count > 32 ? 32 : count; }
 
-/// Byte `selector & 7` of b:a, or its sign eight times where the selector says so.
+/// Byte `selector & 7` of b:a, or its sign bit eight times if the selector requests that.
 uint32_t permuteByte(uint64_t both, uint32_t selector) {
   uint32_t byte = static_cast<uint32_t>(both >> (8 * (selector & 7))) & 0xff;
   return selector & 8 ? (byte & 0x80 ? 0xffu : 0u) : byte;
@@ -214,7 +214,7 @@ const Instruction* predicateHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// Operations that exist for words of 32 bits only.
+/// Operations that exist only for 32-bit words.
 Handler wordOps(BitOp op, Type type) {
   using T = uint32_t;
   bool isSignedType = isSigned(type);

@@ -15,12 +15,12 @@ constexpr uint32_t kMembersOperand = 5;
 template <typename T>
 struct Gathered {
   bool isReady;
-  const Instruction* next;  // where to go on if not
-  uint32_t present;         // lanes whose values are there
+  const Instruction* next;  // the instruction at which to continue if not
+  uint32_t present;         // lanes whose values have arrived
   T value[32];
 };
 
-/// Makes sure that all members of all active lanes are here. `bring(lane)` is a lane's value.
+/// Makes sure that all members of all active lanes have arrived. `bring(lane)` is a lane's value.
 template <typename T, typename F>
 void gather(const Instruction* i, Context& context, F bring, Gathered<T>& out) {
   if (context.exchange) {
@@ -178,7 +178,7 @@ const Instruction* warpBarrierHandler(const Instruction* i, Context& context) {
   return all.isReady ? i + 1 : all.next;
 }
 
-/// d | p, -, members: the lowest member leads.
+/// d | p, -, members: the lowest member is elected.
 const Instruction* electHandler(const Instruction* i, Context& context) {
   Gathered<uint32_t> all;
   gather(

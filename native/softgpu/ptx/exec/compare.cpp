@@ -6,7 +6,7 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 namespace {
 
-/// How values of a register are compared: what T holds, and as what.
+/// How values of a register are compared: the content of T, and its interpretation.
 template <typename T, bool kFlush = false>
 struct Plain {
   using Stored = T;
@@ -121,8 +121,7 @@ template <typename How>
 struct HowTag {
   using type = How;
 };
-/// choose(HowTag) with the way in which values of a type are compared; null for types that are not compared
-/// so.
+/// choose(HowTag) with the way in which values of a type are compared; null for types without comparison.
 template <typename F>
 Handler forType(Type type, bool flush, F choose) {
   switch (type) {

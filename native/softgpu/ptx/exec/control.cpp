@@ -6,7 +6,7 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 namespace {
 
-/// Jumps backwards to `target`: here a loop may be cancelled or yield to others.
+/// Jumps backwards to `target`: at this point a loop may be cancelled or yield to others.
 const Instruction* goBack(const Instruction* target, Context& context) {
   if (--context.budget <= 0) [[unlikely]]
     return pauseWarp(target, context);
@@ -90,7 +90,7 @@ const Instruction* localAddressHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// d, size. Takes memory from the end of each lane's local memory. Instruction::immediate: its alignment.
+/// d, size. Allocates memory from the end of each lane's local memory. Instruction::immediate: its alignment.
 template <typename T>
 const Instruction* allocateHandler(const Instruction* i, Context& context) {
   const uint32_t mask = activeLanes(i, context);
@@ -114,7 +114,7 @@ const Instruction* stackSaveHandler(const Instruction* i, Context& context) {
   assign(activeLanes(i, context), slot<T>(context, i->op[0]), [=](uint32_t l) { return T{end[l]}; });
   return i + 1;
 }
-/// Frees memory taken since `a` was saved; any other value is not a position in its stack.
+/// Frees memory allocated since `a` was saved; any other value is not a position in its stack.
 template <typename T>
 const Instruction* stackRestoreHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[0]);
@@ -139,7 +139,7 @@ const Instruction* isSpaceHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// d, a: adds the window in Instruction::immediate, or takes it away.
+/// d, a: adds the window in Instruction::immediate, or subtracts it.
 template <bool kToGeneric>
 const Instruction* windowHandler(const Instruction* i, Context& context) {
   const uint64_t* a = slot<uint64_t>(context, i->op[1]);
@@ -149,7 +149,7 @@ const Instruction* windowHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-/// A kernel's parameter, the same for all lanes; that it is there was checked at the launch.
+/// A kernel's parameter, the same for all lanes; its existence was checked at the launch.
 const Instruction* loadParameterHandler(const Instruction* i, Context& context) {
   uint32_t mask = activeLanes(i, context);
   if (mask == 0) return i + 1;

@@ -53,7 +53,7 @@ T toIntegral(T value) {
     return std::ceil(value);
 }
 
-/// An integral floating-point number as an integer, the nearest one where it is out of range.
+/// An integral floating-point number as an integer; the nearest integer if it is out of range.
 template <typename D, typename T>
 D clampFloat(T value) {
   constexpr int kDigits = std::numeric_limits<D>::digits;
@@ -63,7 +63,7 @@ D clampFloat(T value) {
   D inside = static_cast<D>(isInside ? value : T{0});
   D outside = value >= high ? std::numeric_limits<D>::max() : std::numeric_limits<D>::min();
   if (value != value) {
-    // NaN: 0, but the top bit where one side has 64 bits.
+    // NaN becomes 0, or the top bit if one side has 64 bits.
     outside = sizeof(T) == 8 || sizeof(D) == 8 ? static_cast<D>(uint64_t{1} << (sizeof(D) * 8 - 1)) : D{0};
   }
   return isInside ? inside : outside;
@@ -188,7 +188,7 @@ Handler toTf32() {
 
 template <typename T, bool kFlush, bool kSaturate>
 Handler roundToIntegral(ConvertModes modes) {
-  if (!modes.toInteger && !kFlush && !kSaturate) return unary<T>([](T a) { return a; });  // NaN too stays as it is
+  if (!modes.toInteger && !kFlush && !kSaturate) return unary<T>([](T a) { return a; });  // NaN also stays unchanged
   if (!modes.toInteger) return unary<T>([](T a) { return resultOf<kFlush, kSaturate>(operandOf<kFlush>(a)); });
   switch (modes.rounding) {
     case Rounding::kNearestEven:

@@ -19,7 +19,7 @@ struct Modified {
   }
 };
 
-/// make(Modified<…>{}) for the modifiers that are set; 64-bit operations know none of them.
+/// make(Modified<…>{}) for the modifiers that are set; 64-bit operations have none of them.
 template <typename T, typename F, typename Make>
 Handler modified(FloatModes modes, F, Make make) {
   if constexpr (sizeof(T) == 8) {
@@ -87,7 +87,7 @@ Handler exactOps(FloatOp op, FloatModes modes) {
   }
 }
 
-/// Of 32 bits the device's NaN comes out, of 64 bits the one that went in, made quiet.
+/// For 32 bits the result is the device's NaN, for 64 bits the NaN operand, made quiet.
 template <typename T>
 T magnitude(T a) {
   return a == a ? std::fabs(a) : quieted(a);
@@ -135,7 +135,7 @@ Handler approximations(FloatOp op, FloatModes modes) {
   }
 }
 
-/// The upper word of a double alone, as the coarse reciprocals take and give it.
+/// Only the upper word of a double, as the coarse reciprocals take and return it.
 double upperWord(double x) { return floatOfBits(x == x ? bitsOfFloat(x) & 0xffffffff00000000u : 0x7fffffff00000000u); }
 /// A subnormal number of 64 bits as zero.
 double flushedDouble(double x) {

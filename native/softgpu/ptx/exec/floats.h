@@ -22,7 +22,7 @@ inline float flushed(float x) {
   return floatOfBits(bits & 0x7f800000u ? bits : bits & 0x80000000u);
 }
 inline double flushed(double x) { return x; }
-/// NaN as the device has it: one pattern in 32 bits, the processor's own in 64.
+/// The device's NaN: one pattern in 32 bits, the processor's own in 64.
 inline float canonical(float x) { return x == x ? x : floatOfBits(0x7fffffffu); }
 inline double canonical(double x) { return x; }
 /// A signalling NaN made quiet, its payload kept.
@@ -35,8 +35,8 @@ inline T saturated(T x) {
   return low < T{1} ? low : T{1};
 }
 
-/// Whether a result that came out as the smallest normal number is in truth below it, and so to be flushed:
-/// `scaled` is the same result times 2^64, where nothing is subnormal.
+/// Whether a result that was rounded to the smallest normal number is actually below it, and must be flushed: `scaled`
+/// is the same result times 2^64, where nothing is subnormal.
 inline bool isTiny(float result, float scaled) {
   return (bitsOfFloat(result) & 0x7fffffffu) == 0x00800000u && (bitsOfFloat(scaled) & 0x7fffffffu) < 0x20800000u;
 }
@@ -154,7 +154,7 @@ inline uint16_t encode(double value, Rounding rounding) {
   if (exponent == 1024) return static_cast<uint16_t>(sign | kInfinity);
   if (exponent == -1023) {
     if (mantissa == 0) return static_cast<uint16_t>(sign);
-    exponent = -1022;  // far below every format's range: all that counts is that it is not zero
+    exponent = -1022;  // far below every format's range: it only matters that it is not zero
   } else {
     mantissa |= uint64_t{1} << 52;
   }
@@ -186,7 +186,7 @@ inline uint16_t encode(double value, Rounding rounding) {
   return static_cast<uint16_t>(sign | static_cast<uint32_t>(field));
 }
 
-/// The sum with its last bit set where it is inexact, so that rounding it again to a shorter format is right.
+/// The sum with its last bit set if it is inexact, so that rounding it again to a shorter format is correct.
 inline double addToOdd(double a, double b) {
   double sum = a + b;
   double back = sum - a;
@@ -197,7 +197,7 @@ inline double addToOdd(double a, double b) {
   return floatOfBits((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
 }
 
-/// Sets the host's rounding while it lives. Operations must read and write memory across its boundary.
+/// Sets the host's rounding mode for its lifetime. Operations must read and write memory across its boundary.
 class RoundingScope {
  public:
   explicit RoundingScope(Rounding rounding) : before_(std::fegetround()) {

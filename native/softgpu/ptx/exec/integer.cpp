@@ -9,7 +9,7 @@
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 namespace {
 
-/// An unsigned type that T's values are computed in without overflow being undefined.
+/// An unsigned type in which T's values are computed so that overflow is defined.
 template <typename T>
 using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 template <typename T>
@@ -74,7 +74,7 @@ T divide(T a, T b) {
   }
   return static_cast<T>(a / b);
 }
-// PTX leaves division by zero open; the device gives all ones.
+// PTX leaves division by zero undefined; the device returns all ones.
 template <typename T>
 T remainder(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
@@ -176,7 +176,7 @@ Handler dotHandler(DotOp op) {
 // Extended precision: additions with carry. CC.CF is a bit per lane in the context. A subtraction adds the complement, and
 // so sets it where it does not borrow: the compiler's 128-bit division reads with addc what subc.cc has left.
 
-/// P is T, or the signed type of its size: the sign matters to the high half of a product only.
+/// P is T, or the signed type of its size: only the high half of a product depends on the sign.
 template <typename T, typename P, CarryOp kOp, bool kReads, bool kWrites>
 const Instruction* carryHandler(const Instruction* i, Context& context) {
   uint32_t mask = activeLanes(i, context);

@@ -39,7 +39,7 @@ inline uint32_t activeLanes(const Instruction* i, const Context& context) {
   return mask;
 }
 
-/// To be called where lanes do what threads do that wait for others.
+/// To be called where lanes do what threads do while they wait for others.
 inline void noteWait(Context& context) {
   context.mayWait = true;
   if (context.budget > kSpinBudget) context.budget = kSpinBudget;
@@ -65,7 +65,7 @@ inline void assign(uint32_t mask, D* d, F value) {
     }
   }
 }
-/// As assign(), for values that are costly, or that cannot be computed for inactive lanes.
+/// Like assign(), for values that are costly, or that cannot be computed for inactive lanes.
 template <typename D, typename F>
 inline void assignSparse(uint32_t mask, D* d, F value) {
   forLanes(mask, [&](uint32_t l) { d[l] = value(l); });
@@ -89,7 +89,7 @@ inline uint32_t packBits(const uint8_t* bytes) {
   return out;
 #endif
 }
-/// A bit per lane where condition(lane) holds; asked for all lanes.
+/// A bit per lane for which condition(lane) is true; evaluated for all lanes.
 template <typename F>
 inline uint32_t lanesWhere(F condition) {
   alignas(32) uint8_t bytes[32];

@@ -70,8 +70,8 @@ std::byte* locateLane(const Instruction* i, Context& context, uint32_t lane, uin
   return locateGlobal(i, context, lane, address, bytes, isWrite);
 }
 
-/// All lanes are active and lie side by side or at one place: finds that without looking at each. Leaves the
-/// shape kScattered where it is otherwise, or where there may be a fault to report.
+/// All lanes are active and access adjacent places or a single place: detects that without checking each one. Leaves
+/// the shape kScattered otherwise, or if there may be a fault to report.
 template <Space kSpace, typename A>
 void locateTogether(const Instruction* i, Context& context, const A* base, uint32_t bytes, bool isWrite, Lanes& lanes) {
   uint64_t offset = static_cast<uint64_t>(i->immediate);
@@ -110,7 +110,7 @@ void locateTogether(const Instruction* i, Context& context, const A* base, uint3
   lanes.shape = step ? Lanes::Shape::kContiguous : Lanes::Shape::kUniform;
 }
 
-/// Whether all addresses keep `bytes` away from the end of a memory of `size`.
+/// Whether all addresses are at least `bytes` before the end of a memory of `size`.
 bool areBelow(const uint64_t* address, uint64_t size, uint32_t bytes) {
   if (size < bytes) return false;
   uint64_t limit = size - bytes;
@@ -119,8 +119,7 @@ bool areBelow(const uint64_t* address, uint64_t size, uint32_t bytes) {
   return largest <= limit;
 }
 
-/// Finds the memory of all 32 addresses where nothing is wrong with any of them; otherwise it is for a closer
-/// look to find out what.
+/// Finds the memory of all 32 addresses if all of them are valid; otherwise a slower check determines what is wrong.
 template <Space kSpace>
 bool locateAll(Context& context, const uint64_t* address, uint32_t bytes, bool isWrite, std::byte** out) {
   uint64_t all = 0;
@@ -182,7 +181,7 @@ bool locate(const Instruction* i, Context& context, uint32_t mask, bool isWrite,
   lanes.shape = Lanes::Shape::kScattered;
   uint32_t bytes = uint32_t{i->access.bytes} * i->access.count;
   if constexpr (kSpace == Space::kParam) {
-    // A fixed place of the frame, whose memory is there as long as the frame is.
+    // A fixed place of the frame, whose memory exists as long as the frame.
     std::byte* at = context.local + context.localBase + i->immediate;
     MILLPOND_LANES (l) lanes.lane[l] = at + size_t{l} * context.localBytes;
     return true;
@@ -194,7 +193,7 @@ bool locate(const Instruction* i, Context& context, uint32_t mask, bool isWrite,
         if (lanes.shape != Lanes::Shape::kScattered) return true;
       }
     }
-    // Inactive lanes look where the first active one does.
+    // Inactive lanes use the address of the first active one.
     A offset = static_cast<A>(static_cast<uint64_t>(i->immediate));
     A first = static_cast<A>(base[lowestLane(mask)] + offset);
     alignas(64) uint64_t address[32];

@@ -8,7 +8,7 @@
 
 namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 
-/// Operand that holds the address of a load, store or atomic.
+/// Operand with the address of a load, store or atomic.
 inline constexpr uint32_t kAddressOperand = 4;
 
 /// Finds the memory of an access to `space` through addresses of type A; false after a fault.

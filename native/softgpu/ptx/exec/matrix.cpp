@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kMaxElements = 16 * 256;  // of m16n8k256, the largest
 constexpr uint32_t kMaxSums = 256;
 
-/// The lanes that an instruction is executed for: all of the warp that have not ended. False where some are not here yet, or
-/// after a fault; `next` is then where to go on.
+/// The lanes for which an instruction is executed: all lanes of the warp that have not ended. False if some have not
+/// arrived yet, or after a fault; `next` is then where to continue.
 bool assemble(const Instruction* i, Context& context, uint32_t& lanes, const Instruction*& next) {
   lanes = context.mask;
   if (context.exchange) {
@@ -31,15 +31,15 @@ bool assemble(const Instruction* i, Context& context, uint32_t& lanes, const Ins
   return false;
 }
 
-/// The value of an element in the type of the sums. Products of halves and shorter floats are exact in double precision, so that
-/// each sum is rounded once.
+/// The value of an element in the type of the sums. Products of halves and shorter floats are exact in double
+/// precision, so that each sum is rounded once.
 template <typename T>
 T valueOf(MatrixType type, uint64_t bits) {
   if constexpr (std::is_same_v<T, double>) {
     switch (type) {
       case MatrixType::kF16: return static_cast<double>(decode<Half>(static_cast<uint16_t>(bits)));
       case MatrixType::kBf16: return static_cast<double>(decode<Bfloat>(static_cast<uint16_t>(bits)));
-      // The bits of the mantissa that the format does not have are not looked at.
+      // Mantissa bits that the format does not have are ignored.
       case MatrixType::kTf32: return static_cast<double>(floatOfBits(static_cast<uint32_t>(bits) & 0xffffe000u));
       case MatrixType::kF32: return static_cast<double>(floatOfBits(static_cast<uint32_t>(bits)));
       default: return floatOfBits(bits);
@@ -147,7 +147,7 @@ const Instruction* multiplyHandler(const Instruction* i, Context& context) {
 
 constexpr uint32_t kRowBytes = 16;
 
-/// The rows of the matrices: row r of matrix m is where lane 8 m + r says. False after a fault.
+/// The rows of the matrices: row r of matrix m is at the address of lane 8 m + r. False after a fault.
 bool locateRows(const Instruction* i, Context& context, uint32_t lanes, bool isWrite, Lanes& rows) {
   const uint32_t count = i->access.flags & kMatrixCountBits;
   Instruction access = *i;
@@ -166,7 +166,7 @@ std::byte* rowOf(const Lanes& rows, uint32_t lane) {
   }
 }
 
-/// Which two elements of a matrix of 8 × 8 a lane has: they are neighbours in a row, or in a column of a transposed one.
+/// Which two elements of an 8 × 8 matrix a lane has: they are neighbours in a row, or in a column of a transposed one.
 MatrixPlace pairOf(bool isTransposed, uint32_t lane, uint32_t part) {
   const uint32_t line = lane / 4;
   const uint32_t along = lane % 4 * 2 + part;

@@ -31,11 +31,12 @@ void write(std::byte* to, T value) {
   }
 }
 
-// Ordered accesses to vectors. A GPU does up to 16 aligned bytes at once, and programs rely on it: they hand over a value
-// and the word that says that it is there in one access, as CUB's scans and NCCL's protocols do.
+// Ordered accesses to vectors. A GPU performs up to 16 aligned bytes in one access, and programs rely on that: they
+// pass a value and the word that announces it in a single access, as in CUB's scans and NCCL's protocols.
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-/// Loads and stores of it are atomic on every processor with AVX: Intel and AMD guarantee that for aligned 16-byte vectors.
+/// Its loads and stores are atomic on every processor with AVX: Intel and AMD guarantee that for aligned 16-byte
+/// vectors.
 struct Whole16 {
   __m128i value;
 };
@@ -65,7 +66,7 @@ using Whole =
     std::conditional_t<kBytes == 2, uint16_t,
                        std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint64_t, Whole16>>>;
 
-/// Reads kBytes of memory that are aligned to kBytes, or to 16 if kBytes is larger.
+/// Reads kBytes bytes of memory, aligned to kBytes, or to 16 if kBytes is larger.
 template <size_t kBytes>
 void readVector(const std::byte* from, void* values) {
   using W = Whole<kBytes>;

@@ -98,7 +98,7 @@ const Instruction* convertHandler(const Instruction* i, Context& context) {
   {
     RoundingScope scope(static_cast<Rounding>(i->immediate & kRoundingBits));
     asm volatile("" : : "r"(in), "r"(out) : "memory");
-    // One at a time: vector conversions of unsigned integers work by parts that would each be rounded.
+    // One at a time: vector conversions of unsigned integers work in parts that would each be rounded.
     for (uint32_t l = 0; l < 32; ++l) {
       out[l] = static_cast<D>(in[l]);
       asm volatile("" : : "r"(out) : "memory");

@@ -22,7 +22,7 @@ struct Selectors {
   Handler (*selectBySign)(Type data, Type condition, bool flush);
   Handler (*convert)(Type to, Type from, ConvertModes);
   Handler (*packConvert)(Type to, ConvertModes);
-  /// From f32; the result is in a register of 32 bits, the low 13 of which are zero.
+  /// From f32; the result is in a 32-bit register whose low 13 bits are zero.
   Handler (*tf32Convert)(ConvertModes);
   /// From registers of `fromBits` to registers of `toBits`, extending the low part that is a `type`.
   Handler (*extend)(Type type, uint32_t toBits, uint32_t fromBits);
@@ -51,8 +51,8 @@ struct Selectors {
   Handler (*memoryBarrier)(MemoryBarrierOp);
 };
 
-/// The best that this host can execute. The environment variable MILLPOND_SOFTGPU_ISA=baseline asks for the
-/// one that every host can.
+/// The best handlers that this host can execute. The environment variable MILLPOND_SOFTGPU_ISA=baseline requests those
+/// that every host can execute.
 const Selectors& selectors();
 
 }  // namespace millpond::softgpu::ptx
@@ -66,7 +66,7 @@ Handler selectVideo(bool isScalar);
 Handler selectBit(BitOp, Type);
 Handler selectPredicate(PredicateOp);
 Handler selectFloating(FloatOp, Type, FloatModes);
-Handler selectRounded(FloatOp, Type, FloatModes);  // every rounding but to nearest even
+Handler selectRounded(FloatOp, Type, FloatModes);  // every rounding mode except to nearest even
 Handler selectHalf(FloatOp, Type, FloatModes);
 Handler selectTest(TestOp, Type);
 Handler selectCompare(CompareOp, Type, bool flush);

@@ -63,7 +63,7 @@ const Instruction* videoHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
-// One value each. 128 bits hold whatever comes of two words.
+// One value each. 128 bits hold every result for two words.
 using Exact = __int128;
 
 struct PartPlace {

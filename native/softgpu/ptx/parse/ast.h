@@ -51,7 +51,7 @@ struct InstructionNode {
   }
 };
 
-/// One scalar of an initialised variable: a number, or an address with the byte of it that is meant.
+/// One scalar of an initialised variable: a number, or an address with the selected byte of it.
 struct InitialValue {
   uint64_t bits = 0;        // of the number, or what is added to the address
   std::string_view symbol;  // empty: a number
@@ -142,7 +142,7 @@ struct FunctionNode {
   std::vector<Statement> body;
 };
 
-/// .file, and .loc before the instructions that it is about.
+/// .file, and .loc before the instructions to which it refers.
 struct FileNode {
   uint32_t line = 0;
   uint64_t index = 0;

@@ -144,7 +144,7 @@ InitialValue parseInitialValue(TokenStream& tokens, Type type) {
   return value;
 }
 
-/// Values of dimension `depth`, from element `index` on; braces may be nested as the dimensions are.
+/// Values of dimension `depth`, from element `index` on; braces may be nested like the dimensions.
 void parseInitialList(TokenStream& tokens, VariableNode& variable, const std::vector<uint64_t>& strides, size_t depth,
                       uint64_t index) {
   tokens.expect("{");
@@ -175,7 +175,7 @@ void parseInitialList(TokenStream& tokens, VariableNode& variable, const std::ve
 
 enum class Storage : uint8_t { kMemory, kRegister };
 
-/// Alignment, attributes, vector and type, in any order, as they stand before a name.
+/// Alignment, attributes, vector and type, in any order, as they precede a name.
 void parseTypePart(TokenStream& tokens, VariableNode& variable, Storage storage) {
   bool hasType = false;
   while (tokens.peek().kind == Token::Kind::kDot) {
@@ -188,7 +188,7 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable, Storage storage)
     } else if (token.text == ".v2" || token.text == ".v4" || token.text == ".v8") {
       variable.vector = static_cast<uint32_t>(token.text[2] - '0');
     } else if (token.text == ".ptr") {
-      // A promise about the target of a pointer parameter: its space and alignment follow.
+      // A guarantee about the target of a pointer parameter: its space and alignment follow.
       for (std::string_view space : {".global", ".shared", ".local", ".const"}) tokens.acceptDot(space);
       if (tokens.acceptDot(".align")) tokens.expectInteger("an alignment");
     } else if (token.text == ".attribute") {

@@ -9,10 +9,10 @@
 
 namespace millpond::softgpu::ptx {
 
-/// The state space of a directive such as ".global"; nothing where it names none.
+/// The state space of a directive such as ".global"; none if it names none.
 std::optional<Space> variableSpace(const Token& token);
 
-/// After the state space: attributes, type, and one or more names with their initialisers, to the ';'.
+/// After the state space: attributes, type, and one or more names with their initialisers, up to the ';'.
 void parseVariables(TokenStream& tokens, Space space, Linkage linkage, std::vector<VariableNode>& out);
 
 /// After ".reg": type and names, to the ';'.
@@ -23,7 +23,7 @@ std::vector<FormalNode> parseFormals(TokenStream& tokens);
 
 /// A constant integer expression.
 uint64_t parseConstant(TokenStream& tokens);
-/// A constant expression as far as nothing is added to it or taken from it.
+/// A constant expression without the additive operators.
 uint64_t parseTerm(TokenStream& tokens);
 
 }  // namespace millpond::softgpu::ptx

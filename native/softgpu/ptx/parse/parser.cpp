@@ -26,7 +26,7 @@ class Parser {
   }
 
  private:
-  /// .file index "name" and .loc index line column; what does not look like one says nothing.
+  /// .file index "name" and .loc index line column; anything that does not look like one is ignored.
   void sourcePlace() {
     const uint32_t line = tokens_.line();
     const bool isFile = tokens_.peek().isDot(".file");

@@ -54,7 +54,7 @@ class TokenStream {
     uint32_t line = peek().line;
     while (!atEnd() && peek().line == line) next();
   }
-  /// From an opening brace past the one that closes it.
+  /// Moves from an opening brace past the matching closing one.
   void skipBraces() {
     expect("{");
     for (size_t depth = 1; depth > 0; next()) {

@@ -31,10 +31,10 @@ class BarrierWatch {
   };
   struct Outcome {
     std::optional<Divergence> divergence;
-    std::optional<Arrival> missed;  // threads of the block have ended without coming here
+    std::optional<Arrival> missed;  // threads of the block have ended without reaching it
   };
 
-  /// No thread has come to any barrier.
+  /// No thread has reached any barrier.
   void begin() {
     for (auto& arrivals : arrivals_) arrivals.clear();
   }
@@ -65,7 +65,7 @@ class BarrierWatch {
   std::array<std::vector<Arrival>, kBarriers> arrivals_;
 };
 
-/// Reports errors of a barrier to the inspector of the launch. With the other checks, in inspect.cpp.
+/// Reports errors of a barrier to the inspector of the launch. Implemented with the other checks, in inspect.cpp.
 void reportBarrier(Block& block, const BarrierWatch::Outcome& outcome);
 
 }  // namespace millpond::softgpu::ptx

@@ -8,7 +8,7 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// Turns of warps until a block makes way for another one of its grid.
+/// Turns of warps after which a block yields to another one of its grid.
 constexpr uint32_t kTurnsPerBlock = 4096;
 constexpr size_t kSharedAlignment = 128;
 /// Turns of all warps of a grid after a thread of it has ended with a fault.
@@ -224,7 +224,7 @@ bool fits(const Range& range, uint64_t address, uint32_t bytes, bool isWrite) {
          (isWritable(range) || !isWrite);
 }
 
-/// The range among those kept that fits comes first from now on; else the one that `look` finds, if it fits.
+/// The range among those kept that fits comes first from now on; otherwise the one that `look` finds, if it fits.
 template <typename Range, typename F>
 bool findIn(std::array<Range, kCachedRanges>& ranges, uint64_t address, uint32_t bytes, bool isWrite, F look) {
   for (size_t k = 0; k < ranges.size(); ++k) {

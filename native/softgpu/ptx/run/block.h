@@ -32,7 +32,8 @@ struct GridState {
 
   /// Stops the grid. The first fault is kept.
   void fail(Fault fault);
-  /// A fault that ends a thread, and the grid when its other threads have ended too, or not within reasonable time.
+  /// A fault that ends a thread, and the grid when its other threads have ended too, or do not end within reasonable
+  /// time.
   void note(Fault fault);
   /// Whether the waiting threads keep waiting: no ended thread will arrive.
   bool isOverdue();
@@ -41,7 +42,7 @@ struct GridState {
   void failForMemory();
   bool isCancelled() const { return launch.cancel && launch.cancel->load(std::memory_order_relaxed); }
 
-  /// Text of a kernel's printf, whole.
+  /// Text of a kernel's printf, as a whole.
   void print(std::string_view text);
 
   std::mutex mutex;
@@ -77,11 +78,11 @@ class Block {
   void lanesEnded(uint32_t count);
   bool findRange(uint64_t address, uint32_t bytes, bool isWrite);
 
-  /// For programs with checks: the memory that the launch may use, to the byte; null: it may not.
+  /// For programs with checks: the memory that the launch may use, exactly; null: none.
   const Inspector::Range* inspected(uint64_t address, uint32_t bytes, bool isWrite);
-  /// Null where races are not looked for.
+  /// Null if races are not checked.
   RaceDetector* races() { return races_.get(); }
-  /// Null where barriers are not checked.
+  /// Null if barriers are not checked.
   BarrierWatch* barriers() { return barrierWatch_.get(); }
   uint32_t endedThreads() const { return static_cast<uint32_t>(grid_.launch.block.count()) - liveThreads_; }
 
@@ -92,7 +93,7 @@ class Block {
     uint32_t waiting = 0;   // threads
     uint32_t countTrue = 0;
     bool areAllTrue = true;
-    std::vector<uint32_t> lanes;  // that have come, per warp
+    std::vector<uint32_t> lanes;  // number that have arrived, per warp
   };
   static constexpr uint32_t kBarriers = kNamedBarriers + 1;
 

@@ -108,7 +108,7 @@ class Formatter {
     return value;
   }
 
-  /// A width or precision; nothing where there is none.
+  /// A width or precision; none if it is absent.
   std::optional<int> number() {
     if (peek() == '*') {
       ++at_;
@@ -163,7 +163,7 @@ class Formatter {
       case 'G':
       case 'a':
       case 'A': return print(spec + kind, argument<double>());
-      default: out_ += format_.substr(start, at_ - start);  // not a conversion: printed as it stands
+      default: out_ += format_.substr(start, at_ - start);  // not a conversion: printed unchanged
     }
   }
 
@@ -242,7 +242,7 @@ bool release(const Instruction* at, Context& context, const CallSite& site, uint
   uint64_t address = argumentOf<uint64_t>(context, site, lane, 0);
   DeviceHeap* heap = context.block->grid().launch.heap;
   if (address == 0 || (heap && heap->release(address))) return true;
-  // A card's free() reads what malloc() noted beside the memory, and traps when that is not there.
+  // A card's free() reads what malloc() stored beside the memory, and traps if that is missing.
   bool isKnown = LaneMemory(context, lane).isMapped(address, 1);
   raiseFault(at, context, isKnown ? FaultKind::kTrap : FaultKind::kIllegalAddress, {lane, address, 1, true});
   return false;

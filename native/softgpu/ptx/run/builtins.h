@@ -21,7 +21,7 @@ struct BuiltinFunction {
   uint32_t returnBytes;  // 0: returns nothing
 };
 
-/// The function of that name; null where there is none.
+/// The function of that name; null: there is none.
 const BuiltinFunction* findBuiltin(std::string_view name);
 
 }  // namespace millpond::softgpu::ptx

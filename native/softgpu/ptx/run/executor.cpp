@@ -14,15 +14,15 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// Blocks of a grid that are under way at once, unless it is cooperative.
+/// Blocks of a grid in progress at a time, unless it is cooperative.
 constexpr uint64_t kMaxResidentBlocks = 64;
-/// Blocks that a thread runs for one grid before it looks at the others.
+/// Blocks that a thread runs for one grid before it checks the others.
 constexpr int kBlocksPerTurn = 64;
 constexpr uint32_t kMaxGridY = 65535;
 constexpr uint32_t kMaxGridX = INT32_MAX;
 constexpr uint32_t kMaxBlockZ = 64;
-/// Frames here are larger than those of a device, which keeps values in registers: stacks of unknown depth
-/// get more than is asked for.
+/// Frames here are larger than those of a device, which keeps values in registers, so stacks of unknown depth get more
+/// than requested.
 constexpr uint64_t kStackFactor = 4;
 constexpr uint64_t kMaxLocalBytes = 512 * 1024;
 
@@ -32,7 +32,7 @@ uint32_t coreCount() {
   return std::max(std::thread::hardware_concurrency(), 1u);
 }
 
-/// A grid under way.
+/// A grid in progress.
 class Grid {
  public:
   Grid() = default;
@@ -40,7 +40,7 @@ class Grid {
   GridState state;
   uint64_t total = 0;
 
-  /// A block to run, or null where there is none for this thread now.
+  /// A block to run, or null if there is none for this thread now.
   std::unique_ptr<Block> take() {
     std::lock_guard lock(mutex_);
     if (state.isStopped.load(std::memory_order_relaxed)) return nullptr;
@@ -102,7 +102,7 @@ class Grid {
   uint32_t users = 0;  // threads that work on it; guarded by the pool's mutex
 };
 
-/// Runs blocks of a grid on this thread; up to `limit` of them.
+/// Runs blocks of a grid on this thread, up to `limit` of them.
 void workUnguarded(Grid& grid, int limit) {
   for (int i = 0; i < limit; ++i) {
     std::unique_ptr<Block> block = grid.take();
@@ -127,7 +127,7 @@ void work(Grid& grid, int limit) {
   }
 }
 
-/// Default rounding and no flushing, whatever the thread that called us had.
+/// Default rounding and no flushing, whatever the calling thread had.
 class FloatEnvironment {
  public:
   FloatEnvironment() {
@@ -153,7 +153,7 @@ std::string text(const Dim3& d) {
   return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
 }
 
-/// Empty where the launch can be made.
+/// Empty if the launch is valid.
 std::string problemOf(const KernelInfo& info, const Launch& launch) {
   const Dim3& block = launch.block;
   const Dim3& grid = launch.grid;
@@ -213,7 +213,7 @@ class Executor::Impl {
     {
       FloatEnvironment environment;
       work(grid, INT32_MAX);
-      // Blocks that other threads run may be suspended while this one waits for them: take them up again.
+      // Blocks that other threads run may be suspended while this one waits for them: resumes them.
       while (isShared && !grid.isOver()) {
         waitForWork(grid);
         work(grid, INT32_MAX);
@@ -255,7 +255,7 @@ class Executor::Impl {
       work(*grid, kBlocksPerTurn);
       lock.lock();
       --grid->users;
-      // The thread that called run() waits for the end of its grid, or for a block that was suspended.
+      // The thread that called run() waits for the end of its grid, or for a suspended block.
       done_.notify_all();
     }
   }

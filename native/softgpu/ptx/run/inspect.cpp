@@ -71,7 +71,7 @@ class AccessCheck {
         form_(CheckForm::unpack(at->form)),
         bytes_(uint32_t{at->access.bytes} * at->access.count) {}
 
-  /// Lanes whose access the device would not make.
+  /// Lanes whose access the device would refuse.
   uint32_t run() {
     uint32_t fatal = 0;
     forLanes(activeLanes(at_, context_), [&](uint32_t l) { fatal |= check(l, addressOf(l)) ? 0 : uint32_t{1} << l; });
@@ -114,7 +114,7 @@ class AccessCheck {
     const auto isBeyond = [&](uint64_t size) { return offset > size || size - offset < bytes_; };
     if (isBeyond(context_.localBytes)) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, true);
     if (isMisaligned(offset)) return report(lane, kLocalName, offset, FaultKind::kMisalignedAddress, true);
-    // Local memory beyond the frames of the current calls; the device would not notice.
+    // Local memory beyond the frames of the current calls; the device would not detect it.
     if (offset < context_.stackEnd[lane] && isBeyond(context_.warp->localTop()))
       return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
     return true;
@@ -165,7 +165,7 @@ class AccessCheck {
         threadOf(lane), offset, bytes_, form_.isWrite, form_.isAtomic, isStore ? written : nullptr, memory};
     const auto race = races.access(access, races.siteOf(at_, &context_.warp->function()));
     if (race) report(lane, *race);
-    // The store itself writes it again. Later lanes compare with it.
+    // The store itself writes the value again. Later lanes compare with it.
     if (isStore) std::memcpy(memory, written, bytes_);
   }
 
@@ -183,7 +183,7 @@ class AccessCheck {
     return out;
   }
 
-  /// Whether the access is made all the same.
+  /// Whether the access is performed all the same.
   bool report(uint32_t lane, std::string_view space, uint64_t address, FaultKind kind, bool isFatal) {
     Finding finding = findingOf(lane);
     finding.space = space;

@@ -48,7 +48,8 @@ const Instruction* noteWarpArrival(const Instruction* at, Context& context);
 const Instruction* noteWarpLeaving(const Instruction* at, Context& context);
 /// Before a fence.
 const Instruction* noteFence(const Instruction* at, Context& context);
-/// Before a barrier of which the lanes of a warp promise to come together, with its first two operands in op[1] and op[2].
+/// Before a barrier at which the program guarantees that the lanes of a warp arrive together, with its first two
+/// operands in op[1] and op[2].
 const Instruction* noteBarrier(const Instruction* at, Context& context);
 /// Before an instruction at which lanes wait for one another; op[5]: the members.
 const Instruction* checkMembers(const Instruction* at, Context& context);

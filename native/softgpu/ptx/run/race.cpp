@@ -9,7 +9,8 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// Limit of atomics' addresses tracked separately; the others count as one, so that more looks ordered, never less.
+/// Limit on the addresses of atomics that are tracked separately; the others count as one, so that more accesses appear
+/// ordered, never fewer.
 constexpr size_t kMostAtomics = 4096;
 
 }  // namespace
@@ -98,7 +99,7 @@ void RaceDetector::rememberReader(Cell& cell, const Stamp& stamp) {
     read = stamp;
     return;
   }
-  // Readers of two warps serve better than two of one: lanes of a warp are ordered more often.
+  // Readers of two warps are more useful than two of one: lanes of a warp are ordered more often.
   if (cell.reads[0].thread / kLanes == cell.reads[1].thread / kLanes) cell.reads[1] = stamp;
 }
 

@@ -38,8 +38,8 @@ class RaceDetector {
     uint32_t bytes = 0;
     bool isWrite = false;
     bool isAtomic = false;
-    const std::byte* written = nullptr;  // what a write that is not atomic is about to write
-    const std::byte* memory = nullptr;   // what is there now
+    const std::byte* written = nullptr;  // the value that a non-atomic write is about to store
+    const std::byte* memory = nullptr;   // the present value
   };
   struct Site {
     const Instruction* instruction = nullptr;
@@ -55,15 +55,15 @@ class RaceDetector {
 
   RaceDetector(uint32_t threads, uint32_t sharedBytes);
 
-  /// All threads are new, and so is the memory.
+  /// All threads start from the beginning, and so does the memory.
   void begin();
 
-  /// The number by which accesses of a place in the code go.
+  /// The number that identifies a place in the code.
   uint32_t siteOf(const Instruction* instruction, const FunctionCode* function);
-  /// Notes the access; the first race of its bytes.
+  /// Records the access; returns the first race on its bytes.
   std::optional<Race> access(const Access& access, uint32_t site);
 
-  /// Threads of a warp come to an instruction at which lanes wait for one another, and have left it.
+  /// Threads of a warp have reached an instruction at which lanes wait for one another, and have left it.
   void arriveInWarp(uint32_t warp, uint32_t lanes);
   void leaveInWarp(uint32_t warp, uint32_t lanes, const uint32_t* members);
 
@@ -73,7 +73,7 @@ class RaceDetector {
   void completeBarrier(uint32_t id, uint32_t alive);
 
   void fence(uint32_t warp, uint32_t lanes);
-  /// An atomic access of any memory: with a fence before the write and one after the read it orders surrounding
+  /// An atomic access to any memory: with a fence before the write and one after the read it orders surrounding
   /// accesses.
   struct Atomic {
     bool isRead = false;

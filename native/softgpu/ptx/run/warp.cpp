@@ -149,7 +149,7 @@ const Instruction* Warp::pickNext() {
   for (size_t i = order_.size(); i > 0; --i) {
     if (splits_[static_cast<size_t>(order_[i - 1])].state == State::kReady) return load(order_[i - 1]);
   }
-  // Running lanes wait for something: perhaps for lanes at a join.
+  // Running lanes wait for something, possibly for lanes at a join.
   for (size_t i = usedJoins_.size(); i > 0; --i) {
     int32_t join = usedJoins_[i - 1];
     if (joins_[static_cast<size_t>(join)].arrived == 0) continue;
@@ -167,7 +167,7 @@ void Warp::releaseArrived(int32_t index) {
   join.age = 0;
 }
 
-/// From `join` outwards: joins that no lane is still to come to give their lanes on.
+/// From `join` outwards: joins that no other lane will reach pass their lanes on.
 void Warp::completeJoins(int32_t index) {
   while (index != kNone) {
     Join join = joins_[static_cast<size_t>(index)];
@@ -244,7 +244,7 @@ const Instruction* Warp::pause(const Instruction* next) {
     Join& join = joins_[static_cast<size_t>(j)];
     if (join.arrived != 0 && ++join.age >= patience) releaseArrived(j);
   }
-  // To the end of the queue: all others come before it.
+  // To the end of the queue, after all others.
   auto self = std::find(order_.begin(), order_.end(), current_);
   std::rotate(order_.begin(), self, self + 1);
   context.budget = kTurnBudget;
@@ -329,7 +329,7 @@ const Instruction* Warp::callEach(const Instruction* at, const uint64_t* address
                 !functions[index].isEntry && functions[index].signature == static_cast<uint64_t>(at->immediate);
   if (!isGood) return fault(at, FaultKind::kIllegalInstruction, {first, target, 0, false});
   if (same != context.mask) {
-    // The others execute the call again, to their own targets; all meet behind it.
+    // The others execute the call again, to their own targets; all reconverge after it.
     const Instruction* targets[2] = {at, at};
     uint32_t masks[2] = {same, context.mask & ~same};
     diverge(at, targets, masks, 2);
@@ -375,7 +375,7 @@ const Instruction* Warp::waitFor(const Instruction* at, uint32_t lanes, uint32_t
   return split.state == State::kReady ? load(self) : pickNext();
 }
 
-/// Wakes the splits whose collective instruction all members have come to.
+/// Wakes the splits whose collective instruction all members have reached.
 void Warp::completeCollectives() {
   for (uint32_t open = collecting_; open;) {
     uint32_t members = splits_[lowest(open)].members;
@@ -459,7 +459,7 @@ void Warp::describeWait(Fault& fault) const {
 }
 
 void Warp::abandon() {
-  // Frames are shared by splits and joins: each is given back once, when its last lane is taken out.
+  // Frames are shared by splits and joins: each is returned once, when its last lane is removed.
   auto leave = [&](Frame* frame, uint32_t lanes) {
     while (frame) {
       Frame* caller = frame->caller;

@@ -30,7 +30,7 @@ struct Frame {
   uint32_t localBase = 0;  // in each lane's local memory
 };
 
-/// The frames of a block; those given back serve again.
+/// The frames of a block; returned ones are reused.
 class FrameStore {
  public:
   explicit FrameStore(const ProgramImpl& program) : program_(program), free_(program.functions.size()) {}
@@ -49,8 +49,8 @@ class FrameStore {
 
 class Warp {
  public:
-  /// Prepares the warp for a block. `lanes` is the mask of the threads that exist. Its first frame is taken
-  /// when it first runs, so that warps that run one after another share one.
+  /// Prepares the warp for a block. `lanes` is the mask of the existing threads. Its first frame is allocated when it
+  /// first runs, so that warps that run one after another share one.
   void begin(Block& block, uint32_t index, uint32_t lanes);
   /// Executes until the warp must stop.
   Stop run();
@@ -65,7 +65,7 @@ class Warp {
   void wakeFromBarrier(uint32_t barrier, uint32_t countTrue, bool areAllTrue);
   /// Where a thread of the warp waits, for a message: fills function, line and thread of the fault.
   void describeWait(Fault& fault) const;
-  /// Gives all frames back.
+  /// Returns all frames.
   void abandon();
 
   Context context{};
@@ -94,16 +94,16 @@ class Warp {
     const Instruction* at = nullptr;
     Frame* frame = nullptr;
     int32_t parent = kNone;
-    uint32_t pending = 0;  // lanes that are still to come
+    uint32_t pending = 0;  // lanes that have not arrived yet
     uint32_t arrived = 0;
-    uint32_t age = 0;  // turns that others took while lanes waited
+    uint32_t age = 0;  // turns that others had while lanes waited
   };
 
   enum class State : uint8_t { kReady, kAtBarrier, kAtCollective };
   struct Split {
     const Instruction* next = nullptr;
     Frame* frame = nullptr;
-    int32_t parent = kNone;  // the join that its lanes are awaited at
+    int32_t parent = kNone;  // the join at which its lanes are awaited
     uint32_t mask = 0;
     State state = State::kReady;
     BarrierKind barrierKind = BarrierKind::kSync;
@@ -125,7 +125,7 @@ class Warp {
   void completeJoins(int32_t join);
   void completeCollectives();
   const Instruction* stop(Stop reason);
-  /// Where a frame that these lanes enter has to end.
+  /// Where a frame that these lanes enter must end.
   uint32_t leastStackEnd(uint32_t lanes) const;
 
   uint32_t stackEnd_[32] = {};

@@ -14,7 +14,7 @@ std::string kernelOf(const std::string& body) {
          body + "ret;\n}\n";
 }
 
-/// tile[thread] = in[thread] by 16 bytes each; out[thread] = what arrived.
+/// tile[thread] = in[thread], 16 bytes each; out[thread] = what arrived.
 std::string copyOf(const std::string& operands) {
   return kernelOf(
       "shl.b32 %r4, %r1, 4;\nadd.u32 %r5, %r2, %r4;\ncvt.u64.u32 %rd2, %r4;\nadd.u64 %rd3, %rd0, %rd2;\n"
@@ -33,7 +33,7 @@ TEST("asynchronous copies fill with zeros what they do not read") {
     device.run("k", {1, 1, 1}, {32, 1, 1}, Parameters(in, out, read));
     for (size_t i = 0; i < out.size(); ++i) CHECK_EQ(int{out[i]}, i % 16 < read ? 7 : 0);
   }
-  // Nothing is read by the first three threads: their sources need not exist.
+  // The first three threads read nothing: their sources need not exist.
   Device device(copyOf("16, %p1"));
   Array<uint8_t> in(device.memory, 32 * 16, uint8_t{7});
   Array<uint8_t> out(device.memory, 32 * 16);

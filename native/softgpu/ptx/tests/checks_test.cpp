@@ -32,7 +32,7 @@ class Recorder final : public Inspector {
   explicit Recorder(const TestMemory& memory) : memory_(memory) {}
   Range find(uint64_t address) const override {
     const MemoryMap::Range range = memory_.find(address);
-    // The last bytes of an allocation that ends within a piece of 32 bytes are the device's, not the program's.
+    // The last bytes of an allocation that ends within a 32-byte granule are the device's, not the program's.
     return {range.begin, range.end - slack, range.writable, written};
   }
   void found(const Finding& f) override {
@@ -82,7 +82,7 @@ class Checked {
 constexpr char kShared[] = ".shared .align 4 .b8 area[4096];\n";
 
 /// Findings of a kernel whose threads of one block run `body`, with the address of their own word of `area` in %r10 and
-/// that of the next thread's, the last one's being the first's, in %r11.
+/// that of the next thread's word in %r11; for the last thread, that of the first.
 std::vector<Found> racesOf(const std::string& body, uint32_t threads = 64) {
   Checked checked(
       kernelAround("mov.u32 %r9, area;\nshl.b32 %r8, %tid0, 2;\nadd.u32 %r10, %r9, %r8;\n"
@@ -194,7 +194,7 @@ TEST("what threads leave for one another needs a barrier between, of the block o
   }
   CHECK(racesOf(exchange("bar.sync 0;\n")).empty());
   CHECK(racesOf(exchange("barrier.sync 3, 64;\n")).empty());
-  // Within a warp its own synchronisation does, between two of them it does not.
+  // Within a warp its own synchronisation is sufficient, between two warps it is not.
   CHECK(racesOf(exchange("bar.warp.sync 0xffffffff;\n"), 32).empty());
   CHECK(!racesOf(exchange("bar.warp.sync 0xffffffff;\n"), 64).empty());
   CHECK(racesOf(exchange("shfl.sync.idx.b32 %r2, %r1, 0, 31, 0xffffffff;\n"), 32).empty());
@@ -219,7 +219,7 @@ TEST("two threads may write the same, and not what differs") {
   const std::vector<Found> races = racesOf("mov.u32 %r1, area;\nst.shared.u32 [%r1], %tid0;\n");
   CHECK(!races.empty());
   for (const Found& race : races) CHECK(race.kind == Finding::Kind::kWriteAfterWrite);
-  // Bytes side by side have nothing to do with each other.
+  // Adjacent bytes do not race.
   CHECK(racesOf("mov.u32 %r1, area;\nadd.u32 %r1, %r1, %tid0;\nst.shared.u8 [%r1], %tid0;\n").empty());
 }
 
@@ -250,7 +250,7 @@ TEST("a fence, an atomic and a fence order what is around them") {
            "POLL:\natom.shared.or.b32 %r3, [%r1], 0;\nsetp.eq.u32 %p3, %r3, 1;\n@!%p3 bra POLL;\n" +
            acquire + "ld.shared.u32 %r4, [%r1+128];\nEND:\n";
   };
-  // The flag is 0 at first: memory of a block is, when it is new.
+  // The flag is 0 at first, like all memory of a new block.
   CHECK(racesOf(message("membar.cta;\n", "membar.cta;\n")).empty());
   CHECK(!racesOf(message("", "membar.cta;\n")).empty());
   CHECK(!racesOf(message("membar.cta;\n", "")).empty());
@@ -277,7 +277,7 @@ TEST("reads of what nothing has written are found, byte by byte") {
   // Half of a word.
   CHECK_EQ(of("st.global.u16 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").at(1), uint64_t{6});
   CHECK(of("st.global.u16 [%rd2], 1;\nld.global.u16 %r1, [%rd2];\n").empty());
-  // An atomic reads, and writes; a write that its guard forbids is none.
+  // An atomic reads and writes; a write that its guard prevents does not count.
   CHECK_EQ(of("red.global.add.u32 [%out], 1;\n").size(), size_t{1});
   CHECK_EQ(of("setp.lt.u32 %p1, %tid0, 4;\n@%p1 st.global.u32 [%rd2], 1;\nld.global.u32 %r1, [%rd2];\n").size(),
            size_t{4});
@@ -304,10 +304,10 @@ TEST("threads have to come to a barrier of the block at one place, and all of th
   CHECK(barriersOf(branches("16", "bar.sync 0;\n", "bar.sync 0;\n"), 32) == Kinds{Finding::Kind::kDivergentBarrier});
   CHECK(barriersOf(branches("32", "bar.sync 0;\n", "bar.sync 0;\n")) == Kinds{Finding::Kind::kDivergentBarrier});
   CHECK(barriersOf(branches("32", "bar.sync 0;\n", "")) == Kinds{Finding::Kind::kMissedBarrier});
-  // A barrier with a count may be several places, one for each warp.
+  // A barrier with a count may be at several places, one for each warp.
   CHECK(barriersOf(branches("32", "bar.sync 1, 64;\n", "bar.arrive 1, 64;\n")).empty());
   CHECK(barriersOf(branches("16", "bar.sync 1, 64;\n", "bar.sync 1, 64;\n")).size() == 1);
-  // One that is not aligned promises nothing.
+  // A barrier that is not aligned guarantees nothing.
   CHECK(barriersOf(branches("16", "barrier.sync 0;\n", "barrier.sync 0;\n")).empty());
 }
 

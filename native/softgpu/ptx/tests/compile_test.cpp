@@ -155,7 +155,7 @@ TEST("what nothing defines, and what there is no room for") {
   expectError(std::string(kHead) + ".extern .global .u32 x; .entry k() { .reg .b64 %rd; mov.u64 %rd, x; ret; }",
               Kind::kUnresolved, "'x' is declared .extern");
   expectCompiles(std::string(kHead) + ".extern .func f(); .extern .global .u32 x; .entry k() { ret; }");
-  // As nvcc declares it for a kernel that launches another one.
+  // As declared by nvcc for a kernel that launches another one.
   const std::string launch =
       ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);\n.entry k() {\n";
   expectError(std::string(kHead) + launch +
@@ -190,7 +190,7 @@ TEST("forms that compilers and people write") {
                  "0b101; add.u32 a1, a1, 017; }\n"
                  ".loc 1 4 1, function_name $L__info, inlined_at 1 3 5\nsetp.eq.or.s32 %p0|%p1, a1, -3, "
                  "!%p1;\n@!%p0 bra $L_end;\nmov.b32 a2, 0f3F800000;\n$L_end:\nret;\n}\n");
-  // The same label in scopes of their own, as inline assembly has it.
+  // The same label in separate scopes, as in inline assembly.
   expectCompiles(kernelAround("{ L: bra M; M: }\n{ L: bra M; M: }\n"));
   expectCompiles(
       std::string(".version 6.4\n.target sm_70, debug\n.address_size 64\n.weak .func (.reg .u32 r) f(.reg "
@@ -243,20 +243,20 @@ TEST("damaged programs that compile run without harm to the host") {
   std::atomic<bool> cancel{false};
   std::atomic<int> round{0};
   std::atomic<bool> isOver{false};
-  // Loops that a damage made endless end after two looks of this thread at the same round.
+  // Loops that a mutation made endless end after this thread has checked the same round twice.
   std::thread watch([&] {
     for (int seen = -1; !isOver; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
       if (round == seen) cancel = true;
       seen = round;
     }
   });
-  // On this thread alone: a damaged program may race with itself, which is not the engine's fault.
+  // On this thread only: a mutated program may race with itself, which is not the engine's fault.
   Executor alone(1);
   size_t launches = 0;
   for (; round < 150; ++round) {
     std::string damaged = text;
     for (int i = 0; i < 3; ++i) {
-      // Another register, number or label, or a line less or twice: what still compiles for the most part.
+      // Another register, number or label, or a line removed or repeated: most of the results still compile.
       const char* kBefore[] = {"%r", "%rd", "%p", ", ", "BB0_", "BB1_", "BB3_", "\n\t", "\n\t"};
       size_t kind = random() % std::size(kBefore);
       size_t at = damaged.find(kBefore[kind], damaged.find("entry") + random() % damaged.size());

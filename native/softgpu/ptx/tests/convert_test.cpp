@@ -28,7 +28,7 @@ D clampTo(S v) {
 
 template <typename D, typename S>
 void integers() {
-  // Registers of 16 bits are the least; wider ones are cut before and extended after the conversion.
+  // Registers have at least 16 bits; wider ones are truncated before and extended after the conversion.
   using RegD = std::conditional_t<sizeof(D) == 1, std::conditional_t<std::is_signed_v<D>, int16_t, uint16_t>, D>;
   using RegS = std::conditional_t<sizeof(S) == 1, uint16_t, S>;
   checkInstruction<RegD, RegS>("cvt" + name<D>() + name<S>() + " %d, %a;",

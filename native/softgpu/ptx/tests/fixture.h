@@ -105,7 +105,7 @@ class Parameters {
   std::vector<std::byte> bytes_;
 };
 
-/// MILLPOND_PTX_KERNELS in the environment names another folder, to test what other compiler options make.
+/// MILLPOND_PTX_KERNELS in the environment names another folder, to test kernels built with other compiler options.
 inline std::string readKernelFile(const std::string& name) {
   const char* other = std::getenv("MILLPOND_PTX_KERNELS");
   std::ifstream in(std::string(other ? other : MILLPOND_PTX_KERNELS) + "/" + name);
@@ -126,7 +126,7 @@ inline Executor& executor() {
   return pool;
 }
 
-/// A module in memory of its own.
+/// A module in separate memory.
 class Device {
  public:
   explicit Device(const std::string& text) {

@@ -100,8 +100,8 @@ TEST("double precision in every rounding") { arithmetic<double>(".f64"); }
 
 TEST("flushing of subnormal numbers") {
   using T = float;
-  // A result below the smallest normal number is flushed even where it rounds up to it: computed 2^64 times larger, it
-  // shows.
+  // A result below the smallest normal number is flushed even if it rounds up to it: computing it 2^64 times larger
+  // detects that.
   auto notTiny = [](T result, T larger) {
     bool isTiny = std::fabs(result) == std::numeric_limits<T>::min() && std::fabs(larger) < 0x1p-62f;
     return isTiny ? std::copysign(T{0}, result) : flush(result);

@@ -38,14 +38,14 @@ T fromBits(uint64_t bits) {
 /// One set of sources, each in the low bits of its element.
 using Sources = std::array<uint64_t, 4>;
 
-/// All combinations of values at the edges of the types, and some others; thinned out where there would be too many.
+/// All combinations of values at the edges of the types, and some others; thinned out if there would be too many.
 std::vector<Sources> combinationsOf(std::initializer_list<ValueType> types);
 template <typename... S>
 std::vector<Sources> combinations() {
   return combinationsOf({valueType<S>()...});
 }
 
-/// The same bits. Which NaN it is matters to the tests that look at patterns only.
+/// The same bits. Only tests of patterns distinguish NaNs.
 bool sameBits(ValueType type, uint64_t a, uint64_t b);
 
 /// Calls `f` with the values of the sources.
@@ -65,8 +65,8 @@ struct InstructionCase {
 using Judge = std::function<bool(uint64_t got, const Sources&)>;
 using Expected = std::function<uint64_t(const Sources&)>;
 
-/// Runs the instruction for each set of sources: once by all lanes and once by some of them, where the others
-/// must keep what %d was.
+/// Runs the instruction for each set of sources: once in all lanes and once in some of them, while the others must keep
+/// the value of %d.
 void judgeInstruction(const InstructionCase& test, const Judge& isGood);
 /// The same, where the result must have the bits that are expected.
 void compareInstruction(const InstructionCase& test, const Expected& expected);

@@ -7,7 +7,7 @@
 namespace millpond::softgpu::ptx::testing {
 namespace {
 
-/// An element as memory has it.
+/// An element in its memory format.
 struct Format {
   std::string name;
   uint32_t bits;
@@ -230,7 +230,7 @@ TEST("products of small integers and bits") {
            static_cast<int>(static_cast<uint32_t>(kNearMost) + 255u * 255u * 16u));
 }
 
-/// Two groups of lanes that parted come to the instruction one after the other.
+/// Two groups of diverged lanes reach the instruction one after the other.
 TEST("lanes that come in groups multiply together") {
   const std::string text =
       "mov.u32 %r0, %laneid;\nmov.b32 %a0, 0x01010101;\nmov.b32 %b0, 0x02020202;\nmov.b32 %c0, 1;\nmov.b32 %c1, 1;\n"
@@ -245,7 +245,7 @@ TEST("lanes that come in groups multiply together") {
 }
 
 TEST("ldmatrix, movmatrix and stmatrix distribute rows over the lanes and back") {
-  // Row r of the tile lies at 16 r bytes; it is loaded transposed, transposed again, and stored 256 bytes further on.
+  // Row r of the tile is at 16 r bytes; it is loaded transposed, transposed again, and stored 256 bytes further on.
   const std::string text =
       "mov.u32 %r0, %laneid;\nmov.u32 %r1, tile;\nshl.b32 %r2, %r0, 4;\nand.b32 %r2, %r2, 255;\nadd.u32 %r1, %r1, %r2;\n"
       "shl.b32 %r3, %r0, 3;\ncvt.u64.u32 %rd3, %r3;\nadd.u64 %rd0, %rd0, %rd3;\nld.global.v2.b32 {%a0, %a1}, [%rd0];\n"

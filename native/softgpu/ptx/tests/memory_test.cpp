@@ -264,7 +264,7 @@ TEST(
                         {"volatile.global.v4.u32", "{%r2, %r3, %r4, %r5}", four, 16},
                         {"volatile.global.v4.u32", "{%r2, %r3, %r4, %r5}", four, 48}};
   for (const Case& c : cases) {
-    // Even blocks write equal words, ever others; odd ones count what they see of unequal ones.
+    // Even blocks write equal words over and over; odd ones count the unequal ones that they see.
     Device device(kernelAround(
         "mov.u32 %r10, %ctaid.x;\nand.b32 %r11, %r10, 1;\nsetp.eq.u32 %p2, %r11, 0;\nmov.u32 %r12, 0;\n"
         "mul.wide.u32 %rd10, %tid0, " +
@@ -441,7 +441,7 @@ TEST("a shuffle from a lane that takes no part is 0, as on a card") {
     body += std::string("shfl.sync.down.b32 %r2, %r1, ") + step + ", 31, 0xfffff;\nadd.u32 %r1, %r1, %r2;\n";
   const std::vector<uint64_t> got = runBody(body + "cvt.u64.u32 %rd1, %r1;\nst.global.u64 [%slot], %rd1;\nEND:\n");
   CHECK_EQ(got[0], uint64_t{210});
-  // Behind the end of the warp a lane finds its own.
+  // Beyond the end of the warp a lane gets its own value.
   CHECK_EQ(got[19], uint64_t{40});
 }
 

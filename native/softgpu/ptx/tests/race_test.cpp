@@ -45,7 +45,7 @@ class Model {
   uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
   uint32_t lanesOf(uint32_t warp) const { return warp == 0 ? UINT32_MAX : 0xff; }
 
-  /// Whether an earlier access of the byte is not ordered before one of `thread`.
+  /// Whether an earlier access to the byte is not ordered before one by `thread`.
   bool races(const Past& past, uint32_t thread, bool isWrite, bool isAtomic) const {
     return past.thread != thread && (past.isWrite || isWrite) && !(past.isAtomic && isAtomic) &&
            known_[thread][past.thread] < past.clock;

@@ -105,7 +105,7 @@ TEST("objects with virtual functions on the heap") {
     if (hasHeap) launch.heap = &heap;
     LaunchResult result = executor().run(*device.module().kernel("objects"), launch);
     if (!hasHeap) {
-      // The constructor runs on the null pointer, as it would on a device whose heap is spent.
+      // The constructor runs on the null pointer, as it would on a device whose heap is exhausted.
       CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kIllegalAddress));
       continue;
     }
@@ -126,7 +126,7 @@ TEST("freeing what was not allocated") {
   launch.memory = &device.memory;
   launch.heap = &heap;
   LaunchResult result = executor().run(*device.module().kernel("bad_free"), launch);
-  // Memory that the kernel may touch, but no piece of the heap.
+  // Memory that the kernel may access, but that is not part of the heap.
   CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kTrap));
   CHECK_EQ(result.fault.address, out.address() + 1);
 }
@@ -183,9 +183,9 @@ END:
   CHECK(told.all == wanted);
 }
 
-/// A function that takes as much memory from the stack as its caller says.
+/// A function that allocates as much memory from the stack as its caller requests.
 static constexpr char kStackFunctions[] = R"(
-// The sum of 0 to n, of an array of its own.
+// The sum of 0 to n, of a separate array.
 .func (.param .b64 total) sum (.param .b64 n)
 {
   .reg .b64 %size, %at, %end, %i, %n, %total, %value;
@@ -194,7 +194,7 @@ static constexpr char kStackFunctions[] = R"(
   add.u64 %i, %n, 1;
   shl.b64 %size, %i, 3;
   alloca.u64 %at, %size, 16;
-  and.b64 %total, %at, 15;  // 0 where it is aligned
+  and.b64 %total, %at, 15;  // 0 if it is aligned
   add.u64 %end, %at, %size;
   mov.u64 %i, 0;
   mov.u64 %size, %at;
@@ -216,7 +216,7 @@ add:
 )";
 
 TEST("memory of the stack is each thread's own, and goes with the function that took it") {
-  // Many times more than there is at once.
+  // Many times more than exists at a time.
   Device device(kernelAround(R"(
     cvt.u64.u32 %rd1, %tid0;
     alloca.u64 %rd10, 24;

@@ -23,7 +23,7 @@ class OneTexture final : public TextureMap {
   TextureView view_;
 };
 
-/// Runs `body` in one thread, with %rd1 the object; results go to where %out points.
+/// Runs `body` in one thread, with %rd1 the object; results are stored at %out.
 LaunchResult tryRun(Device& device, const TextureView& view, uint64_t out, uint64_t object = kObject) {
   const OneTexture textures(view);
   const Parameters parameters(out, object, uint64_t{0});
@@ -178,7 +178,8 @@ TEST("the six faces of a cube, and of a layer of cubes, by direction") {
 }
 
 namespace {
-/// What `fetch` reads, into %f1, of a texture of 8 by 8 elements with all its levels: element i of level l is 100 l + i.
+/// What `fetch` reads, into %f1, from a texture of 8 by 8 elements with all its levels: element i of level l is 100 l +
+/// i.
 float ofLevels(const std::string& fetch, TextureView settings) {
   Device device(kernelAround(fetch + "\nst.global.f32 [%out], %f1;"));
   std::vector<float> values;
@@ -285,7 +286,7 @@ TEST("faults of textures and surfaces") {
   TextureView view = viewOf(cells, 2, 1, 1);
   CHECK_EQ(faultName(tryRun(trap, view, 0).fault.kind), faultName(Fault::Kind::kTrap));
   Device fetch(kernelAround("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%in, {1}];"));
-  // No such object; and one whose memory is not there any more.
+  // An object that does not exist; and one whose memory has been freed.
   const std::string_view illegal = faultName(Fault::Kind::kIllegalAddress);
   CHECK_EQ(faultName(tryRun(fetch, view, 0, kObject + 1).fault.kind), illegal);
   CHECK_EQ(faultName(tryRun(fetch, view, 0).fault.kind), illegal);

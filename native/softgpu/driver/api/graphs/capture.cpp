@@ -45,7 +45,7 @@ CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*
       answer.data.push_back(edge.data);
       isPlain = isPlain && edge.data.type == 0;
     }
-    // Without an array for the edges' data, that data would be lost.
+    // Without an array for the edge data, that data would be lost.
     if (!isPlain && nodes && !data) return CUDA_ERROR_LOSSY_QUERY;
     if (id) *id = point.capture->id;
     if (graph) *graph = point.capture->graph->handle();

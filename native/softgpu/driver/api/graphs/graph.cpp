@@ -9,7 +9,8 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-/// Hands out a list as the driver does: without `out` only its length, else as many as there is room for, the rest null.
+/// Returns a list as the driver does: without `out` only its length, otherwise as many elements as there is room for,
+/// and null for the rest.
 template <typename T>
 CUresult handOut(const std::vector<T>& all, T* out, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +119,7 @@ const char* nameOf(CUgraphNodeType type) {
   }
 }
 
-/// Writes the part of a node's label that the flags ask for. A handle is an address of this process.
+/// Writes the parts of a node's label that the flags request. A handle is an address of this process.
 void describe(std::ostream& out, const GraphNode& node, unsigned flags) {
   const auto has = [&](unsigned flag) { return (flags & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | flag)) != 0; };
   if (has(CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES)) out << "\\nhandle " << static_cast<const void*>(&node);
@@ -275,7 +276,7 @@ CUresult cuUserObjectRelease(CUuserObject hObject, unsigned int count) {
     const auto object = driver.userObjects().find(hObject);
     if (!object || count == 0 || count > object->programReferences) return CUDA_ERROR_INVALID_VALUE;
     object->programReferences -= count;
-    // Graphs may hold it still.
+    // Graphs may still hold it.
     if (object->programReferences == 0) driver.userObjects().remove(hObject);
     return CUDA_SUCCESS;
   });

@@ -9,7 +9,7 @@
 
 namespace millpond::softgpu::api {
 
-/// A call about graphs, which are one at a time: `body(Driver&)`.
+/// A call about graphs, which run one at a time: `body(Driver&)`.
 template <typename Body>
 CUresult withGraphs(Body body) noexcept {
   return withDriver([&](Driver& driver) -> CUresult {
@@ -45,7 +45,7 @@ CUresult withExec(CUgraphExec handle, Body body) noexcept {
   });
 }
 
-/// The context that a node is for: the given one, or the calling thread's.
+/// The context of a node: the given one, or the calling thread's.
 inline CUresult contextOf(Driver& driver, CUcontext handle, ContextPtr* context) {
   *context = handle ? driver.contexts().find(handle) : currentContext();
   if (!*context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -65,10 +65,10 @@ inline bool hasMemory(const Graph& graph) {
   });
 }
 
-/// Whether it is there only once: not cloned, and made executable once at a time.
+/// Whether there can be only one of it: it cannot be cloned, and only one executable graph can exist at a time.
 inline bool isUnique(const Graph& graph) { return hasConditions(graph) || hasMemory(graph); }
 
-/// Edges from nodes of `graph` to one that is being made. CUDA_ERROR_INVALID_VALUE for a node that is not in it.
+/// Edges from nodes of `graph` to a new one. CUDA_ERROR_INVALID_VALUE for a node that is not in the graph.
 inline CUresult edgesFrom(Driver& driver, const Graph& graph, const CUgraphNode* nodes, const CUgraphEdgeData* data,
                           size_t count, std::vector<GraphNode::Edge>* edges) {
   if (count > 0 && !nodes) return CUDA_ERROR_INVALID_VALUE;

@@ -12,7 +12,7 @@ constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_L
                                       CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                       CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-/// Whether nodes are such that a device can run them again and again by itself.
+/// Whether the nodes are of kinds that a device can run repeatedly by itself.
 bool isBody(const Graph& graph) {
   const auto isAllowed = [](const auto& node) {
     const bool isForHost =
@@ -129,7 +129,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
   });
 }
 
-// Queued work runs to its end.
+// Queued work runs to completion.
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   return withGraphs([&](Driver& driver) -> CUresult {
     return driver.graphExecs().remove(hGraphExec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -229,7 +229,7 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* node
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
                                         CUcontext ctx) {
   if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
-  // Refused by a card, whichever memory it is.
+  // A card refuses this, whichever memory it is.
   if (copyParams->srcMemoryType == CU_MEMORYTYPE_HOST && copyParams->dstMemoryType == CU_MEMORYTYPE_HOST)
     return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams params{};
@@ -299,7 +299,7 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
   return setInExec(hGraphExec, hNode, &params);
 }
 
-// Graphs in graphs, and nothing
+// Child graphs, and empty nodes
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, CUgraph childGraph) {

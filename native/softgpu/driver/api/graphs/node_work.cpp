@@ -27,7 +27,7 @@ CUresult kernelWork(Driver& driver, const CUDA_KERNEL_NODE_PARAMS& params, NodeW
   return CUDA_SUCCESS;
 }
 
-/// Versions of a structure that differ in name alone.
+/// Versions of a structure that differ only in name.
 template <typename To, typename From>
 To sameAs(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
@@ -83,7 +83,7 @@ CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, N
   return CUDA_SUCCESS;
 }
 
-/// The address of a new allocation of a graph, whose node follows `after`: it reuses memory freed before that.
+/// The address of a new allocation of a graph, whose node follows `after`: it reuses memory that was freed before that.
 void placeAllocation(Graph& graph, const std::vector<GraphNode::Edge>& after, unsigned device, uint64_t bytes,
                      AllocationWork* allocation) {
   std::shared_ptr<GraphSpace>& space = graph.spaces[device];
@@ -137,7 +137,7 @@ bool isSize(CUgraphConditionalNodeType type, unsigned size) {
   return false;
 }
 
-/// The graph that all graphs around `graph` are in.
+/// The outermost graph around `graph`.
 const Graph& outermost(const Graph& graph) {
   const Graph* at = &graph;
   while (at->parent) at = at->parent->graph;

@@ -10,7 +10,8 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-// Brightness, and behind it the two colours side by side at half the width and height. A card has them for video only.
+// Brightness, followed by the two colours side by side at half the width and height. A card has these formats for video
+// only.
 CUresult describePlanes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   const bool isEven = wanted.Width % 2 == 0 && wanted.Height % 2 == 0;
   if (wanted.NumChannels != 3 || wanted.Height == 0 || wanted.Depth != 0 || !isEven) return CUDA_ERROR_INVALID_VALUE;
@@ -33,7 +34,7 @@ CUresult describePlanes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   return CUDA_SUCCESS;
 }
 
-// The description of a plain array, checked, or why there can be none.
+// The validated description of a plain array, or the reason why it cannot exist.
 CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   constexpr size_t kMostExtent = 131072;
   constexpr unsigned kKnown =
@@ -192,7 +193,7 @@ CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int plan
   });
 }
 
-// There are no sparse arrays, which these calls need.
+// These calls need sparse arrays, which do not exist here.
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray) {
   return withDriver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
 }

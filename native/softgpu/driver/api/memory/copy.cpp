@@ -23,7 +23,7 @@ CopyEnd device(CUdeviceptr address) { return {Place::device, address}; }
 CopyEnd host(const void* address) { return {Place::host, addressOf(address)}; }
 CopyEnd unified(CUdeviceptr address) { return {Place::unified, address}; }
 
-/// One side of the driver's structures for copies in two and three dimensions.
+/// One end in the driver's structures for two- and three-dimensional copies.
 struct Side {
   size_t x, y, z;
   CUmemorytype type;
@@ -105,7 +105,7 @@ CUresult copy2D(CUstream stream, const CUDA_MEMCPY2D* c, Return when) {
   return copyBox(stream, to, from, {c->WidthInBytes, c->Height, 1}, when);
 }
 
-// The structures of the plain and the peer call have the same names for the same things.
+// The structures of the plain and the peer call have the same member names.
 template <typename T>
 CUresult copy3D(CUstream stream, const T* c, Return when) {
   if (!c) return CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +117,7 @@ CUresult copy3D(CUstream stream, const T* c, Return when) {
   return copyBox(stream, to, from, {c->WidthInBytes, c->Height, c->Depth}, when);
 }
 
-// Addresses are unified, so that the contexts of a peer copy add nothing; they must exist all the same.
+// Addresses are unified, so the contexts of a peer copy have no effect; they must exist all the same.
 CUresult copyPeer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcontext srcContext, size_t bytes,
                   CUstream stream) {
   return withStream(stream, [&](Driver& driver, const StreamTarget& target) -> CUresult {

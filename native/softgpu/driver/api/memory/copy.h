@@ -7,7 +7,7 @@
 
 namespace millpond::softgpu::api {
 
-/// Both ends as addresses and strides; CUDA_ERROR_INVALID_VALUE where they contradict themselves.
+/// Both ends as addresses and strides; CUDA_ERROR_INVALID_VALUE if they are inconsistent.
 CUresult resolveCopy(const CUDA_MEMCPY3D& params, Copy* copy);
 
 }  // namespace millpond::softgpu::api

@@ -66,7 +66,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   return withDriver([&](Driver&) -> CUresult {
-    // Nothing is freed without a context, too.
+    // Freeing null also requires a context.
     if (dptr == 0 && !currentContext()) return CUDA_SUCCESS;
     return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
       if (CUresult result = checkUnsafeCall()) return result;

@@ -9,7 +9,7 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-/// All that can be asked about an address.
+/// Everything that can be queried about an address.
 struct PointerInfo {
   RegionPtr region;              // null for an address that the driver does not know
   uint64_t reservationBase = 0;  // of reserved addresses, mapped or not
@@ -44,8 +44,7 @@ unsigned accessOf(const Region& region) {
                              : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
-// Writes one attribute; for an address that is not known the value that stands for none. Booleans are 32
-// bits.
+// Writes one attribute; for an unknown address the value that means none. Booleans are 32 bits.
 CUresult putAttribute(const PointerInfo& info, CUdeviceptr address, CUpointer_attribute attribute, void* data) {
   const Region none;
   const Region& region = info.region ? *info.region : none;
@@ -107,7 +106,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
   return withDriver([&](Driver& driver) -> CUresult {
     if (!value || !inspect(driver, ptr).isKnown()) return CUDA_ERROR_INVALID_VALUE;
-    // Copies are as synchronous as they are; nothing else can be set.
+    // Copies keep their synchronization behaviour; nothing else can be set.
     return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }

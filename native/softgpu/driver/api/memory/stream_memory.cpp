@@ -49,7 +49,7 @@ CUresult run(const StreamTarget& target, const CUstreamBatchMemOpParams& op) {
       return write(target, {op.writeValue.address, op.writeValue.value, 4}, op.writeValue.flags);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
       return write(target, {op.writeValue.address, op.writeValue.value64, 8}, op.writeValue.flags);
-    case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;  // operations of a stream see what came before them in any case
+    case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;  // operations of a stream see earlier ones in any case
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
@@ -85,7 +85,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
   });
 }
 
-// Preferences of a stream have no effect here; they are stored, to be read back.
+// Preferences of a stream have no effect here; they are stored so that they can be read back.
 
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {

@@ -13,13 +13,13 @@ namespace {
 
 CUresult destroy(unsigned long long object, bool isSurface) {
   return withContext([&](Driver& driver, const ContextPtr&) {
-    // A card takes the number of no object for one that has ended.
+    // A card treats an unknown object like one that has ended.
     driver.textures().remove(object, isSurface);
     return CUDA_SUCCESS;
   });
 }
 
-/// Writes what `part` takes from an object.
+/// Stores the part of an object that `part` selects.
 template <typename T, typename Part>
 CUresult describe(T* out, unsigned long long number, bool isSurface, Part part) {
   return withContext([&](Driver& driver, const ContextPtr&) -> CUresult {

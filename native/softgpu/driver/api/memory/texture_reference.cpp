@@ -38,7 +38,7 @@ CUresult tell(T* out, H handle, Part part) {
   });
 }
 
-/// The same, where it is bound to a resource of one of these types.
+/// The same, if it is bound to a resource of one of these types.
 template <typename T, typename H, typename Part>
 CUresult tellBound(T* out, H handle, std::initializer_list<CUresourcetype> types, Part part) {
   return change(handle, [&](Driver&, State& state) -> CUresult {
@@ -49,7 +49,7 @@ CUresult tellBound(T* out, H handle, std::initializer_list<CUresourcetype> types
   });
 }
 
-/// Binds what kernels can read, and nothing else.
+/// Binds a resource if kernels can read it; otherwise refuses.
 CUresult bind(Driver& driver, State& state, const CUDA_RESOURCE_DESC& resource, CUarray_format format,
               unsigned channels) {
   State wanted = state;
@@ -57,7 +57,7 @@ CUresult bind(Driver& driver, State& state, const CUDA_RESOURCE_DESC& resource, 
   wanted.resource = resource;
   wanted.format = format;
   wanted.channels = channels;
-  // How it is sampled may be said later.
+  // The sampling may be specified later.
   ptx::TextureView view;
   if (CUresult result = viewOfReference(driver.deviceMemory(), wanted, ptx::Reference::kSurface, &view)) return result;
   state = wanted;
@@ -129,7 +129,7 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
     const auto array = driver.arrays().find(hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
-    // The format is the array's whether that is said or not.
+    // The format is the array's, whether or not that is specified.
     if (Flags & ~static_cast<unsigned>(CU_TRSA_OVERRIDE_FORMAT)) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
@@ -170,7 +170,7 @@ CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr
   });
 }
 
-// The older one is for drivers that pad; this one has nothing to pad, either.
+// The older variant is for drivers that pad; this driver has nothing to pad.
 CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr, size_t Pitch) {
   return setPlane(hTexRef, desc, dptr, Pitch);
 }

@@ -7,7 +7,7 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-// The device for memory of these properties, or the reason why there is none.
+// The device for memory with these properties, or the reason why there is none.
 CUresult deviceOf(Driver& driver, const CUmemAllocationProp* properties, Device** device) {
   if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;

@@ -76,7 +76,7 @@ __global__ void look(int** pieces, int* marks) {
   marks[i] = pieces[i] ? *pieces[i] : -1;
 }
 __global__ void giveBack(int** pieces) { free(pieces[blockIdx.x * blockDim.x + threadIdx.x]); }
-// Every thread allocates and frees, many times, and counts changes of its memory by others.
+// Every thread allocates and frees many times, and counts changes of its memory by others.
 __global__ void churn(int times, int* spoilt) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   for (int t = 0; t < times; ++t) {

@@ -49,7 +49,7 @@ extern "C" __global__ void trip_counts(const int* trips, long long* out) {
   out[i] = sum;
 }
 
-// All lanes meet again for the vote although they took different ways.
+// All lanes reconverge for the vote although they took different paths.
 extern "C" __global__ void votes(const int* in, unsigned* out) {
   int i = threadIdx.x;
   int v = in[i];
@@ -75,7 +75,7 @@ extern "C" __global__ void shuffles(const int* in, int* out) {
   o[7] = __shfl_sync(mine, v, 3, 8);
 }
 
-// Both sides of a branch use the same mask: lanes meet in the collective though they are at different places.
+// Both sides of a branch use the same mask: lanes meet in the collective although they are at different places.
 extern "C" __global__ void split_shuffle(int* out) {
   int i = threadIdx.x, r;
   if (i & 1) {
@@ -160,7 +160,7 @@ extern "C" __global__ void hand_over(volatile int* turn, int* out) {
   __threadfence();
   *turn = i + 1;
 }
-// All blocks must be there at once.
+// All blocks must be resident at the same time.
 extern "C" __global__ void grid_barrier(unsigned* arrived, int* out) {
   __syncthreads();
   if (threadIdx.x == 0) {
