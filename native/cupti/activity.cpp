@@ -14,7 +14,7 @@ using namespace millpond::profiler;
 
 namespace {
 
-/// Attributes are kept and answered: sizes of buffers on the device, of which there are none here.
+/// Attributes are stored and returned: sizes of buffers on the device, of which there are none here.
 constexpr uint32_t kMostAttributes = 32;
 constexpr size_t kMostAttributeBytes = 8;
 
@@ -111,10 +111,10 @@ EXPORT cuptiActivityGetAttribute(uint32_t attribute, size_t* bytes, void* value)
   return kSuccess;
 }
 
-/// Records are complete at a flush; nothing is handed over in between.
+/// Records are complete at a flush; nothing is delivered in between.
 EXPORT cuptiActivityFlushPeriod(uint32_t) { return kSuccess; }
 
-/// When work was queued and submitted is 0 in all records, which means that it is not known.
+/// The times at which work was queued and submitted are 0 in all records, which means unknown.
 EXPORT cuptiActivityEnableLatencyTimestamps(uint8_t) { return kSuccess; }
 
 /// There are no records of events.

@@ -19,24 +19,24 @@ class Buffers {
 
   Result use(Requested requested, Completed completed);
 
-  // By one thread at a time
+  // Called by one thread at a time
 
-  /// A record that the program has no buffer for is dropped.
+  /// A record for which the program has no buffer is dropped.
   template <typename R>
   void append(const R& record) {
     static_assert(sizeof record % 8 == 0);
     if (uint8_t* place = take(sizeof record)) std::memcpy(place, &record, sizeof record);
   }
-  /// Hands over the records.
+  /// Delivers the records.
   void complete();
-  /// Asks for a buffer now: Kineto does not flush while it has given none.
+  /// Requests a buffer now: Kineto does not flush until it has provided one.
   void prepare();
 
-  /// Records that were dropped since the last question.
+  /// Number of records dropped since the last call.
   size_t takeDropped() { return dropped_.exchange(0); }
   void drop(size_t records) { dropped_.fetch_add(records); }
 
-  /// The record after `record` in a buffer; the first one after null.
+  /// The record after `record` in a buffer; for null the first one.
   static Result next(const uint8_t* buffer, size_t validBytes, uint8_t** record);
 
  private:

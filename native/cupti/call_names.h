@@ -17,7 +17,7 @@ extern const char kRuntimeNames[];
 
 class CallNames {
  public:
-  /// Never destroyed: programs are profiled to their last moment.
+  /// Never destroyed: programs are profiled until they exit.
   static const CallNames& ofDriver();
   static const CallNames& ofRuntime();
 

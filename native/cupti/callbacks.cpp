@@ -63,7 +63,7 @@ Result text(Result result, const char** text) {
   return *text ? kSuccess : kInvalidParameter;
 }
 
-/// A function of the driver, which this library does not link: it is loaded before.
+/// A function of the driver, with which this library is not linked: the driver is loaded before.
 template <typename F>
 F driver(const char* name) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -77,7 +77,7 @@ extern "C" {
 EXPORT cuptiGetResultString(Result result, const char** into) { return text(result, into); }
 EXPORT cuptiGetErrorMessage(Result result, const char** into) { return text(result, into); }
 
-/// One at a time, as with NVIDIA's. Nothing calls it back: see cuptiEnableCallback.
+/// One at a time, as with NVIDIA's library. No callback is ever made: see cuptiEnableCallback.
 EXPORT cuptiSubscribe(void** handle, void* callback, void*) {
   if (!handle || !callback) return kInvalidParameter;
   if (!activitySource()) return kNotInitialized;
@@ -91,8 +91,8 @@ EXPORT cuptiUnsubscribe(void* handle) {
   return handle && subscriber.compare_exchange_strong(handle, nullptr) ? kSuccess : kInvalidParameter;
 }
 
-/// PyTorch requests a callback for new contexts in order to start with the first one; it starts without one as well, but not
-/// without the request. The request is accepted, and no callback follows; all others are refused.
+/// PyTorch requests a callback for new contexts in order to start with the first one; it also starts without receiving
+/// one, but not if the request fails. The request is accepted, and no callback follows; all others are refused.
 EXPORT cuptiEnableCallback(uint32_t isWanted, void* handle, uint32_t domain, uint32_t id) {
   if (!handle || subscriber.load() != handle) return kInvalidParameter;
   if (!isWanted) return kSuccess;
@@ -136,7 +136,7 @@ EXPORT cuptiGetDeviceId(void* context, uint32_t* device) {
   return answer == 0 ? kSuccess : kUnknown;
 }
 
-/// Nothing is held that would have to be given back before the process ends: kinds are disabled, and the subscriber leaves.
+/// There is nothing that must be released before the process ends: kinds are disabled, and the subscriber leaves.
 EXPORT cuptiFinalize() {
   for (uint32_t kind = 1; kind < kKindCount; ++kind) Collector::instance().disable(kind);
   subscriber.store(nullptr);

@@ -7,7 +7,7 @@
 namespace millpond::profiler {
 namespace {
 
-/// The shortest of some measurements tells most.
+/// The shortest of some measurements is the most precise.
 constexpr int kMeasurements = 8;
 
 }  // namespace

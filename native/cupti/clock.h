@@ -17,7 +17,7 @@ class Clock {
   void use(Callback callback);
   uint64_t now();
 
-  /// From nanoseconds since 1970 to time stamps, as both ran from the beginning until now.
+  /// Converts nanoseconds since 1970 to time stamps, based on the progress of both clocks from the beginning until now.
   class Conversion {
    public:
     uint64_t operator()(int64_t ns) const;
@@ -27,7 +27,7 @@ class Clock {
     bool isNone_ = true;
     int64_t ns_ = 0;
     uint64_t stamp_ = 0;
-    double rate_ = 1;  ///< stamps for a nanosecond
+    double rate_ = 1;  ///< stamps per nanosecond
   };
   Conversion conversion();
 

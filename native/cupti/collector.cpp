@@ -18,11 +18,11 @@ namespace {
 
 constexpr uint64_t bit(uint32_t kind) { return uint64_t{1} << kind; }
 constexpr uint64_t kOfDevices = bit(kConcurrentKernel) | bit(kCopy) | bit(kFill) | bit(kPeerCopy);
-/// Records of overhead are not made: there is nothing to say.
+/// There are no records of overhead, because there is nothing to report.
 constexpr uint64_t kAll =
     kOfDevices | bit(kDriver) | bit(kRuntime) | bit(kOverhead) | bit(kSynchronization) | bit(kExternalCorrelation);
 
-/// Calls that are kept for a program that does not flush, and calls that are remembered for later work.
+/// The most calls that are kept for a program that does not flush, and that are remembered for later work.
 constexpr size_t kMostCallsKept = size_t{1} << 20;
 
 bool beginsWith(uint32_t number, std::string_view name) {
@@ -30,7 +30,7 @@ bool beginsWith(uint32_t number, std::string_view name) {
   return known && std::string_view(known).starts_with(name);
 }
 
-/// The kind of waiting that a call is; 0: none.
+/// The kind of synchronization of a call; 0: none.
 uint32_t waitOf(uint32_t number) {
   if (beginsWith(number, "cuStreamSynchronize")) return static_cast<uint32_t>(SyncType::kStream);
   if (beginsWith(number, "cuCtxSynchronize")) return static_cast<uint32_t>(SyncType::kContext);
@@ -132,7 +132,7 @@ void Collector::called(const ObservedCall* call) { instance().note(*call); }
 void Collector::note(const ObservedCall& observed) {
   const uint64_t kinds = kinds_.load();
   const uint32_t number = CallNames::ofDriver().numberOf(observed.name);
-  // Calls that only ask this process are many, and cause nothing.
+  // Calls that only query this process are many, and cause no work.
   if (kinds == 0 || (!observed.hasWorked && waitOf(number) == 0)) return;
   const std::vector<RuntimeCall>& open = openCalls();
   const bool isNested = !open.empty();
@@ -153,7 +153,7 @@ void Collector::note(const ObservedCall& observed) {
       .isNested = isNested,
       .externalIds = {},
   };
-  // Those of a nested call are its caller's.
+  // Those of a nested call belong to its caller.
   if (!isNested && (kinds & bit(kExternalCorrelation))) call.externalIds = ThreadNotes::own().externalIds.top();
   keep(std::move(call));
 }
@@ -177,7 +177,7 @@ void Collector::calledRuntime(uint32_t number, bool isExit, int32_t result) {
 
 std::vector<RuntimeCall>& Collector::openCalls() {
   ThreadNotes& own = ThreadNotes::own();
-  // The ends of calls that were open when the switches changed are not seen.
+  // The ends of calls that were in progress when the switches changed are not reported.
   if (const uint32_t turn = runtimeTurn_.load(); own.turn != turn) {
     own.turn = turn;
     own.openCalls.clear();
@@ -218,7 +218,7 @@ void Collector::remember(const std::vector<Call>& calls) {
   for (const Call& call : calls) {
     if (call.streamEnd == call.streamBegin) continue;
     if (sentCount_ >= kMostCallsKept) {
-      // Their work was long ago.
+      // Their work was done long ago.
       sent_.clear();
       sentCount_ = 0;
     }
@@ -244,7 +244,7 @@ Result Collector::flush() {
   const ActivityTable* const source = activitySource();
   if (!source) return kNotInitialized;
   const std::lock_guard lock(flushing_);
-  // First: what the devices have done by now was called before.
+  // This comes first: calls precede the work of the devices that is complete by now.
   int64_t lead = 0;
   uint64_t lost = lost_;
   const int32_t answer = source->read(
@@ -279,13 +279,13 @@ Result Collector::flush() {
       else
         earlier.emplace_back(sent->correlation, &work);
     } else if (work.start - lead >= since_[work.kind].load() && work.start - lead <= until_[work.kind].load()) {
-      // Not of a call: the program's own copy of it, such as that of memory that kernels and the program share.
+      // Not caused by a call: the program's own copy, such as that of memory that kernels and the program share.
       earlier.emplace_back(lastCorrelation_.fetch_add(1) + 1, &work);
     }
   }
   const Clock::Conversion stamps = clock_.conversion();
   for (const auto& [correlation, work] : earlier) write(*work, correlation, lead, stamps);
-  // Records of one call are in one place: readers see one buffer after the other.
+  // Records of one call are kept together, because readers see one buffer after the other.
   for (const Call& call : calls) {
     write(call, stamps);
     if (call.isNested) continue;
@@ -294,7 +294,7 @@ Result Collector::flush() {
     for (const Work* work : found->second) write(*work, call.correlation, lead, stamps);
     workOf.erase(found);
   }
-  // In calls of the runtime that have not returned yet.
+  // Called within calls of the runtime that have not returned yet.
   for (const auto& [correlation, left] : workOf)
     for (const Work* work : left) write(*work, correlation, lead, stamps);
   buffers_.complete();

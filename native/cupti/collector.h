@@ -34,13 +34,13 @@ class Collector {
 
   Result enable(uint32_t kind);
   Result disable(uint32_t kind);
-  /// Whether records are made of that call of the driver, whatever holds for the others.
+  /// Whether records are made of this call of the driver, whatever applies to others.
   Result enableDriverCall(uint32_t number, bool isWanted);
   /// The same for a call of the runtime.
   Result enableRuntimeCall(uint32_t number, bool isWanted);
-  /// Hands all that is complete by now to the program.
+  /// Delivers everything that is complete to the program.
   Result flush();
-  /// Threads are named as the system does, not as pthread_self() does.
+  /// Threads are identified as by the system, not as by pthread_self().
   void useSystemThreads(bool areWanted) { systemThreads_.store(areWanted); }
   bool usesSystemThreads() const { return systemThreads_.load(); }
 
@@ -58,10 +58,10 @@ class Collector {
     bool hasStream = false;
     uint64_t stream = 0;
     bool isNoted = false;   ///< as a record of its own
-    bool isNested = false;  ///< in a call of the runtime, whose correlation it has
+    bool isNested = false;  ///< within a call of the runtime, whose correlation id it has
     std::vector<ExternalId> externalIds;
   };
-  /// The part of a call that later work of the devices is tied to.
+  /// The part of a call to which later work of the devices is linked.
   struct Sent {
     uint64_t streamEnd = 0;
     int64_t start = 0;  ///< of the call
@@ -91,7 +91,7 @@ class Collector {
   void write(const Work& work, uint32_t correlation, int64_t lead, const Clock::Conversion& stamps);
 
   std::mutex control_;   ///< held while kinds are enabled and disabled
-  std::mutex notes_;     ///< of what calls change
+  std::mutex notes_;     ///< for data that calls change
   std::mutex flushing_;  ///< held while records are made
 
   Buffers buffers_;

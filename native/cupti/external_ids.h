@@ -10,7 +10,7 @@
 
 namespace millpond::profiler {
 
-/// Those of a thread that are on top at a moment.
+/// Those on top of a thread's stacks at a given moment.
 struct ExternalId {
   uint32_t kind = 0;
   uint64_t id = 0;

@@ -10,7 +10,7 @@ using namespace millpond::profiler;
     static std::atomic<bool> said{false};        \
     return refuse(#name, said);                  \
   }
-/// NVTX's ranges are not noted: 0 means that no tool takes them.
+/// NVTX ranges are not recorded: 0 means that no tool receives them.
 #define NO_NVTX(name) \
   [[gnu::visibility("default")]] int name() { return 0; }
 

@@ -5,7 +5,7 @@
 
 namespace millpond::profiler {
 
-/// What the libcuda.so.1 of this process offers; null, once logged: it is not Millpond's.
+/// The interface of this process's libcuda.so.1; null, logged once: it is not Millpond's.
 const ActivityTable* activitySource();
 
 }  // namespace millpond::profiler

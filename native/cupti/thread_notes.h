@@ -21,7 +21,7 @@ struct RuntimeCall {
 
 struct ThreadNotes {
   ExternalIds externalIds;
-  /// The innermost last, since the runtime's calls were last switched: `turn` is the number of that.
+  /// The innermost last, since the switches of the runtime's calls last changed: `turn` is the number of that change.
   std::vector<RuntimeCall> openCalls;
   uint32_t turn = 0;
 

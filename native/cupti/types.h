@@ -54,7 +54,7 @@ struct [[gnu::packed, gnu::aligned(8)]] KernelRecord {
   int64_t gridId;
   const char* name;
   void* reserved;
-  uint64_t queued, submitted;  ///< 0: not known
+  uint64_t queued, submitted;  ///< 0: unknown
   uint8_t launchType;
   uint8_t isCarveoutRequested, carveoutRequested;
   uint8_t padding;
@@ -148,7 +148,7 @@ struct [[gnu::packed, gnu::aligned(8)]] SyncRecord {
 };
 static_assert(sizeof(SyncRecord) == 56);
 
-/// Streams, contexts and events of a synchronization that are not known, or that it has not.
+/// Values for the stream, context or event of a synchronization if it is unknown, or if there is none.
 inline constexpr uint32_t kNone = UINT32_MAX;
 
 }  // namespace millpond::profiler

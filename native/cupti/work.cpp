@@ -11,7 +11,7 @@ namespace millpond::profiler {
 namespace {
 
 constexpr size_t kMostFields = 17;
-/// Commands that are remembered for later records, at least.
+/// The minimum number of commands that are remembered for later records.
 constexpr size_t kMostCommands = size_t{1} << 19;
 
 struct Fields {
@@ -25,7 +25,7 @@ struct Fields {
       if (tab == line.size()) return;
       line.remove_prefix(tab + 1);
     }
-    // There are more than any line has.
+    // More fields than any line has.
     count = 0;
   }
 

@@ -32,17 +32,17 @@ struct CommandPlace {
 
 class WorkReader {
  public:
-  /// Whole lines. Those of no known form are left out.
+  /// Takes whole lines. Lines of no known form are ignored.
   void add(std::string_view lines);
   std::vector<Work> take();
-  /// The command for which work with the worker's correlation was submitted; null: it is not known.
+  /// The command for which work with the worker's correlation id was submitted; null: unknown.
   const CommandPlace* commandOf(uint32_t correlation) const;
 
  private:
   void addLine(std::string_view line);
   void addName(std::string_view number, std::string_view name);
 
-  std::unordered_set<std::string> names_;  ///< all that records may name: never removed
+  std::unordered_set<std::string> names_;  ///< names to which records may refer: never removed
   std::unordered_map<uint64_t, const char*> numberedNames_;
   std::unordered_map<uint32_t, CommandPlace> commands_, earlierCommands_;
   std::vector<Work> work_;

@@ -12,7 +12,7 @@ constexpr unsigned kCurrentClock = 0;
 constexpr unsigned kIdsOfClocks = 4;
 constexpr unsigned kMostFields = 4096;
 
-// Numbers of fields, of nvml.h.
+// Numbers of fields, from nvml.h.
 constexpr unsigned kNvlinkState = 165, kPowerAverage = 185, kPowerInstant = 186, kPowerCurrentLimit = 190;
 
 Return clockOf(const std::optional<unsigned> (&clocks)[3], unsigned clock, unsigned& megahertz) {

@@ -61,13 +61,13 @@ Return fill(const Gpu& gpu, Pci& pci, char (&busId)[32]) {
   return kSuccess;
 }
 
-// Ids of the model are not known.
+// The ids of the model are unknown.
 template <typename Pci>
 Return fillOld(const Gpu& gpu, Pci& pci) {
   pci = {};
   char whole[32];
   const Return result = fill(gpu, pci, whole);
-  // Only domains of four digits fit.
+  // Only domains with four digits fit.
   if (result == kSuccess) std::memcpy(pci.busId, whole + 4, 13);
   return result;
 }

@@ -43,7 +43,7 @@ State& state();
 
 void beforeFork() { state().mutex.lock(); }
 void afterForkInParent() { state().mutex.unlock(); }
-// A thread of the parent may be in the middle of a query: its state is not used again.
+// A thread of the parent may have been in the middle of a query, so its state is not used again.
 void afterForkInChild() {
   const State& inherited = *current_.load(std::memory_order_relaxed);
   auto made = std::make_unique<State>();

@@ -21,12 +21,12 @@ using Slot = Return (*)(Argument, Argument, Argument, Argument);
 constexpr unsigned char kTable[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                       0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 
-// Slots that nvidia-smi cannot do without; docs/reference/export-tables.md says how they were found.
-constexpr size_t kIsMonitored = 72;  // whether `dmon` and `pmon` may look at the device
+// Slots that nvidia-smi requires; docs/reference/export-tables.md describes how they were found.
+constexpr size_t kIsMonitored = 72;  // whether `dmon` and `pmon` may access the device
 constexpr size_t kHandleByIndex = 81;
 constexpr size_t kFirstProcessList = 213, kLastProcessList = 215;
 
-/// nvidia-smi's description of a process: as ProcessDetail, followed by the name.
+/// nvidia-smi's description of a process: like ProcessDetail, followed by the name.
 struct SmiProcess {
   ProcessDetail detail;
   char name[4096];

@@ -15,7 +15,7 @@ namespace millpond::nvml {
 /// An error that the program receives instead of an answer.
 struct Failure {
   Return code;
-  std::string message;  ///< complete for a human, with its code
+  std::string message;  ///< complete for a reader, with its code
 };
 
 struct Found {
@@ -32,7 +32,7 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   Found ask();
-  /// For a child process, which continues with the same claim and connections of its own.
+  /// For a child process, which continues with the same claim but with its own connections.
   const client::AttachConfig& config() const { return config_; }
 
  private:

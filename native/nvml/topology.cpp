@@ -54,7 +54,7 @@ Return deviceGetP2PStatus(const Gpu& device, const Gpu& other, unsigned capabili
   if (capability == kPci) {
     status = kNotKnown;
   } else {
-    // Only the driver of their host knows whether they reach each other over PCIe.
+    // Only the driver of their host knows whether they can access each other over PCIe.
     status = areLinked ? kReached : capability == kNvlink ? kNotReached : kNotKnown;
   }
   return kSuccess;

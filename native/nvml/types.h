@@ -80,7 +80,7 @@ struct ProcessInfoV1 {
   uint64_t memory;
 };
 
-/// A process that is in no MIG instance.
+/// For a process that is in no MIG instance.
 constexpr unsigned kNoInstance = 0xffff'ffff;
 
 struct ProcessInfo {

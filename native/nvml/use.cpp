@@ -58,7 +58,7 @@ Return deviceGetComputeRunningProcesses_v2(const Gpu& device, std::vector<Proces
   return kSuccess;
 }
 
-// vGPUs draw no graphics, and there is no MPS.
+// vGPUs do no graphics, and there is no MPS.
 Return deviceGetGraphicsRunningProcesses(const Gpu&, std::vector<ProcessInfoV1>&) { return kSuccess; }
 Return deviceGetGraphicsRunningProcesses_v2(const Gpu&, std::vector<ProcessInfo>&) { return kSuccess; }
 Return deviceGetMPSComputeRunningProcesses(const Gpu&, std::vector<ProcessInfoV1>&) { return kSuccess; }

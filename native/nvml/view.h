@@ -33,10 +33,10 @@ struct Gpu {
   int64_t atUs = 0;    ///< time of the view; Unix time
   std::string uuid;
   std::string name;
-  std::string pciBusId;  ///< "0000:01:00.0"; empty: not known
+  std::string pciBusId;  ///< "0000:01:00.0"; empty: unknown
   std::string driverVersion;
-  int cudaVersion = 0;       ///< 13000 is CUDA 13.0; 0: not known
-  int major = 0, minor = 0;  ///< compute capability; 0: not known
+  int cudaVersion = 0;       ///< 13000 is CUDA 13.0; 0: unknown
+  int major = 0, minor = 0;  ///< compute capability; 0: unknown
   std::optional<unsigned> minorNumber;
   std::string numaNode, pcieSwitch, nvlinkDomain;  ///< equal for devices in the same place; empty: unknown
   unsigned nvlinks = 0;                            ///< links to other vGPUs of the claim
@@ -50,7 +50,7 @@ struct Gpu {
 struct View {
   std::vector<Gpu> gpus;
 
-  /// nullptr if the handle is not ours, or the claim has no such vGPU any more.
+  /// nullptr if the handle is not ours, or the claim no longer has such a vGPU.
   const Gpu* find(Handle handle) const;
   /// Stays the same for as long as the process lives.
   static Handle handleOf(const Gpu& gpu);
@@ -66,10 +66,10 @@ Result<View> readRequest(const Json& claim);
 
 /// The request of a claim.
 struct Wanted {
-  std::string identity;  ///< told apart by it
+  std::string identity;  ///< identifies the vGPU
   unsigned gpus = 1;
   uint64_t memoryBytes = 0;  ///< 0: in proportion to the device
-  std::string state;         ///< for people: why it has none
+  std::string state;         ///< for display: why it has none
 };
 View viewOf(const Wanted& wanted);
 

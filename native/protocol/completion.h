@@ -6,7 +6,7 @@
 
 namespace millpond::cmd {
 
-/// Nothing but later work of its stream.
+/// Only later work of its stream is affected.
 inline constexpr uint32_t kBeforeItsStream = 0;
 /// Later commands begin when it is done.
 inline constexpr uint32_t kBeforeLaterCommands = 1;

@@ -13,7 +13,8 @@ namespace millpond {
 
 class Condition {
  public:
-  /// Waits until `isReady`, which is called with the lock held, at most `timeoutNs` (negative: without limit). Whether it is.
+  /// Waits until `isReady`, which is called with the lock held, at most `timeoutNs` (negative: without limit). Returns
+  /// its result.
   template <typename IsReady>
   bool wait(std::unique_lock<std::mutex>& lock, IsReady&& isReady, int64_t timeoutNs = -1) {
     const int64_t end = timeoutNs < 0 ? 0 : monotonicNs() + timeoutNs;

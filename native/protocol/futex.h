@@ -34,9 +34,9 @@ inline int64_t monotonicNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Waits by spinning first: a quick reply is noticed immediately. Spinning does harm if the other side waits for this
-/// very core, which shows in a fruitless spin and a reply right after this side slept. Then the next waits sleep
-/// immediately, and only occasionally one tries to spin again.
+/// Waits by spinning first, so that a quick reply is noticed immediately. Spinning does harm if the other side waits
+/// for this very core, which is detected by a fruitless spin and a reply right after this side slept. Then the next
+/// waits sleep immediately, and only occasionally one tries to spin again.
 class AdaptiveSpin {
  public:
   explicit AdaptiveSpin(int64_t maxNs = 50'000) : maxNs_(maxNs) {}

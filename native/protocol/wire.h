@@ -80,8 +80,8 @@ inline constexpr uint16_t kLinkOp = 0xffff;  ///< CommandHeader::op of a frame o
 enum class LinkMessage : uint32_t {
   kReceived = 1,
   kGoodbye = 2,  ///< client → worker: the client will not reconnect when this connection ends
-  kPark = 3,     ///< worker → client: it has taken all before `received`, and proposes to park the session
-  kParked = 4,   ///< client → worker: agreed; nothing follows, and it has all before `received`
+  kPark = 3,     ///< worker → client: it has taken everything before `received`, and proposes to park the session
+  kParked = 4,   ///< client → worker: agreed; nothing follows, and it has everything before `received`
 };
 struct LinkWord {
   LinkMessage message;
@@ -91,7 +91,7 @@ struct LinkWord {
 /// Number of received bytes after which they are acknowledged.
 inline constexpr size_t kAcknowledgeBytes = size_t{1} << 20;
 
-/// Bytes for `n` rounded up so that the next frame or tail starts aligned.
+/// `n` bytes rounded up so that the next frame or tail starts aligned.
 constexpr size_t padded(size_t n) { return (n + 7) & ~size_t{7}; }
 
 /// Copies are split into pieces of this size: small enough for a core's cache, large enough to amortise a frame.

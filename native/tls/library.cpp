@@ -59,7 +59,7 @@ struct MillpondTls {
   unsigned char traffic[2][kTrafficSecretBytes] = {};
   bool hasTraffic[2] = {};
   LinkRecords records;
-  /// How it ended, detected after preceding bytes.
+  /// How it ended, detected after the preceding bytes.
   ptrdiff_t end = 0;
   char why[256] = "";
 };
@@ -185,8 +185,7 @@ void initialize() {
   BIO_meth_set_create(contexts.bytes, create);
   contexts.client = makeLinkContext(TLS_client_method());
   contexts.server = makeLinkContext(TLS_server_method());
-  // Both sides authenticate with the secret alone: our servers present no certificate, and clients trust
-  // none.
+  // Both sides authenticate with the secret only: our servers present no certificate, and clients trust none.
   if (contexts.client) SSL_CTX_set_verify(contexts.client, SSL_VERIFY_PEER, nullptr);
 }
 
@@ -207,7 +206,7 @@ void closeTls(MillpondTls* tls) {
 
 MillpondTls* open(SSL_CTX* context, MillpondTlsSide side) {
   if (!context || !ready().bytes) return nullptr;
-  // Not with `new`: nothing here needs the C++ library.
+  // Without `new`, because nothing here needs the C++ library.
   void* memory = OPENSSL_malloc(sizeof(MillpondTls));
   if (!memory) return nullptr;
   auto* tls = new (memory) MillpondTls;
@@ -311,7 +310,7 @@ MillpondTls* openClient(const char* host, const char* authorities, const std::by
     std::memcpy(tls->secret, fingerprint, kTlsSecretBytes);
     tls->isPinned = true;
   }
-  // The connection keeps it.
+  // The connection takes ownership of it.
   SSL_CTX_free(context);
   if (tls && !fingerprint && !expectHost(tls->ssl, host)) {
     std::snprintf(why, whyBytes, "%s is no name that a certificate could be for", host);

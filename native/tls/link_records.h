@@ -15,7 +15,7 @@ class LinkRecords {
   /// False: out of memory.
   bool begin(const unsigned char* ownSecret, const unsigned char* othersSecret, uint64_t rekeyBytes);
 
-  /// As MillpondTlsFunctions has it.
+  /// As in MillpondTlsFunctions.
   ptrdiff_t open(std::byte* in, size_t bytes, size_t* used, const std::byte** plain);
   size_t seal(const std::byte* in, size_t bytes, std::byte* out, size_t room);
   /// The reason why a record could not be decrypted.

@@ -16,7 +16,7 @@ using Bytes = std::vector<std::byte>;
 
 const unsigned char kOurs[kTrafficSecretBytes] = {1, 2, 3}, kTheirs[kTrafficSecretBytes] = {4, 5, 6};
 
-/// The other side, which has the key and keeps to no rule.
+/// The other side, which has the key and follows no rule.
 struct Peer {
   RecordKey key;
   LinkRecords link;

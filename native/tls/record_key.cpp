@@ -42,7 +42,7 @@ bool expandLabel(const unsigned char* secret, const char* label, unsigned char* 
 }
 
 void writeHeader(unsigned char* header, size_t sealed) {
-  header[0] = RecordKey::kData;  // whatever is in it
+  header[0] = RecordKey::kData;  // whatever its content
   header[1] = 3;
   header[2] = 3;
   header[3] = static_cast<unsigned char>(sealed >> 8);

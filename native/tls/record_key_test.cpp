@@ -70,14 +70,14 @@ TEST("what was sealed is opened, whatever its length and however often the key i
   std::minstd_rand random(1);
   std::optional<RecordKey> from, to;
   for (int i = 0; i < 1000; ++i) {
-    // By either cipher to either.
+    // Each cipher with each.
     if (i % 250 == 0) {
       CHECK(from.emplace().begin(raw(kClientSecret), kCiphers[i / 250 % 2]));
       CHECK(to.emplace().begin(raw(kClientSecret), kCiphers[i / 500]));
     }
     Bytes plain(i % 5 == 0 ? kTlsRecordBytes - random() % 300 : random() % 700);
     for (auto& each : plain) each = static_cast<std::byte>(random() >> 8);
-    // Before it lies something, so that it is aligned in every way.
+    // Something precedes it, so that every alignment occurs.
     const size_t shift = random() % 64;
     Bytes record = sealed(*from, RecordKey::kData, plain);
     record.insert(record.begin(), shift, std::byte{0x55});

@@ -8,8 +8,8 @@
 
 extern "C" {
 
-/// One end of one connection. Its functions may be called from any thread, one at a time; but once the handshake of a link is
-/// done, `openRecord` by one thread and `seal` by another at the same time.
+/// One end of one connection. Its functions may be called from any thread, one at a time; once the handshake of a link
+/// is done, one thread may call `openRecord` while another calls `seal`.
 struct MillpondTls;
 
 enum MillpondTlsSide : int { kTlsClient = 0, kTlsServer = 1 };
@@ -58,10 +58,10 @@ struct MillpondTlsFunctions {
   ptrdiff_t (*openRecord)(MillpondTls* tls, std::byte* in, size_t bytes, size_t* used, const std::byte** plain);
   /// Encrypts one record of up to kTlsRecordBytes, after the output of `take`. `room` must hold all of that; 0: failed.
   size_t (*seal)(MillpondTls* tls, const std::byte* in, size_t bytes, std::byte* out, size_t room);
-  /// The reason of a failure, for people.
+  /// The reason of a failure, for display.
   const char* (*why)(const MillpondTls* tls);
 };
 
-/// The number is that of the interface.
+/// The version number of the interface.
 const MillpondTlsFunctions* millpond_tls_2();
 }

@@ -135,7 +135,7 @@ struct Stride {
   __m512i a, b, c, d;
 };
 
-/// The next of the key stream.
+/// The next block of the key stream.
 MILLPOND_WIDE_INLINE Stride keyStream(Counter& counter, RoundKeys keys) {
   __m512i key = _mm512_broadcast_i32x4(load(keys[0]));
   Stride out;
@@ -275,7 +275,7 @@ bool WideGcm::isSupported() {
   constexpr unsigned kFeatures = 7, kVaes = 1u << 9, kVpclmulqdq = 1u << 10;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) == 0 || (c & kVaes) == 0 || (c & kVpclmulqdq) == 0) return false;
-  // This also checks the operating system, which must save the registers.
+  // This also checks that the operating system saves the registers.
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 

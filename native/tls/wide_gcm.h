@@ -11,7 +11,7 @@ class WideGcm {
  public:
   static constexpr size_t kKeyBytes = 16, kNonceBytes = 12, kHeaderBytes = 5, kTagBytes = 16;
 
-  /// Whether this processor can, with registers of 512 bits.
+  /// Whether this processor can do this with 512-bit registers.
   static bool isSupported();
 
   WideGcm() = default;

@@ -43,9 +43,9 @@ TEST("a wide processor seals as OpenSSL does, whatever the length, and opens tha
     }
     fill(nonce, random);
     fill(header, random);
-    // All lengths up to more than two rounds of its loop, and some of any.
+    // All lengths up to more than two iterations of its loop, and some random ones.
     const size_t bytes = round < 600 ? round : round % 40 == 0 ? 16384 - random() % 600 : random() % 3000;
-    // No byte before and behind is its own.
+    // No byte before or after it is changed.
     const size_t shift = random() % 64;
     Octets text(bytes + 1), place(shift + bytes + 1 + WideGcm::kTagBytes + 64, 0xa5);
     fill(text, random);

@@ -22,10 +22,11 @@ struct OpenedSession {
   UniqueFd memory;  ///< over shared memory
 };
 
-/// Connects, presents the ticket and receives the snapshot. `isParked`: for a session that continues as this one.
-/// `greet` replaces the hello, in tests.
+/// Connects, presents the ticket and receives the snapshot. `isParked`: it continues a parked session. `greet` replaces
+/// the hello, in tests.
 Result<OpenedSession> openSession(const Endpoint& endpoint, bool isParked, const Hello* greet = nullptr);
-/// Connects over TCP, encrypted if there is a secret; without one only to this machine, and to its users of the endpoint.
+/// Connects over TCP, encrypted if there is a secret; without one only to this machine, and only to a server of one of
+/// the endpoint's users.
 Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs);
 Result<Welcome> greetWorker(Channel& channel, const Hello& hello, int timeoutMs);
 

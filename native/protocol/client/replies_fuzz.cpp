@@ -31,10 +31,10 @@ namespace {
 constexpr uint8_t kOverTcp = 1;
 constexpr uint8_t kWithGrace = 2;  ///< the link's own frames are understood
 constexpr uint8_t kCanPark = 4;
-constexpr uint8_t kGreeting = 8;    ///< the bytes reply to a hello
+constexpr uint8_t kGreeting = 8;    ///< the bytes are the reply to a hello
 constexpr uint8_t kLyingHead = 16;  ///< the first eight bytes are the reported end of the replies
 
-/// Memory at a fixed address in every run, so that a corpus can name it: a page that bytes may land in, between pages
+/// Memory at a fixed address in every run, so that a corpus can name it: a page in which bytes may land, between pages
 /// that they must not touch.
 class Landing {
  public:
@@ -147,7 +147,7 @@ void runSession(uint8_t how, std::span<const std::byte> bytes) {
     }
     ::shutdown(worker.get(), SHUT_WR);
   });
-  // Over shared memory all data is there; the end of the worker ends waits that would never end.
+  // Over shared memory all data is available; the end of the worker ends waits that would never end.
   if (!overTcp) worker.reset();
   ask(**session);
   talking.join();

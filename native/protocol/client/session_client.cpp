@@ -67,10 +67,10 @@ Result<std::unique_ptr<Session>> Session::of(OpenedSession opened, const Endpoin
 }
 
 bool Session::startThread(pthread_t& thread, void* (*main)(void*)) {
-  // The program's signals are for the program's threads.
+  // The program's signals must be delivered to the program's threads.
   sigset_t all, before;
   ::sigfillset(&all);
-  // Faults, however, go to the thread that causes them, because it accesses the program's memory.
+  // Faults, however, are delivered to the thread that causes them, because it accesses the program's memory.
   ::sigdelset(&all, SIGSEGV);
   ::sigdelset(&all, SIGBUS);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -68,11 +68,11 @@ class Session {
   /// the session is not parked; then `revise` was not called.
   using Revise = std::function<std::vector<std::byte>(std::span<const std::byte>)>;
   bool reviseJournal(const Revise& revise);
-  /// How long this session waits for a lost connection; 0: not at all.
+  /// How long this session waits for a lost connection; 0: it does not.
   uint32_t graceSeconds() const { return graceSeconds_; }
 
   /// Appends a command of `bodyBytes` bytes (a multiple of 8) that `fill` writes, and returns. False: the session is
-  /// lost. False: session lost.
+  /// lost.
   template <typename Fill>
   bool post(uint16_t op, Caller caller, size_t bodyBytes, Fill&& fill) {
     std::lock_guard lock(appendMutex_);
@@ -152,7 +152,7 @@ class Session {
   void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
   /// The worker may end an idle session between two commands if it can be restored: the program does not notice, and
   /// the next command goes to another worker. This is called to find that worker, on the thread that needs it, while
-  /// commands wait: it returns the worker's endpoint, and may take its time. If there is none, it says whether a later
+  /// commands wait: it returns the worker's endpoint, and may take long. If there is none, it reports whether a later
   /// command may try again: then only this command fails, and the session stays parked. Set it before the first
   /// command, for a session whose endpoint says that it can be parked.
   using Awaken = std::function<Result<Endpoint>(bool& mayAskAgain)>;
@@ -204,8 +204,8 @@ class Session {
   /// Offset after all appended data. The caller holds appendMutex_.
   uint64_t endOfStream() const { return submit_.head() + outgoing_.lentBytes(); }
   enum class Flush : bool { kSoon, kByCaller };
-  /// Publishes a frame. Over TCP it is sent with others: when there are many bytes, soon by the flusher, or, without
-  /// one, when the caller calls sendPending.
+  /// Publishes a frame. Over TCP it is sent together with others: when there are many bytes; soon, by the flusher; or,
+  /// without a flusher, when the caller calls sendPending.
   bool commit(size_t frameBytes, Flush flush = Flush::kSoon);
   bool commitCopied(size_t bodyBytes, std::span<const std::byte> data);
   /// TCP: directly from the caller's memory to the socket.
@@ -217,8 +217,8 @@ class Session {
   /// Replaces the parked session with another one, on devices of the same kind and over the same transport, in which
   /// everything is restored.
   Result<std::unique_ptr<Session>> reopen(std::span<const std::byte> journal, bool& mayAskAgain);
-  /// This session has continued as another one: only the thread that takes its parts uses it any more. Returns false if
-  /// it ended meanwhile.
+  /// This session has continued as another one: only the thread that takes over its parts still uses it. Returns false
+  /// if it has ended in the meantime.
   bool retire();
   /// Shared memory: the commands that the worker did not take.
   std::vector<std::byte> leftJournal() const;
@@ -227,7 +227,7 @@ class Session {
   /// back.
   bool goOnWithRing();
   Status replaceRing(Session& fresh);
-  /// TCP: the same, before anything is appended. The caller holds appendMutex_. Returns false if it failed.
+  /// TCP: the same, before anything is appended. The caller holds appendMutex_. Returns false if that failed.
   bool goOnWithStream();
   bool replaceStream(Session& fresh);
   /// TCP: agrees to be parked, if the worker proposed it and there is nothing to do.
@@ -237,7 +237,7 @@ class Session {
   int32_t await(Waiter& waiter, uint32_t request);
 
   /// Reads received data; with `until`, continues until that waiter is done or the connection has ended. The caller
-  /// holds readMutex_, and says whether it also holds sendMutex_.
+  /// holds readMutex_, and states whether it also holds sendMutex_.
   enum class Sender : bool { kOther, kThis };
   void pump(const Waiter* until, Sender sender);
   enum class Pumped { kSome, kNothing, kBroken, kCut };
@@ -255,7 +255,7 @@ class Session {
   /// The destination of the bytes of a kData or kChunk frame; empty if the frame is malformed.
   std::span<std::byte> destination(const wire::ReplyHeader& header, size_t bytes);
   bool peerGone() const;
-  /// Ends all waits. The caller holds readMutex_: waiting threads may leave from now on, so no thread may be writing a
+  /// Ends all waits. The caller holds readMutex_: waiting threads may return from now on, so no thread may be writing a
   /// reply.
   void lose(const std::string& reason);
   /// The worker is gone: processes its last messages, such as replies and the reason, and loses the session.
@@ -341,7 +341,7 @@ class Session {
   uint64_t acknowledged_ = 0;              // acknowledged part of that
   std::atomic<bool> acknowledges_{false};  // the next sending thread acknowledges it
   std::atomic<uint64_t> peerReceived_{0};  // part of this side's stream that the worker has
-  /// Whether threads of the session may spin without taking time from the program's.
+  /// Whether threads of the session may spin without taking processor time from the program's.
   const bool hasSpareCpus_ = usableCpus() >= 8;
   AdaptiveSpin spin_{hasSpareCpus_ ? kLongSpinNs : kShortSpinNs};
 
@@ -349,12 +349,12 @@ class Session {
 
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;
-  bool canPark_ = false;  ///< as the worker was told
-  bool parks_ = false;    ///< as it answered
+  bool canPark_ = false;  ///< as reported to the worker
+  bool parks_ = false;    ///< as answered by the worker
   SessionSecret secret_{};
   ProcessWatch worker_;
   uint32_t attempt_ = 0;                // guarded by sendMutex_
-  std::atomic<bool> isLeaving_{false};  // goodbye was said
+  std::atomic<bool> isLeaving_{false};  // goodbye was sent
   std::atomic<bool> isDown_{false};     // the connection has ended and is not restored yet
   std::mutex downMutex_;
   std::string downReason_;
@@ -376,7 +376,7 @@ class Session {
   std::function<bool(uint64_t, uint64_t)> mayLand_;
   std::function<void(uint64_t)> onLanded_;
   std::function<bool()> awaitsLandings_;
-  std::atomic<bool> asksForLandings_{false};  // it is set: the flusher runs before that
+  std::atomic<bool> asksForLandings_{false};  // it is called once set: the flusher runs before that
 };
 
 }  // namespace millpond

@@ -44,7 +44,7 @@ void Session::cutWhileReading(const std::string& reason) {
     lose(endReason_.empty() ? reason : endReason_);
     return;
   }
-  // The worker of a parked session is expected to go.
+  // The worker of a parked session is expected to exit.
   if (isParked_.load()) return;
   std::lock_guard lock(downMutex_);
   if (isDown_.load()) return;
@@ -161,7 +161,7 @@ void Session::lookAtConnection() {
 void Session::sayGoodbye() {
   if (lost() || isLeaving_.exchange(true) || graceSeconds_ == 0) return;
   const int64_t deadline = monotonicNs() + int64_t{kGoodbyeMs} * 1'000'000;
-  // Another thread may hold it while the connection is lost: the worker then waits without result.
+  // Another thread may hold it while the connection is lost: the worker then waits in vain.
   while (!sendMutex_.try_lock()) {
     if (monotonicNs() > deadline) return;
     pause(kFirstPauseNs / 2);

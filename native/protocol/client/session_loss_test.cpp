@@ -220,8 +220,8 @@ TEST("a worker that dies while it sends data writes into nobody's memory afterwa
             requests.push_back(frame.header.request);
           link.release(link.position());
         }
-        // Commands are not taken any more, so that posting threads soon detect the loss of the worker, while the data
-        // still arrives.
+        // Commands are no longer accepted, so that posting threads soon detect the loss of the worker, while data still
+        // arrives.
         const std::vector<std::byte> data(wire::kChunkBytes, std::byte{0x44});
         if (!link.remote()) ::shutdown(link.socket(), SHUT_RDWR);
         for (uint32_t i = 0; i < kReaders * (kRoom / kPiece); ++i) {
@@ -278,7 +278,7 @@ void checkNonsense(Carrier carrier, Send&& send) {
   SessionTestServer server(carrier, [&](ServerLink& link) {
     SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
       send(link, frame.header.request);
-      // The connection stays: the malformed data ends the session.
+      // The connection stays open: the malformed data ends the session.
       pollfd gone{link.socket(), POLLRDHUP, 0};
       const int64_t deadline = monotonicNs() + 20'000'000'000;
       while (monotonicNs() < deadline && ::poll(&gone, 1, 100) == 0) {
@@ -445,7 +445,7 @@ TEST("random replies end the session, or do nothing, but never crash") {
               bytes.push_back(random() % 2 ? std::byte{0} : static_cast<std::byte>(random()));
           }
           sendRaw(link, bytes);
-          return false;  // and the worker goes
+          return false;  // and the worker exits
         });
       });
       auto session = server.connect();

@@ -110,7 +110,7 @@ TEST("moving keeps one mapping and leaves nothing behind") {
   CHECK(&second.control() == control);
   control->closed.store(1);
   SessionMemory other = std::move(*SessionMemory::create());
-  second = std::move(other);  // unmaps what it had
+  second = std::move(other);  // unmaps its present memory
   CHECK(::fcntl(second.file(), F_GETFD) >= 0);
   CHECK_EQ(second.control().closed.load(), 0u);
 }

@@ -25,7 +25,8 @@ Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> jour
   for (int attempt = 1;; ++attempt) {
     auto endpoint = onParked_(mayAskAgain);
     if (!endpoint) return endpoint.error();
-    // If the new worker is gone when it is called, or soon after, another attempt follows: nothing was lost with it.
+    // If the new worker has ended when it is called, or ends soon after, another attempt follows: nothing was lost with
+    // it.
     mayAskAgain = false;
     endpoint->transport = remote_ ? TransportChoice::Tcp : TransportChoice::SharedMemory;
     auto fresh = establish(*endpoint, true, nullptr);
@@ -86,7 +87,7 @@ bool Session::goOnWithRing() {
   do {
     const uint64_t taken = control().submit.tail.load(std::memory_order_seq_cst);
     const uint64_t left = submit_.head() - taken;
-    // It was taken after all, and the next command finds the ring closed.
+    // It was accepted after all, and the next command finds the ring closed.
     if (left == 0) return true;
     if (left > wire::kSubmitBytes) {
       std::lock_guard lock(readMutex_);
@@ -136,7 +137,8 @@ void Session::considerParking() {
     isAsked_.store(false);
     return;
   }
-  // From now on nothing is sent to this worker, whether it learns that or not: without the message it waits in vain.
+  // From now on nothing is sent to this worker, whether or not it gets the message: without it, the worker waits in
+  // vain.
   isParked_.store(true);
   queueLinkWord(wire::LinkMessage::kParked);
   while (!linkOut_.empty() && !stop_.load()) {
@@ -187,7 +189,7 @@ bool Session::replaceStream(Session& fresh) {
   received_.store(fresh.received_.load(), std::memory_order_relaxed);
   acknowledged_ = fresh.acknowledged_;
   acknowledges_.store(fresh.acknowledges_.load());
-  // This worker has seen the commands that restored it, and nothing of this stream.
+  // This worker has received the commands that restored it, and nothing of this stream.
   base_ = outgoing_.acknowledged() - fresh.endOfStream();
   peerReceived_.store(outgoing_.acknowledged(), std::memory_order_release);
   isAsked_.store(false);

@@ -31,7 +31,7 @@ auto filled(const Post& body) {
 /// Consecutive workers, each with one session, which it parks as often as it can.
 class Workers {
  public:
-  /// `loseEvery`: one in this many requested workers is gone when it is called; 0: none.
+  /// `loseEvery`: one in this many requested workers has ended when it is called; 0: none.
   Workers(Carrier carrier, unsigned threads, unsigned loseEvery = 0)
       : carrier_(carrier), loseEvery_(loseEvery), next_(threads, 0) {}
 
@@ -124,7 +124,7 @@ void nap(uint64_t ns) {
   ::nanosleep(&time, nullptr);
 }
 
-/// Threads that post and wait, with pauses in which the session may be parked, for as long as it takes `parks` times.
+/// Threads that post and wait, with pauses in which the session may be parked, until that has happened `parks` times.
 void useWhileParked(Carrier carrier, unsigned threads, unsigned parks, uint64_t longestNapNs, unsigned loseEvery = 0) {
   Workers workers(carrier, threads, loseEvery);
   auto session = Session::connect(workers.open());

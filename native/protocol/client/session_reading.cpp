@@ -14,7 +14,7 @@
 namespace millpond {
 namespace {
 
-/// A copy from the device of this size leaves little of itself in the caches.
+/// A copy from the device of this size leaves little of its data in the caches.
 constexpr size_t kLargeCopyBytes = size_t{4} << 20;
 /// How long the rest of a frame may take once its header is there.
 constexpr int kFrameTimeoutMs = 60'000;
@@ -38,7 +38,7 @@ void Session::sleepForReplies() {
     if (spin_.until([&] { return replies_.available() != 0; })) return;
     replies_.sleep(kLivenessNs);
     spin_.slept();
-    // Checked again: the worker sends its last messages before it goes.
+    // Checked again: the worker sends its last messages before it exits.
     if (replies_.available() == 0 && peerGone() && replies_.available() == 0) lose("the worker is gone");
     return;
   }
@@ -140,7 +140,7 @@ Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
 
 Session::Pumped Session::receiveBody(std::span<std::byte> to, size_t frameBytesLeft) {
   if (!to.empty() && !take(to)) return Pumped::kCut;
-  // Padding, or bytes for memory that the program has given up.
+  // Padding, or bytes for memory that the program has freed.
   std::byte dropped[4096];
   for (size_t left = frameBytesLeft - to.size(); left;) {
     const size_t n = std::min(left, sizeof(dropped));

@@ -16,13 +16,14 @@ namespace millpond {
 namespace {
 
 constexpr int64_t kFlushDelayNs = 20'000;
-/// With processors to spare the flusher spins: commands gather for less, which is a microsecond or two for a program that
-/// appends one each 0.2 µs, and the next ones need no wake, which takes the program microseconds and the flusher tens of them.
+/// With processors to spare the flusher spins: commands are gathered for a shorter time, which is a microsecond or two
+/// for a program that appends one every 0.2 µs, and the next ones need no wake-up, which costs the program microseconds
+/// and the flusher tens of them.
 constexpr int64_t kSpinningDelayNs = 5'000;
 constexpr int64_t kActiveNs = 200'000;
 /// A connection that ends while the program does nothing is noticed within this time.
 constexpr int64_t kIdleLookNs = 1'000'000'000;
-/// How long a thread of the session waits for landings before it asks again whether there are any.
+/// How long a thread of the session waits for landings before it checks again whether there are any.
 constexpr int64_t kLandingNapNs = 1'000'000;
 constexpr int64_t kShortestLandingNapNs = 10'000;
 /// A proposal of its worker to park the session is detected within this time.
@@ -40,7 +41,7 @@ bool Session::sendPending() {
       std::lock_guard lock(sendMutex_);
       if (!transmit()) return false;
     }
-    // A reading thread leaves acknowledgements to the sending one: it may just have done so.
+    // A reading thread leaves acknowledgements to the sending one, and may just have done so.
     if (!acknowledges_.load()) return true;
   }
 }
@@ -183,7 +184,7 @@ void Session::landUntilStopped() {
   int64_t napNs = kShortestLandingNapNs;
   while (!stop_.load() && !lost()) {
     if (!awaitsLandings_ || !awaitsLandings_()) {
-      // Checked again: one may have begun meanwhile.
+      // Checked again: a landing may have begun in the meantime.
       landing_.exchange(0);
       if (stop_.load() || (awaitsLandings_ && awaitsLandings_())) continue;
       futexWait(landing_, 0);
@@ -230,7 +231,7 @@ void Session::flushUntilStopped() {
     if (unsent_.load() == 0 && takeLandings()) continue;
     const int64_t look = canPark_ && !isParked_.load() ? kParkingLookNs : kIdleLookNs;
     flusherState_.store(FlusherState::kSleeps);
-    // Read again after that: an appending thread reads the two in the opposite order.
+    // Read again afterwards: an appending thread reads the two in the opposite order.
     if (unsent_.load() == 0) futexWait(unsent_, 0, graceSeconds_ ? look : -1);
     flusherState_.store(FlusherState::kAwake);
     if (unsent_.load() == 0) {

@@ -152,7 +152,7 @@ TEST("64 threads that only wait hand the reading over") {
           },
           [&] {
             if (open.empty()) return false;
-            // The newest first: the thread that reads for all is done last.
+            // The newest first, so that the thread that reads for all is done last.
             CHECK(replyWith(link, open.back().first, answerTo(open.back().second)));
             open.pop_back();
             return true;
@@ -184,7 +184,7 @@ struct DownloadJob {
   uint64_t sent = 0;
 };
 
-/// Sends a piece of a download as a worker does; false while no staging chunk is free.
+/// Sends a piece of a download like a worker; false while no staging chunk is free.
 bool sendPiece(ServerLink& link, DownloadJob& job, uint32_t& nextChunk, size_t piece) {
   const size_t n = std::min<uint64_t>({piece, job.bytes - job.sent, wire::kChunkBytes});
   if (link.remote()) {
@@ -224,7 +224,7 @@ TEST("data of many downloads at once arrives byte for byte") {
             const size_t at = random() % jobs.size();
             DownloadJob& job = jobs[at];
             if (job.sent < job.bytes && !sendPiece(link, job, nextChunk, 1 + random() % wire::kChunkBytes)) {
-              link.sleep(1'000'000);  // a chunk that becomes free wakes, too
+              link.sleep(1'000'000);  // a chunk that becomes free also wakes the worker
               return true;
             }
             if (job.sent < job.bytes) return true;
@@ -319,7 +319,7 @@ TEST("nothing lands where no memory waits for it, and the session goes on") {
   auto session = server.connect();
   std::vector<std::byte> memory(400'000, std::byte{0x22});
   const auto start = reinterpret_cast<uint64_t>(memory.data());
-  // Without a callback that allows it no landing is written; with one, only where it does.
+  // Without a callback that allows it no landing is written; with one, only where it allows.
   for (int asked = 0; asked < 2; ++asked) {
     if (asked) session->onLanding([](uint64_t address, uint64_t) { return address == 64; });
     for (const uint64_t address : {start, uint64_t{8}, ~uint64_t{0} - 16}) {
@@ -426,7 +426,7 @@ TEST("the failure of a command that nobody waited for is told once, with its nam
     Session::Answer answer;
     const auto sync = [&] { CHECK_EQ(session->wait(kPlain, {}, sizeof(Body), filling({}), answer), 0); };
     CHECK(session->post(kPlain, {1, 1}, sizeof(Body), filling({0, 700, 0})));
-    CHECK(session->post(kEcho, {1, 1}, sizeof(Body), filling({0, 1, 0})));  // hidden behind the first
+    CHECK(session->post(kEcho, {1, 1}, sizeof(Body), filling({0, 1, 0})));  // hidden behind the first failure
     sync();
     CHECK_EQ(session->failure(), 700);
     CHECK_EQ(session->takeFailure(), 700);
@@ -435,7 +435,7 @@ TEST("the failure of a command that nobody waited for is told once, with its nam
     sync();
     CHECK_EQ(session->takeFailure(), 719);
     CHECK_EQ(session->takeFailure(), 0);
-    // Another context's is kept beside it.
+    // The failure of another context is kept beside it.
     CHECK(session->post(kEcho, {1, 1}, sizeof(Body), filling({0, 719, 0})));
     CHECK(session->post(kEcho, {2, 1}, sizeof(Body), filling({0, 1, 0})));
     sync();

@@ -69,7 +69,7 @@ Waiters::Waiter* Waiters::find(uint32_t request) {
 }
 
 void Waiters::finish(uint32_t request, int32_t result) {
-  // Under the lock: the waiter's frame lives until it has left, and leaving takes the lock.
+  // Under the lock: the waiter's stack frame lives until it has returned, and returning takes the lock.
   std::lock_guard lock(mutex_);
   if (Waiter* found = waiters_[request - 1]) {
     found->finish(result);

@@ -64,7 +64,7 @@ class Waiters {
   /// Asks a sleeping waiter to lead.
   void promoteOne();
 
-  /// The waiter for that reply, nullptr if there is none. It stays valid until another thread finishes it.
+  /// The waiter for that reply; nullptr if there is none. It stays valid until another thread finishes it.
   Waiter* find(uint32_t request);
   void finish(uint32_t request, int32_t result);
   void finishAll(int32_t result);

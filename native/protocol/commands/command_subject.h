@@ -26,7 +26,7 @@ struct CommandSubject {
   Subject subject;         ///< the object that it creates, or to which its setting belongs
   size_t value = 0;        ///< of a setting: offset of its bytes
   size_t valueBytes = 0;   ///< 0: it creates its subject
-  bool hasContext = true;  ///< its subject ends with the context that the command is in, if not before
+  bool hasContext = true;  ///< its subject ends at the latest with the context in which the command is executed
 };
 
 /// Whether a command may have a lasting effect that neither the worker's tables nor a journal record.
@@ -36,8 +36,8 @@ constexpr bool canRepeat(cmd::Op op) {
   const cmd::Leaves leaves = cmd::leftOf(op).leaves;
   return leaves == cmd::Leaves::kThing || leaves == cmd::Leaves::kSetting;
 }
-/// The subject of such a command in that context, or of one by which a worker adds a setting without a command to a
-/// journal. None for any other command, and if the body is too short.
+/// The subject of such a command in that context, or of one by which a worker adds to a journal a setting that no
+/// command made. None for any other command, and if the body is too short.
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);
 
 }  // namespace millpond

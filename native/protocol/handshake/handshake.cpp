@@ -49,7 +49,7 @@ struct WelcomeFixed {
 static_assert(sizeof(WelcomeFixed) == kWelcomeFixedBytes);
 
 struct WelcomeLink {
-  uint32_t graceSeconds;  ///< with kParks: its length must not change, so that other versions can be told so
+  uint32_t graceSeconds;  ///< with kParks: its length must not change, so that other versions can read the refusal
   uint32_t pid;
   uint64_t received;
   SessionSecret secret;
@@ -129,7 +129,7 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
               0,
               "",
               std::nullopt};
-  // Without it this is a client of an earlier version, whose refusal says so.
+  // Without it this is a client of an earlier version, and the refusal reports that.
   if (tail.empty()) return hello;
   if (tail.size() < sizeof(HelloLink)) return Error{"the greeting is cut short"};
   const auto link = readFixed<HelloLink>(take(sizeof(HelloLink)));

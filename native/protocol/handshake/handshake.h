@@ -32,10 +32,10 @@ struct Hello {
   Carrier carrier = Carrier::kSharedMemory;
   uint32_t pid = 0;                           ///< of the client in its own pid namespace
   std::string ticket;                         ///< at most kMaxTicket
-  std::string program;                        ///< for people, at most kMaxProgram
+  std::string program;                        ///< for display, at most kMaxProgram
   uint32_t graceSeconds = 0;                  ///< how long the session waits for a lost client; 0: not at all
   std::string processSpace = {};              ///< in which `pid` is valid, at most kMaxProcessSpace
-  std::optional<Resumption> resumption = {};  ///< in place of a ticket
+  std::optional<Resumption> resumption = {};  ///< instead of a ticket
   bool canPark = false;                       ///< the client attaches again if the session is parked
   bool isParked = false;                      ///< it continues a session that was parked
 };
@@ -56,7 +56,7 @@ struct Welcome {
   uint32_t protocol = 0;
   uint64_t apiHash = 0;
   Admission admission = Admission::kWelcome;
-  std::string message;              ///< reason of a refusal, for people
+  std::string message;              ///< reason of a refusal, for display
   std::vector<std::byte> snapshot;  ///< Snapshot::encode
   uint32_t graceSeconds = 0;        ///< as granted
   uint32_t pid = 0;                 ///< of the worker, 0 to a client in another process space
@@ -78,7 +78,7 @@ inline constexpr size_t kWelcomeFixedBytes = 40;
 
 std::vector<std::byte> encode(const Hello& hello);
 std::vector<std::byte> encode(const Welcome& welcome);
-/// Bytes after the fixed part, or the reason why this is not our Hello.
+/// The number of bytes after the fixed part, or the reason why this is not our Hello.
 Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> fixed);
 Result<Hello> decodeHello(std::span<const std::byte> bytes);
 Result<size_t> welcomeRest(std::span<const std::byte, kWelcomeFixedBytes> fixed);

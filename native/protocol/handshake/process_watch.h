@@ -14,7 +14,7 @@ class ProcessWatch {
   static std::string space();
 
   ProcessWatch() = default;
-  /// Watches that process of this space; nothing if it cannot be watched, as with pid 0.
+  /// Watches that process of this space; does nothing if it cannot be watched, as with pid 0.
   explicit ProcessWatch(int pid);
 
   /// Becomes readable when the process has ended; -1 if nothing is watched.

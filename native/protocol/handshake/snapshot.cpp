@@ -103,8 +103,8 @@ Result<Snapshot> Snapshot::decode(std::span<const std::byte> bytes) {
 
 namespace {
 
-/// Those attributes that identify the device and its machine, not its kind: its place on the bus, the board, NUMA nodes, and
-/// settings of the host.
+/// The attributes that identify the device and its machine, not its kind: its place on the bus, the board, NUMA nodes,
+/// and settings of the host.
 constexpr int kOfPlace[] = {33, 34, 50, 85, 130, 131, 133, 134, 141, 142, 143};
 
 std::string differenceOfKind(const DeviceSnapshot& own, const DeviceSnapshot& other) {

@@ -9,11 +9,11 @@
 
 namespace millpond {
 
-/// Failures of commands for which no thread waited, the first of each context, until the client takes them: in memory that both
-/// sides may share. Only the worker adds failures.
+/// Failures of commands for which no thread waited, the first of each context, until the client takes them. They are in
+/// memory that both sides may share. Only the worker adds failures.
 class FailureSlots {
  public:
-  /// False: a failure of that context is kept already, or there is no room.
+  /// False: a failure of that context is already stored, or there is no room.
   bool keep(int32_t code, uint16_t context) {
     for (const auto& each : kept_)
       if (const int32_t other = each.load(std::memory_order_relaxed);
@@ -27,7 +27,7 @@ class FailureSlots {
     }
     return false;
   }
-  /// One of them, packed; 0: there is none. Costs one read where there is none.
+  /// One of them, packed; 0: there is none. Costs one read if there is none.
   int32_t first() const {
     if (isAny_.load(std::memory_order_acquire) == 0) [[likely]]
       return 0;
@@ -35,7 +35,7 @@ class FailureSlots {
       if (const int32_t failure = each.load(std::memory_order_relaxed)) return failure;
     return 0;
   }
-  /// The same, and it is not kept any more.
+  /// The same, and removes it.
   int32_t take() {
     // A later failure sets it again.
     if (isAny_.exchange(0, std::memory_order_acq_rel) == 0) return 0;

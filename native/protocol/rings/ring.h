@@ -55,7 +55,7 @@ inline bool wakeConsumer(RingControl& control) {
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 /// Control page, submit ring, reply ring and staging chunks of one session, in one memory file. The rings are mapped
-/// twice in a row, so that any run of bytes in them is contiguous.
+/// twice in a row, so that any range of bytes in them is contiguous.
 class SessionMemory {
  public:
   /// Creates the memory. The file is sealed, so neither side can shrink it under the other.
@@ -139,8 +139,8 @@ class RingProducer {
   /// Publishes everything advanced over, and wakes the consumer if it sleeps. Returns false if it closed the ring
   /// before, and takes none of it.
   bool publish() {
-    // Sequentially consistent with the consumer's going to sleep or closing: either it sees the head, or this thread
-    // sees its state.
+    // Sequentially consistent with the consumer's transition to sleep or closing: either it sees the head, or this
+    // thread sees its state.
     control_->head.store(head_, std::memory_order_seq_cst);
     return control_->consumerState.load(std::memory_order_seq_cst) == kAwake || wakeConsumer(*control_);
   }
@@ -153,8 +153,8 @@ class RingProducer {
   }
 
  private:
-  /// Prefetches, for writing, the cache lines of the frames after the next. The consumer read them a round ago, so each
-  /// write would wait for its processor, and publishing waits for all writes before it.
+  /// Prefetches, for writing, the cache lines of the frames after the next. The consumer has read them since they were
+  /// last written, so each write would wait for its processor, and publishing waits for all writes before it.
   void claimAhead(size_t bytes) const {
     constexpr size_t kLine = 64;
     constexpr size_t kAhead = 8 * kLine;  // three launches
@@ -192,7 +192,7 @@ class RingConsumer {
         seen_(read_),
         released_(read_) {}
 
-  /// Bytes ready to be read; more than the capacity if the producer lies (check it).
+  /// Bytes ready to be read; more than the capacity if the producer misbehaves (check it).
   size_t available() const { return static_cast<size_t>(control_->head.load(std::memory_order_acquire) - read_); }
   /// The same, if only `enough` matters: the head, whose cache line the producer writes with each frame, is read only
   /// when the bytes seen before do not suffice.
@@ -207,7 +207,7 @@ class RingConsumer {
     read_ += bytes;
     if (seen_ < read_) seen_ = read_;
   }
-  /// The producer has taken back bytes that were seen.
+  /// The producer has taken back bytes that this side had seen.
   void retracted() { seen_ = read_; }
   /// Reads everything again that was not released.
   void rewind() { read_ = released_; }

@@ -18,7 +18,7 @@ constexpr uint64_t kStreamBytes = uint64_t{12} << 20;
 #else
 constexpr uint64_t kStreamBytes = uint64_t{96} << 20;
 #endif
-/// A sleep that lasts this long was never ended by the other side.
+/// A sleep of this length was never ended by the other side.
 constexpr int64_t kLostWakeupNs = 20'000'000'000;
 
 SessionMemory makeMemory() {
@@ -172,7 +172,7 @@ TEST("a run that crosses the end of a ring is contiguous") {
   producer.publish();
   CHECK_EQ(consumer.available(), run.size());
   CHECK(std::equal(run.begin(), run.end(), consumer.data()));
-  // The tail end of it lies at the beginning of the memory.
+  // Its end is at the beginning of the memory.
   CHECK(memory.submit()[0] == std::byte{0x5a} && memory.submit()[4092] == std::byte{0x5a});
 }
 
@@ -218,7 +218,7 @@ TEST("a consumer reads the head when what it saw before is not enough") {
   producer.advance(32);
   producer.publish();
   CHECK_EQ(consumer.available(1), 32u);
-  // The last 24 bytes are taken back, and 8 others come in their place.
+  // The last 24 bytes are taken back and replaced by 8 others.
   producer.retract(136);
   consumer.retracted();
   CHECK_EQ(consumer.available(9), 8u);

@@ -19,7 +19,7 @@ using testing::CuttingProxy;
 constexpr uint16_t kTakeData = 1;       ///< number, then data generated from it
 constexpr uint16_t kTellCount = 2;      ///< answered with the number of commands before it
 constexpr uint16_t kGiveData = 3;       ///< answered with that many bytes
-constexpr uint16_t kGiveLanding = 4;    ///< so many bytes land at that address
+constexpr uint16_t kGiveLanding = 4;    ///< this many bytes land at that address
 constexpr uint16_t kNeverAnswered = 5;  ///< never answered
 
 struct Ask {
@@ -172,7 +172,7 @@ class Serving {
   bool takeBack() {
     bool some = false;
     for (; !lent_.empty() && lent_.front().first <= link_->acknowledged(); lent_.pop_front()) {
-      // From now on it may be arbitrary data.
+      // From now on the data may be arbitrary.
       std::fill(lent_.front().second.begin(), lent_.front().second.end(), std::byte{0xee});
       some = true;
     }
@@ -325,7 +325,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
     for (size_t i = 0; i < kReplies; ++i, ++written)
       CHECK(link.reply(wire::ReplyKind::kData, 0, 1, 0, std::span<const std::byte>(data)));
   });
-  // The worker stops when it keeps much data, whatever the client has taken.
+  // The worker stops when it keeps much data, whatever the client has received.
   while (taken.load() < (size_t{32} << 20)) std::this_thread::yield();
   ::usleep(100'000);
   CHECK(taken.load() < (size_t{40} << 20));
@@ -337,7 +337,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
   // Commands that are not executed meanwhile, followed by an acknowledgement.
   const std::array<uint64_t, 1000> body{};
   for (int n = 0; written.load() < kReplies; ++n) {
-    // A thread that has written everything reads no more: nothing may wait for it.
+    // A thread that has written everything no longer reads, so nothing may wait for it.
     pollfd room{client.get(), POLLOUT, 0};
     if (::poll(&room, 1, 20) != 1) continue;
     if (n < 100) send(kTakeData, body);
@@ -482,7 +482,7 @@ TEST("a client that says goodbye is not waited for") {
   Caller caller(*session, 1, 1);
   caller.echo();
   session->sayGoodbye();
-  caller.echo();  // it is not gone yet
+  caller.echo();  // it has not ended yet
   session.reset();
   // The server's end waits for the end of the session, which would take a day.
 }

@@ -20,17 +20,17 @@ namespace {
 constexpr int64_t kReplyPatienceNs = 60'000'000'000;
 /// A client that does not read cannot delay the end of a session.
 constexpr int64_t kEndPatienceNs = 200'000'000;
-/// The bytes kept for a client beside the ring before the worker waits for its acknowledgements, and the limit where these
-/// cannot arrive, behind commands for which there is no room.
+/// The most bytes kept for a client beside the ring before the worker waits for its acknowledgements; and the limit if
+/// these cannot arrive because they are behind commands for which there is no room.
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
 constexpr size_t kKeepStep = size_t{16} << 20;
 constexpr int64_t kLookNs = 100'000'000;
-/// Replies are collected up to this size; more would delay a client that could copy meanwhile.
+/// Replies are collected up to this size; more would delay a client that could already copy them.
 constexpr size_t kMostCollectedBytes = size_t{32} << 10;
 constexpr size_t kJournalPiece = size_t{32} << 10;
-/// A connection that was closed is mostly that of a process that was killed, whose memory is wanted by the next one: it is
-/// waited for that long, unless the client asked for a longer grace than by default.
+/// A closed connection is mostly that of a killed process, whose memory the next process wants: the worker waits for
+/// this long, unless the client requested a longer grace period than the default.
 constexpr int64_t kClosedGraceNs = 10'000'000'000;
 constexpr int64_t kDefaultGraceNs = 60'000'000'000;
 
@@ -52,7 +52,7 @@ ServerLink::ServerLink(Channel channel, SessionMemory memory, bool remote, uint3
 // Receiving
 
 ServerLink::Next ServerLink::receive() {
-  // The thread that noticed it may only have looked for new commands.
+  // The thread that noticed it may only have checked for new commands.
   if (isBroken_) return Next::kBroken;
   if (door_->isOffered.load(std::memory_order_acquire))
     if (auto offer = takeOffer()) return resume(std::move(*offer));
@@ -123,7 +123,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
 
 bool ServerLink::ready() {
   if (!remote_) return commands_.available() != 0;
-  if (!sendCollected()) return true;  // `next` says so
+  if (!sendCollected()) return true;  // `next` reports it
   // With a full ring a command is ready already, or `next` detects that it never will be.
   return incoming_.space() == 0 || receive() != Next::kNothing;
 }
@@ -203,7 +203,7 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
     std::memcpy(place, part.data(), part.size());
     place += part.size();
   }
-  // A text that ends within a word must not go on with bytes of an earlier reply.
+  // A text that ends within a word must not continue with bytes of an earlier reply.
   std::fill(place, end, std::byte{0});
   replies_.advance(header.bytes);
   replies_.publish();
@@ -339,7 +339,7 @@ ServerLink::Next ServerLink::resume(Offer offer) {
     isBroken_ = true;
     return Next::kBroken;
   }
-  // With the same descriptor number: another thread that waits for the socket never gets another file's.
+  // With the same descriptor number, so that another thread that waits for the socket never gets another file's.
   if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
   commands_.retracted();
@@ -385,7 +385,7 @@ bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
     if (!isParked_) problem_ = "the client parks a session that was not to be parked";
     return isParked_;
   }
-  // Inspected early; it will be taken again in order.
+  // Read ahead; it will be taken again in order.
   if (word.message == wire::LinkMessage::kReceived &&
       (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
     return true;

@@ -43,9 +43,9 @@ class ServerLink {
     uint64_t end = 0;    ///< stream offset after the frame
     uint64_t start = 0;  ///< offset of the frame in the client's stream, which has no frames of the link
 
-    /// The copy: at most wire::kHeadBytes of the body, all of a short one.
+    /// The copy: at most wire::kHeadBytes of the body, which is all of a short one.
     std::span<const std::byte> head() const { return {head_.data(), std::min(bytes_, head_.size())}; }
-    /// All of it. The part of a long command after its head is in shared memory: copy it before checking.
+    /// The whole body. The part of a long command after its head is in shared memory: copy it before checking.
     std::span<const std::byte> body() const { return bytes_ <= head_.size() ? head() : std::span(ring_, bytes_); }
 
    private:
@@ -78,10 +78,10 @@ class ServerLink {
   void sleep(int64_t timeoutNs);
   /// Ends a `sleep`; may be called on any thread.
   void wake();
-  /// Stops waiting for the client, whether it reads no replies or is away; may be called on any thread.
+  /// Stops waiting for the client, whether it reads no replies or is disconnected; may be called on any thread.
   void giveUp();
   /// Another connection of the client, which has every reply before `received`; may be called on any thread. The client
-  /// is answered when the link has processed it.
+  /// gets its answer when the link has processed the connection.
   void offer(Channel channel, uint64_t received);
   /// Whether an event that `sleep` waits for has happened.
   bool ready();
@@ -108,7 +108,7 @@ class ServerLink {
   void keepWithin(std::function<bool(size_t)> mayKeep) { mayKeep_ = std::move(mayKeep); }
   uint64_t replied() const { return outgoing_.end(); }
   uint64_t acknowledged() const { return outgoing_.acknowledged(); }
-  /// Called with a sentence when the connection is lost and awaited, and when the client is back.
+  /// Called with a sentence when the connection is lost and awaited, and when the client has returned.
   void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
   /// Sends the client the reason of the end, and over TCP waits, briefly, until it has read it. Nothing can be sent
   /// afterwards.
@@ -132,7 +132,7 @@ class ServerLink {
     std::optional<Offer> offer;
     std::atomic<bool> isOffered{false};
     std::atomic<bool> hasGivenUp{false};
-    std::atomic<bool> isWoken{false};  ///< shared memory: the next sleep is none
+    std::atomic<bool> isWoken{false};  ///< shared memory: the next sleep returns immediately
   };
   /// End of the complete commands received, and the part of that which belongs to the link.
   struct Received {
@@ -156,8 +156,7 @@ class ServerLink {
   Next receive();
   /// The result of one read of the socket.
   Next receiveBytes();
-  /// The connection has ended.
-  /// `isClosed`: by the other end, and not for want of an answer.
+  /// The connection has ended. `isClosed`: by the other end, not because it did not respond.
   Next lose(const std::string& why, bool isClosed = false);
   /// Switches to the client's new connection.
   Next resume(Offer offer);
@@ -167,7 +166,7 @@ class ServerLink {
   bool takeLinkFrame(std::span<const std::byte> body);
   bool acknowledge(uint64_t received);
   void tellReceived();
-  /// Over shared memory: writes it where no other data is while the client waits for nothing.
+  /// Over shared memory: writes it where there is no other data while the client waits for nothing.
   void leaveJournal(std::span<const std::byte> journal);
   bool sendJournal(std::span<const std::byte> journal);
   /// Queues a link frame. The previous one must have been sent.

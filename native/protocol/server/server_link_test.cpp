@@ -21,7 +21,7 @@ namespace {
 
 using Next = ServerLink::Next;
 
-/// Both ends of a session, the client's raw.
+/// Both ends of a session; the client's end is raw.
 struct Ends {
   UniqueFd client;
   SessionMemory memory;  ///< the client's mapping
@@ -120,7 +120,7 @@ TEST("a command of which the ring holds only a part is broken, and over a socket
   CHECK(socket.link->next(frame) == Next::kFrame);
   CHECK_EQ(frame.body().size(), 4080u);
   CHECK(std::memcmp(frame.body().data(), whole.data() + 16, 4080) == 0);
-  // A connection that ends in the middle of a command is just gone.
+  // A connection that ends in the middle of a command counts as lost.
   CHECK(bool(sendAll(socket.client.get(), command(64, 40))));
   CHECK(socket.link->next(frame) == Next::kNothing);
   socket.client.reset();
@@ -187,7 +187,7 @@ TEST("a reply ring's tail that lies ends the replies, and nothing is written out
     Ends ends(false);
     CHECK(send(ends));
     CHECK(send(ends));
-    // The ring is full, and nothing of it was taken.
+    // The ring is full, and nothing has been taken from it.
     ends.memory.control().reply.tail.store(tail);
     CHECK(!send(ends));
     CHECK(ends.link->isBroken());
@@ -398,7 +398,7 @@ TEST("a sleeping worker is woken by commands and by other threads") {
     CHECK(monotonicNs() - start < 10'000'000'000);
     CHECK(sleeps > 0);
   }
-  // And sleeps no longer than its limit.
+  // And it sleeps no longer than its limit.
   for (const bool remote : {false, true}) Ends(remote).link->sleep(1'000'000);
 }
 

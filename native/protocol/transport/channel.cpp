@@ -14,7 +14,7 @@ namespace millpond {
 namespace {
 
 constexpr size_t kPage = 4096;
-/// Other threads may change the memory's protection again and again.
+/// Other threads may change the memory's protection repeatedly.
 constexpr int kMostFaults = 1000;
 
 template <typename Touch>
@@ -45,7 +45,7 @@ ssize_t Channel::receivePlain(std::span<std::byte> to) {
   for (int faults = 0;; ++faults) {
     const ssize_t n = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
     if (n >= 0 || errno != EFAULT || faults == kMostFaults) return n;
-    // Writes back the value that it read: other threads may write there, too.
+    // Writes back the value that it has read, because other threads may write there, too.
     touchPages(to.data(), to.size(), [](uintptr_t at) {
       std::atomic_ref(*reinterpret_cast<char*>(at)).fetch_or(0, std::memory_order_relaxed);
     });

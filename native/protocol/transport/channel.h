@@ -42,14 +42,14 @@ class Channel {
   bool holdsBytes() const { return holds_.load(std::memory_order_relaxed); }
   bool isEncrypted() const { return tls_ != nullptr; }
 
-  /// As non-blocking recv(2); memory that cannot be written faults like any access of this process.
+  /// Like non-blocking recv(2); memory that cannot be written faults like any access by this process.
   ssize_t receive(std::span<std::byte> to) {
     if (!tls_) return receivePlain(to);
     const ssize_t n = tls_->receive(socket_.get(), to);
     holds_.store(tls_->holdsBytes(), std::memory_order_relaxed);
     return n;
   }
-  /// As non-blocking sendmsg(2) without SIGPIPE; memory that cannot be read faults like any access of this process.
+  /// Like non-blocking sendmsg(2) without SIGPIPE; memory that cannot be read faults like any access by this process.
   /// Unsent bytes must come first in the next call.
   ssize_t send(std::span<const iovec> runs);
   /// Waits for these events; returns those that occurred, 0 after the timeout. Bytes received already count as POLLIN.
@@ -72,7 +72,7 @@ class Channel {
   std::atomic<bool> holds_{false};
 };
 
-/// As the socket calls of these names.
+/// Like the socket calls of these names.
 Status sendAll(Channel& channel, std::span<const std::byte> bytes, int patienceMs = kSendPatienceMs);
 Status receiveExactly(Channel& channel, std::span<std::byte> bytes, int timeoutMs);
 

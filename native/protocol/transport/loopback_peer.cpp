@@ -24,13 +24,14 @@
 namespace millpond {
 namespace {
 
-/// The user that stands for all whom a mapping of users hides.
+/// The user id that stands for all users hidden by a user namespace.
 constexpr uid_t kHidden = 65534;
-/// The interface of loopback, the first of every network namespace. A socket that is bound to it is found only by it.
+/// The loopback interface, the first one of every network namespace. Sockets that are bound to it are found only if it
+/// is specified.
 constexpr uint32_t kLoopbackInterface = 1;
 /// The kernel answers within the system call, after loading a module the first time.
 constexpr int kAnswerMs = 2'000;
-/// A server that accepts connections between two questions makes the second one outdated.
+/// If a server accepts connections between two queries, the second answer is the current one.
 constexpr int kMaxQuestions = 8;
 
 /// Address and port as in the kernel's answers: IPv4 in the first word.
@@ -87,20 +88,20 @@ bool isLoopback(const Ends& ends) {
   return !words[0] && !words[1] && !words[2] && ntohl(words[3]) == 1;
 }
 
-/// What the kernel knows of a socket.
+/// The kernel's data about a socket.
 struct Found {
   enum class How { kUnknown, kNone, kSocket } how = How::kUnknown;
-  bool isHeld = false;  ///< by a process; connections that nobody has accepted yet are not, and show no user
+  bool isHeld = false;  ///< a process has it; connections not accepted yet have none, and show no user
   uid_t user = 0;
 };
 
-/// Asks for sockets of this process's network namespace (sock_diag(7)).
+/// Queries the sockets of this process's network namespace (sock_diag(7)).
 class SocketTable {
  public:
   explicit SocketTable(uint8_t family)
       : family_(family), netlink_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)) {}
 
-  /// The socket with these ends: or, if there is none, or `to` is nothing, the one that listens at `from`.
+  /// The socket with these ends; if there is none, or `to` is absent, the one that listens at `from`.
   Found find(const End& from, const End& to) {
     if (!netlink_) return {};
     struct {
@@ -168,12 +169,12 @@ Found serverOf(const Ends& ends) {
   SocketTable table(ends.family);
   for (int asked = 0; asked < kMaxQuestions; ++asked) {
     const Found server = table.find(ends.peer, ends.local);
-    // Without knowledge of our own end, too, the kernel knows nothing about TCP.
+    // If the kernel does not even know our own end, it gives no information about TCP.
     if (server.how == Found::How::kNone && table.find(ends.local, ends.peer).how != Found::How::kSocket) return {};
     if (server.how != Found::How::kSocket || server.isHeld) return server;
     const Found listener = table.find(ends.peer, {});
-    // That one listens on behalf of this connection only if it still waits to be accepted: a stranger could have, and
-    // have left the port to a service.
+    // A listening socket handles this connection only if the connection still waits to be accepted: otherwise a
+    // stranger may have accepted it and left the port to a service.
     const Found again = table.find(ends.peer, ends.local);
     if (again.how == Found::How::kSocket && !again.isHeld)
       return listener.how == Found::How::kSocket && listener.isHeld ? listener : Found{Found::How::kNone};
@@ -189,7 +190,8 @@ std::optional<uid_t> numberAt(std::string_view digits) {
   return error == std::errc() && end != digits.data() ? std::optional(user) : std::nullopt;
 }
 
-/// The user of installed services. Not by the C library: a lookup would load more libraries into a foreign process.
+/// The user of installed services. Looked up without the C library, which would load more libraries into a foreign
+/// process.
 std::optional<uid_t> serviceUser() {
   const File file(std::fopen("/etc/passwd", "re"), &std::fclose);
   char line[1024];
@@ -203,7 +205,7 @@ std::optional<uid_t> serviceUser() {
   return std::nullopt;
 }
 
-/// Whether this process sees the users of the machine through a mapping that hides most of them, as in a container.
+/// Whether this process is in a user namespace that hides most users of the machine, as in a container.
 bool hidesUsers() {
   const File file(std::fopen("/proc/self/uid_map", "re"), &std::fclose);
   char line[128];

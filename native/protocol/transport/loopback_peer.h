@@ -11,18 +11,19 @@
 
 namespace millpond {
 
-/// Users that may serve unencrypted connections over loopback, beside root, the user of this process, and the user
-/// `millpond` of installed services.
+/// Users that may serve unencrypted connections over loopback, in addition to root, the user of this process, and the
+/// user `millpond` of installed services.
 using TrustedUsers = std::vector<uid_t>;
 
 /// Why nothing may be sent over a connection.
 struct PeerDoubt {
   std::string message;
-  bool isStranger = false;  ///< another user serves it; otherwise no process does, as while a service restarts
+  bool isStranger = false;  ///< another user serves it; otherwise no process does, for example while a service restarts
 };
 
-/// Asks the kernel for the user that serves a connected TCP socket; none if it may be used. Peers beyond loopback are not checked, and
-/// none are where the kernel does not tell (no NETLINK_SOCK_DIAG), or where a mapping of users hides the server's.
+/// Asks the kernel for the user that serves a connected TCP socket; none if it may be used. Peers beyond loopback are
+/// not checked, and no peers are checked if the kernel gives no information (no NETLINK_SOCK_DIAG), or if a user
+/// namespace hides the server's user.
 std::optional<PeerDoubt> doubtLoopbackPeer(int socket, const TrustedUsers& more);
 
 }  // namespace millpond

@@ -37,7 +37,7 @@ struct Kind {
   bool isBound = false;  ///< to the loopback interface
 };
 
-/// A process of a user that listens on a port.
+/// A process of another user that listens on a port.
 class Server {
  public:
   Server(uid_t user, const Kind& kind) {
@@ -112,7 +112,7 @@ UniqueFd connected(const Kind& kind, uint16_t port) {
   return std::move(*socket);
 }
 
-/// Whether `what` holds in a process that may do as little as `prepare` leaves it.
+/// Whether `what` is true in a process with the restrictions that `prepare` sets up.
 bool inChild(const std::function<bool()>& prepare, const std::function<bool()>& what) {
   const pid_t child = ::fork();
   CHECK(child >= 0);
@@ -125,7 +125,7 @@ bool inChild(const std::function<bool()>& prepare, const std::function<bool()>& 
 
 bool becomes(uid_t user) { return ::setresgid(user, user, user) == 0 && ::setresuid(user, user, user) == 0; }
 
-/// No sockets of netlink, as in some sandboxes.
+/// No netlink sockets, as in some sandboxes.
 bool losesNetlink() {
   const sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -193,7 +193,7 @@ TEST("a server that has gone is no stranger, and may come back") {
   server.emplace(::geteuid(), Kind{.address = "127.0.0.1", .accepts = false});
   const UniqueFd client = connected({.address = "127.0.0.1"}, server->port);
   server.reset();
-  // Its end is gone, and this one with it: the kernel knows neither, and no process can read from it.
+  // Both ends are gone: the kernel knows neither, and no process can read from the connection.
   const auto doubt = doubtLoopbackPeer(client.get(), {});
   CHECK(!doubt || !doubt->isStranger);
   CHECK(::send(client.get(), "x", 1, MSG_NOSIGNAL) < 0);
@@ -218,7 +218,7 @@ TEST("where the kernel tells nothing, servers are trusted as documented") {
 
 TEST("a mapping of users hides servers of others, but no stranger among those that it shows") {
   if (::geteuid() != 0) return;
-  // Inside, root is the stranger, and all others are hidden.
+  // In the namespace, root is the stranger, and all other users are hidden.
   const auto enters = [] {
     if (!becomes(kStranger) || ::prctl(PR_SET_DUMPABLE, 1) != 0 || ::unshare(CLONE_NEWUSER) != 0) return false;
     const auto writes = [](const char* path, const char* text) {
@@ -227,7 +227,7 @@ TEST("a mapping of users hides servers of others, but no stranger among those th
     };
     return writes("/proc/self/uid_map", "7 4321 1\n");
   };
-  if (!inChild([] { return true; }, [&] { return enters(); })) return;  // this machine forbids such mappings
+  if (!inChild([] { return true; }, [&] { return enters(); })) return;  // this machine forbids such namespaces
   for (const uid_t user : {uid_t{0}, uid_t{1234}, kStranger}) {
     const Kind kind{.address = "127.0.0.1"};
     const Server server(user, kind);

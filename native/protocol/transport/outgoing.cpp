@@ -67,7 +67,7 @@ bool Outgoing::acknowledge(uint64_t offset) {
     lent_.pop_front();
     --lentSent_;
   }
-  // No frame ends inside a lent run.
+  // No frame ends inside a lent range.
   if (!lent_.empty() && offset > lent_.front().at + lentGoneBytes_) return false;
   acknowledged_ = offset;
   ring_.release(offset - lentGoneBytes_);

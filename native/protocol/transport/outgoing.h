@@ -14,14 +14,14 @@
 
 namespace millpond {
 
-/// Offsets are positions in the stream: they count the bytes of the ring and the lent ones.
+/// Offsets are positions in the stream: they count both the bytes of the ring and the lent ones.
 class Outgoing {
  public:
   Outgoing() = default;
   explicit Outgoing(RingConsumer ring) : ring_(ring) {}
 
   /// Appends `bytes`, padded with zeros to a multiple of 8, after the ring's data up to `head`, the published end. They
-  /// must not change until acknowledged.
+  /// must not change until they are acknowledged.
   void lend(uint64_t head, std::span<const std::byte> bytes) { add(head, bytes, {}); }
   /// The same, for bytes that the caller does not keep.
   void append(uint64_t head, std::vector<std::byte> bytes);
@@ -42,13 +42,13 @@ class Outgoing {
   /// Total of lent bytes, padding included.
   uint64_t lentBytes() const { return lentBytes_; }
   uint64_t acknowledged() const { return acknowledged_; }
-  /// Memory of its own, beside the ring.
+  /// Its own memory, beside the ring.
   size_t ownBytes() const { return ownBytes_; }
 
   /// The other side has everything before `offset`, the end of a frame. Returns false if that is impossible.
   bool acknowledge(uint64_t offset);
-  /// Continues at `offset`, the end of a frame, over another connection. Returns false if the data is not available any
-  /// more.
+  /// Continues at `offset`, the end of a frame, over another connection. Returns false if the data is no longer
+  /// available.
   bool resumeAt(uint64_t offset);
 
  private:
@@ -63,9 +63,9 @@ class Outgoing {
 
   RingConsumer ring_;  ///< its position: end of the sent data; released: acknowledged data
   std::deque<Lent> lent_;
-  size_t lentSent_ = 0;         ///< number of these that were sent completely
-  size_t within_ = 0;           ///< sent bytes of the next one
-  uint64_t lentBytes_ = 0;      ///< of all ever lent
+  size_t lentSent_ = 0;         ///< number of lent ranges that were sent completely
+  size_t within_ = 0;           ///< sent bytes of the next range
+  uint64_t lentBytes_ = 0;      ///< of all ranges ever lent
   uint64_t lentSentBytes_ = 0;  ///< of all sent completely
   uint64_t lentGoneBytes_ = 0;  ///< of all acknowledged
   uint64_t acknowledged_ = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kRing = size_t{1} << 16;
 
-/// A ring of its own memory, mapped once: what wraps around is written in two pieces, so it has the bytes twice.
+/// A ring with its own memory, mapped once: data that wraps around is written twice, as in the two mappings.
 struct Ring {
   RingControl control{};
   std::vector<std::byte> bytes = std::vector<std::byte>(2 * kRing);
@@ -30,7 +30,7 @@ struct Ring {
   }
 };
 
-/// Everything that is collected, as if a socket had taken it.
+/// Everything that is collected, as if a socket had accepted it.
 std::vector<std::byte> collected(const Outgoing& outgoing) {
   SendRuns runs;
   outgoing.collect(runs);
@@ -53,7 +53,7 @@ TEST("whatever is sent, acknowledged and sent again is the stream, in order") {
     std::minstd_rand random(seed);
     Ring ring;
     Outgoing& outgoing = ring.outgoing;
-    std::vector<std::byte> stream;    // all that was ever given
+    std::vector<std::byte> stream;    // everything that was ever passed in
     std::vector<uint64_t> frames{0};  // where frames end
     std::deque<std::vector<std::byte>> lent;
     const auto fresh = [&](size_t bytes) {

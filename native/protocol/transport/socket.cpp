@@ -115,7 +115,7 @@ void tuneTcp(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-  // Sent bytes are not retransmitted without limit either.
+  // Sent bytes are not retransmitted indefinitely either.
   const int unacknowledgedMs = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledgedMs, sizeof(unacknowledgedMs));
 }

@@ -19,7 +19,7 @@ Result<UniqueFd> connectUnix(const std::string& path);
 Result<UniqueFd> connectTcp(const std::string& host, uint16_t port, int timeoutMs = 10'000);
 /// Replaces the socket file by a new one with the permission bits `mode`.
 Result<UniqueFd> listenUnix(const std::string& path, unsigned mode);
-/// `port` 0 takes a free one and stores it.
+/// `port` 0 picks a free one and stores it.
 Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port);
 void tuneTcp(int socket);
 
@@ -31,11 +31,11 @@ Status sendAll(int socket, std::span<const std::byte> bytes, int patienceMs = kS
 /// Receives exactly that much within `timeoutMs` or fails.
 Status receiveExactly(int socket, std::span<std::byte> bytes, int timeoutMs);
 
-/// As `sendAll`, with calls of a non-blocking `send`, and of `wait`, which waits for POLLOUT and returns false after
+/// Like `sendAll`, with calls of a non-blocking `send`, and of `wait`, which waits for POLLOUT and returns false after
 /// the timeout.
 template <typename Send, typename Wait>
 Status sendAllBy(std::span<const std::byte> bytes, int patienceMs, Send&& send, Wait&& wait);
-/// As `receiveExactly`, with callbacks.
+/// Like `receiveExactly`, with callbacks.
 template <typename Receive, typename Wait>
 Status receiveExactlyBy(std::span<std::byte> bytes, int timeoutMs, Receive&& receive, Wait&& wait);
 
@@ -46,10 +46,10 @@ Result<UniqueFd> receiveFile(int socket, int timeoutMs);
 
 /// Whether the other end is on this machine.
 bool isLoopbackPeer(int socket);
-/// Whether `host` names a loopback address only.
+/// Whether `host` names only a loopback address.
 bool isLoopbackHost(const std::string& host);
 
-/// Pid of the peer of a Unix socket as this side's kernel sees it, 0 where unknown.
+/// Pid of the peer of a Unix socket as this side's kernel sees it; 0: unknown.
 int32_t peerPid(int socket);
 
 Error systemError(const std::string& what);

@@ -49,9 +49,9 @@ class TlsStream {
   /// Performs the whole handshake.
   Status shakeWithin(int socket, int timeoutMs);
 
-  /// As non-blocking recv(2). Data that breaks a rule or was changed in transit fails with EBADMSG.
+  /// Like non-blocking recv(2). Data that violates the protocol or was changed in transit fails with EBADMSG.
   ssize_t receive(int socket, std::span<std::byte> to);
-  /// As non-blocking sendmsg(2). Unsent bytes must come first in the next call.
+  /// Like non-blocking sendmsg(2). Unsent bytes must come first in the next call.
   ssize_t send(int socket, std::span<const iovec> runs);
   /// Whether `receive` may return data although the socket has none.
   bool holdsBytes() const { return holds_; }
@@ -66,7 +66,7 @@ class TlsStream {
   Flushed flush(int socket);
   bool sealSome(std::span<const iovec> runs);
   ssize_t unseal(std::span<std::byte> to);
-  /// As `unseal`, for links: from the received records.
+  /// Like `unseal`, for links: from the received records.
   ssize_t openRecords(std::span<std::byte> to);
 
   const MillpondTlsFunctions* const library_;

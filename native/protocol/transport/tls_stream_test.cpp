@@ -164,7 +164,7 @@ TEST("a record that was changed on its way is never taken for what was sent") {
     std::vector<std::byte> got(1000);
     const Status received = receiveExactly(link.server, got, 200);
     CHECK(!received);
-    // An increased length makes it wait for the rest; every other change is detected immediately.
+    // With an increased length the receiver waits for the rest; every other change is detected immediately.
     if (at != 3) CHECK_EQ(received.error().message, std::string("cannot receive: ") + std::strerror(EBADMSG));
     CHECK(std::ranges::all_of(got, [](std::byte each) { return each == std::byte{0}; }));
   }
@@ -186,7 +186,7 @@ TEST("a record that came twice, or not at all, ends the connection") {
   }
 }
 
-/// The offsets of the records of `wire`, and its end.
+/// The offsets of the records in `wire`, and its end.
 std::vector<size_t> recordsOf(std::span<const std::byte> wire) {
   std::vector<size_t> at{0};
   while (at.back() < wire.size()) {
@@ -226,7 +226,7 @@ void tamper(std::vector<std::byte>& wire, std::minstd_rand& random) {
 TEST("whatever is done to records on their way, what arrives is the beginning of what was sent") {
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     std::minstd_rand random(seed);
-    // So few that the socket takes them all.
+    // So few that the socket accepts them all.
     Link link = linkOver({}, seed % 3 == 0 ? 5'000 : 0);
     std::vector<std::byte> sent;
     for (size_t i = 0; i < 12; ++i) {
@@ -347,7 +347,7 @@ TEST("a forked child makes connections of its own, whatever the parent's threads
       link.server.abandon();
       Ends ends;
       auto client = end(kTlsClient), server = end(kTlsServer);
-      // In one thread: each side continues as far as the other lets it.
+      // In one thread: each side continues as far as the other allows.
       bool done =
           client->shake(ends.client.get()) == kTlsShakeMore && server->shake(ends.server.get()) == kTlsShakeMore &&
           client->shake(ends.client.get()) == kTlsShakeDone && server->shake(ends.server.get()) == kTlsShakeDone;
