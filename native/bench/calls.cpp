@@ -6,7 +6,7 @@
 namespace millpond::bench {
 namespace {
 
-/// Calls in a burst: as many as fit into any buffer between program and device several times over.
+/// Calls in a burst: several times as many as fit into any buffer between program and device.
 constexpr int kBurst = 1000;
 constexpr int kRoundTrips = 100;
 constexpr uint32_t kWords = 256;

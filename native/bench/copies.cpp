@@ -9,7 +9,7 @@
 namespace millpond::bench {
 namespace {
 
-/// Different at every place, so that a piece that lands elsewhere shows.
+/// Different at every place, so that a piece that lands elsewhere is detected.
 void fillWith(std::byte* bytes, size_t count, uint64_t seed) {
   for (size_t at = 0; at + sizeof(seed) <= count; at += sizeof(seed)) {
     const uint64_t word = (seed + at) * 0x9E3779B97F4A7C15ULL;
@@ -43,7 +43,7 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
   };
   const auto fromDevice = [&](void* to) { driver.must(driver.cuMemcpyDtoH(to, memory, bytes), "cuMemcpyDtoH"); };
 
-  // In a stream, which the program waits for: what overlaps then may.
+  // In a stream for which the program waits: copies that can overlap then do.
   const auto toDeviceAsync = [&](const void* from) {
     driver.must(driver.cuMemcpyHtoDAsync(memory, from, bytes, stream), "cuMemcpyHtoDAsync");
     driver.must(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
@@ -54,7 +54,7 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
   };
 
   const auto measure = [&](const char* name, const auto& copy, void* host, bool isCounted) {
-    // memcpy before and after: what else the machine does changes from one moment to the next.
+    // memcpy before and after, because the load of the machine changes from one moment to the next.
     const double before = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });
     const double rate = bytesPerNs([&] { copy(host); });
     const double after = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });

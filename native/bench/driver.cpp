@@ -10,7 +10,7 @@
 namespace millpond::bench {
 namespace {
 
-/// Text that every driver since CUDA 10 compiles.
+/// PTX that every driver since CUDA 10 compiles.
 constexpr char kKernels[] = R"(.version 6.4
 .target sm_75
 .address_size 64

@@ -7,10 +7,10 @@
 namespace millpond::bench {
 
 struct Driver {
-  /// Loads the library and finds the functions; ends the program when that fails.
+  /// Loads the library and finds the functions; ends the program if that fails.
   explicit Driver(const char* path);
 
-  /// Ends the program, naming the call, when `result` is a failure.
+  /// Ends the program, naming the call, if `result` is a failure.
   void must(CUresult result, const char* call) const;
 
   decltype(&::cuInit) cuInit;

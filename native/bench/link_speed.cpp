@@ -18,7 +18,7 @@ namespace millpond::bench {
 namespace {
 
 constexpr int kPatienceMs = 60'000;
-/// Large copies are sent like this: straight from memory, in pieces.
+/// Large copies are sent this way: directly from memory, in pieces.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kMemoryBytes = size_t{64} << 20;
 constexpr double kGiB = 1024.0 * 1024 * 1024;

@@ -7,8 +7,8 @@
 
 namespace millpond::bench {
 
-/// Sends `megabytes` MiB over a loopback connection, from one thread to another, and reports the cost of a GiB: time,
-/// and the processor time of either thread.
+/// Sends `megabytes` MiB over a loopback connection, from one thread to another, and reports the cost per GiB: time,
+/// and the processor time of each thread.
 void measureLink(bool isEncrypted, size_t megabytes, int rounds, Report& report);
 
 }  // namespace millpond::bench

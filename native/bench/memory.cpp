@@ -22,7 +22,7 @@ long proportionalKiB() {
 }  // namespace
 
 void measureMemory(const char* path, Report& report) {
-  proportionalKiB();  // what reading takes is there already when it counts
+  proportionalKiB();  // memory that reading itself needs is already allocated when it counts
   const long before = proportionalKiB();
   const Driver driver(path);
   driver.must(driver.cuInit(0), "cuInit");

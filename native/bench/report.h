@@ -23,14 +23,14 @@ class Report {
 /// Ends the program with one line on standard error and status 1.
 [[noreturn]] void fail(const std::string& message);
 
-/// Nanoseconds of a clock that only grows.
+/// Nanoseconds of a monotonic clock.
 inline int64_t now() {
   timespec at{};
   ::clock_gettime(CLOCK_MONOTONIC, &at);
   return int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
 }
 
-/// Microseconds for each of `count` things that took `ns` together.
+/// Microseconds for each of `count` operations that took `ns` together.
 inline double microsecondsEach(int64_t ns, int count) {
   return static_cast<double>(ns) / 1000.0 / static_cast<double>(count);
 }

@@ -24,7 +24,7 @@ constexpr char kUsage[] =
     "usage: share-bench LIB calibrate ROUNDS | busy ROUNDS SECONDS | graphs ROUNDS SECONDS | "
     "requests ROUNDS SECONDS KERNELS PERIOD_US | idle SECONDS";
 
-/// spin(u64 counter, u32 rounds): all blocks go round; when it is over, the kernel counts itself.
+/// spin(u64 counter, u32 rounds): all blocks loop; at its end the kernel counts itself.
 constexpr char kKernels[] = R"(.version 6.4
 .target sm_75
 .address_size 64
@@ -44,7 +44,7 @@ again:
   mov.u32 %r4, %tid.x;
   or.b32 %r5, %r3, %r4;
   setp.ne.u32 %p2, %r5, 0;
-  // So that the sum is needed; it is never this.
+  // So that the compiler needs the sum, which never has this value.
   setp.eq.or.u32 %p2, %r2, 77, %p2;
   @%p2 bra done;
   ld.param.u64 %rd1, [counter];
@@ -60,7 +60,7 @@ done:
 /// On every multiprocessor of the largest GPUs.
 constexpr unsigned kBlocks = 132;
 constexpr unsigned kThreads = 32;
-/// Kernels that are queued before those before them are waited for.
+/// The number of kernels that are queued before earlier ones are awaited.
 constexpr int kBatch = 32;
 constexpr int kGraphKernels = 20;
 constexpr auto kLook = std::chrono::milliseconds(5);
@@ -95,7 +95,7 @@ class Tenant {
     driver_.must(driver_.cuMemHostGetDevicePointer(&counter_, memory, 0), "cuMemHostGetDevicePointer");
   }
 
-  /// Microseconds of a kernel among others.
+  /// Microseconds of a kernel running beside others.
   void calibrate(Report& report) {
     for (int i = 0; i < kBatch; ++i) launch();
     synchronize();
@@ -107,7 +107,7 @@ class Tenant {
     }
   }
 
-  /// For as long as that: when it looked, and how many kernels had ended.
+  /// For that long: the time of each check, and how many kernels had ended.
   void keepBusy(double seconds, bool asGraphs, Report& report) {
     CUgraphExec exec = asGraphs ? makeGraph() : nullptr;
     std::atomic<bool> over{false};
@@ -190,6 +190,6 @@ int main(int argc, char** argv) {
   }
   report.print();
   std::fflush(stdout);
-  // Queued work does not matter any more.
+  // Queued work no longer matters.
   std::_Exit(0);
 }

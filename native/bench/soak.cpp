@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kReports = 40;
 constexpr uint32_t kStepWords = 256;
-/// Graphs that are launched, beside those that are only made.
+/// Graphs that are launched; others are only created.
 constexpr int64_t kLaunchEach = 8;
 constexpr int64_t kStepLaunches = 50;
 constexpr size_t kBatchBytes = size_t{1} << 20;
@@ -52,7 +52,7 @@ void soakCaptures(const Driver& driver, int64_t captures) {
   driver.must(driver.cuMemAlloc(&memory, sizeof(Step::from)), "cuMemAlloc");
   uint32_t value = 0, words = kStepWords;
   void* parameters[] = {&memory, &value, &words};
-  // The last ones stay for a moment, so that the next are at other addresses.
+  // The last ones stay for a moment, so that the next ones have other addresses.
   std::array<std::unique_ptr<Step>, 64> steps;
   for (int64_t done = 0; done < captures; ++done) {
     if (done % std::max<int64_t>(captures / kReports, 1) == 0) reportProgress(done, Progress::kGoesOn);

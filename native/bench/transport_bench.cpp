@@ -35,7 +35,7 @@ T number(std::string_view text) {
 
 void measure(Session& session, int rounds, Report& report) {
   constexpr auto kMarker = static_cast<uint16_t>(cmd::Marker::kOp);
-  // One that has no reply, and so may be posted.
+  // One without a reply, which may therefore be posted.
   constexpr auto kPosted = static_cast<uint16_t>(cmd::ContextSetCacheConfig::kOp);
   const auto nothing = [](std::byte*) {};
   const auto preferNone = [](std::byte* body) {
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   } else if (carrier == "tcp" && argc == 6) {
     endpoint.tcpHost = argv[2];
     endpoint.tcpPort = number<uint16_t>(argv[3]);
-    endpoint.graceSeconds = 60;  // as programs have it
+    endpoint.graceSeconds = 60;  // as in programs
     const char* secret = std::getenv("MILLPOND_LINK_SECRET");
     if (secret && *secret) endpoint.secret = parseHex32(secret);
   } else {

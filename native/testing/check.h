@@ -69,7 +69,7 @@ inline int run(int argc, char** argv) {
 
 #define MP_JOIN2(a, b) a##b
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
-// Numbered, not by their lines: several files may be compiled as one.
+// Numbered, and not named by their lines, because several files may be compiled as one.
 #define MP_TEST(name, id)                                                                                 \
   static void MP_JOIN(test_, id)();                                                                       \
   static const ::millpond::testing::Register MP_JOIN(register_, id)(__FILE__, name, &MP_JOIN(test_, id)); \

@@ -40,7 +40,7 @@ for name in $needed; do
     *) problem "needs $name" ;;
   esac
 done
-# Where glibc is in parts, these hold what newer ones have in libc.so.6.
+# If glibc is split into several libraries, these contain what newer versions have in libc.so.6.
 for name in libpthread.so.0 libdl.so.2; do
   echo "$needed" | grep -qx "$name" || problem "does not name $name as needed"
 done

@@ -29,7 +29,7 @@ inline const char* nameOf(Way way) {
   return names[static_cast<size_t>(way)];
 }
 
-/// In the case's process: the library that it was given.
+/// In the case's process: the library under test.
 inline std::string& libraryPath() {
   static std::string path;
   return path;
@@ -50,9 +50,9 @@ class WorkerProcess {
  public:
   static constexpr unsigned kDevices = 2;
 
-  /// `more`: further command-line arguments. `linkSecret`: the secret of its TCP connections; empty: plain text.
-  /// `parkAfterMs`: how long a session is idle before it is parked; 0: never.
-  /// `claimHostBytes`: host memory of the claim; 0: half of the host's.
+  /// `more`: additional command-line arguments. `linkSecret`: the secret of its TCP connections; empty: plain text.
+  /// `parkAfterMs`: how long a session is idle before it is parked; 0: never. `claimHostBytes`: host memory of the
+  /// claim; 0: half of the host's.
   explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {},
                          const std::string& linkSecret = "", unsigned parkAfterMs = 0, uint64_t claimHostBytes = 0)
       : directory_(directory) {
@@ -85,7 +85,7 @@ class WorkerProcess {
       pointers.push_back(nullptr);
 #ifdef __SANITIZE_THREAD__
       // It runs without randomised addresses, so programs and workers would use the same ones: where one registers
-      // memory, the other must have nothing. With a larger stack limit, workers use lower addresses.
+      // memory, the other must have nothing mapped. With a larger stack limit, workers use lower addresses.
       const rlimit stack{rlim_t{4} << 30, RLIM_INFINITY};
       ::setrlimit(RLIMIT_STACK, &stack);
 #endif
@@ -94,7 +94,7 @@ class WorkerProcess {
     }
     ::close(output[1]);
     log_ = ::fdopen(output[0], "r");
-    // It says when it is ready.
+    // It reports when it is ready.
     char line[1024];
     while (port_.empty() && std::fgets(line, sizeof line, log_)) {
       said_ += line;
@@ -111,7 +111,7 @@ class WorkerProcess {
   }
   uint16_t port() const { return static_cast<uint16_t>(std::atoi(port_.c_str())); }
   pid_t pid() const { return pid_; }
-  /// Waits for its end; its output from the start is in `said`. Returns 0 for a session that ended in order.
+  /// Waits for its end; its output from the start is in `said`. Returns 0 for a session that ended properly.
   int wait(std::string& said) {
     char line[1024];
     while (std::fgets(line, sizeof line, log_)) said_ += line;
@@ -197,7 +197,7 @@ inline int runProgram(Way way, const std::function<void()>& program,
   return result;
 }
 
-/// The program ends with 0 whichever way it goes.
+/// The program ends with status 0 in either case.
 inline void everywhere(const std::function<void()>& program) {
   for (const Way way : kWays) {
     const int status = runProgram(way, program);
@@ -207,7 +207,7 @@ inline void everywhere(const std::function<void()>& program) {
 
 }  // namespace millpond::testing
 
-/// A driver function of the library under test, with the type that the header gives it.
+/// A driver function of the library under test, with the type from the header.
 #define CU(name) reinterpret_cast<decltype(&::name)>(::millpond::testing::driverSymbol(#name))
 #define OK(call) CHECK_EQ(call, CUDA_SUCCESS)
 #define FAILS(code, call) CHECK_EQ(call, code)

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   for (const auto& path : files) {
     std::ifstream file(path, std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-    // Said before: a run that ends the process tells which one it was.
+    // Printed first, so that a run that ends the process can be identified.
     std::fprintf(stderr, "· %s\n", path.filename().c_str());
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }

@@ -24,8 +24,8 @@ run() { # transport example arguments…
   shift
   rm -f "$dir"/control "$dir"/*.log
   assign="{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[{\"uuid\":\"$uuid\",\"memoryBytes\":134217728,\"computePercent\":100}]}"
-  # A sanitizer makes processes lie at the same addresses, and where a program registers memory, its worker has to have
-  # nothing. With more room for their stack, workers lie lower.
+  # A sanitizer makes processes use the same addresses, and where a program registers memory, its worker must have
+  # nothing mapped. With a larger stack limit, workers are mapped lower.
   MILLPOND_LOG=info ${preload:+prlimit --stack=4294967296:} "$worker" --driver "$driver" --id w --control "$dir/control" --data "$dir/data" --tcp 127.0.0.1 \
     --assign "$assign" 2>"$dir/worker.log" &
   pid=$!
@@ -38,7 +38,7 @@ run() { # transport example arguments…
   port=$(sed -n 's/.*TCP port \([0-9]*\)$/\1/p' "$dir/worker.log")
   address="unix:$dir/data"
   [ "$transport" = shm ] || address="tcp:127.0.0.1:$port"
-  # The program itself is not instrumented, so the sanitizer's runtime has to be there before our library is.
+  # The program itself is not instrumented, so the sanitizer's runtime must be loaded before our library.
   env LD_LIBRARY_PATH="$client" LD_PRELOAD="$preload" ASAN_OPTIONS=detect_leaks=0 MILLPOND_WORKER="$address" \
     MILLPOND_TICKET=t "$program" "$@" --out "$dir/picture.png" >"$dir/$1.$transport.out" 2>"$dir/$1.$transport.log" ||
     fail "$1 over $transport failed with status $?"

@@ -12,7 +12,7 @@
 
 namespace millpond::testing {
 
-/// The output of `body` to standard error, at most the size of a pipe (64 KiB).
+/// What `body` writes to standard error, at most the size of a pipe (64 KiB).
 inline std::string captured(const std::function<void()>& body) {
   int ends[2];
   CHECK(::pipe(ends) == 0);

@@ -8,11 +8,11 @@
 
 namespace millpond::model {
 
-/// A function of libcuda.so.1. Ends the process with 2 where there is none.
+/// A function of libcuda.so.1. Ends the process with status 2 if it does not exist.
 void* driverSymbol(const char* name);
-/// The name of an error, for people.
+/// The name of an error, for display.
 const char* errorName(CUresult result);
-/// Ends the process with 1 and a line on standard output.
+/// Ends the process with status 1 and a line on standard output.
 [[noreturn]] void give(const std::string& text);
 
 }  // namespace millpond::model

@@ -11,7 +11,7 @@ namespace millpond::model {
 namespace {
 
 constexpr size_t kMostEvents = 120;
-constexpr uint8_t kObjects = 4;  // words, promises and graphs of a program, at most
+constexpr uint8_t kObjects = 4;  // the most words, promises and graphs of a program
 /// Words of large memory: two such copies are more than the ring between client and worker takes.
 constexpr uint32_t kLarge = 1 << 20;
 
@@ -25,7 +25,8 @@ class Generator {
     random_.seed(mixed);
   }
 
-  /// Nothing if what its streams wait for cannot be set any more by a thread that does not wait for them.
+  /// Rejects a program if something that its streams wait for can no longer be set by a thread that does not wait for
+  /// them.
   std::optional<Program> make() {
     shape();
     order_.emplace(program_);
@@ -39,7 +40,7 @@ class Generator {
 
  private:
   struct Touch {
-    uint8_t stream = kNone;  ///< kNone: by a thread
+    uint8_t stream = kNone;  ///< kNone: the call of a thread
     uint8_t thread = 0;
   };
 
@@ -61,7 +62,7 @@ class Generator {
     const size_t buffers = 3 + below(5);
     for (size_t i = 0; i < buffers; ++i) {
       Buffer buffer;
-      // Something for kernels to work on.
+      // Some operands for kernels.
       buffer.memory = i == 0 ? Memory::device : pick(kinds);
       if (isLocal(buffer.memory)) buffer.isForKernels = !has("copied") || chance(50);
       buffer.isAsked = buffer.isForKernels && (!has("unasked") || chance(50));
@@ -137,7 +138,7 @@ class Generator {
       if (op.variant == Variant::plain && !op.isSynchronous && has("temporary") && isPlace(from) && isPlace(to) &&
           chance(15))
         op.variant = has("pool") && chance(70) ? Variant::pooled : Variant::freed;
-      // Between devices there is one call only.
+      // Between devices there is only one call.
       if (from == Memory::peer || to == Memory::peer) op.variant = Variant::plain;
     }
     return op;
@@ -162,7 +163,7 @@ class Generator {
   }
 
   Op propose() {
-    // Behind a function that holds its stream up comes work, not a call that waits for it.
+    // After a function that holds its stream up comes work, not a call that waits for it.
     const uint32_t which = inPile_ > 0 ? below(66) : below(100);
     if (which < 22) return launch();
     if (which < 50) return copy();
@@ -214,7 +215,7 @@ class Generator {
     return op;
   }
 
-  /// Whether the op has all that it needs.
+  /// Whether the op has everything that it needs.
   bool isWhole(const Op& op) const {
     switch (op.kind) {
       case OpKind::launch:
@@ -227,7 +228,7 @@ class Generator {
     }
   }
 
-  /// A thread that touches shared memory while a host function waits for a thread.
+  /// A thread that accesses shared memory while a host function waits for a thread.
   bool isForbidden(const Op& op) const {
     if (has("touch-held") || (op.kind != OpKind::hostUpdate && op.kind != OpKind::hostCheck)) return false;
     const Memory memory = bufferOf(program_, op.to >= 0 ? op.to : op.from).memory;
@@ -321,7 +322,7 @@ class Generator {
     const Op op = propose();
     if (isWhole(op)) addOrdered(op);
   }
-  /// A stream is held up, and more than usual follows in it.
+  /// A stream is held up, and more work than usual follows in it.
   void beginPile() {
     Op op{.kind = OpKind::hostFunction, .thread = thread(), .stream = stream(), .count = 0};
     if (has("promise") && promises_ < kObjects && (!has("sleep") || chance(50))) {
@@ -347,7 +348,7 @@ class Generator {
       if (why == Refusal::unordered) appendHandover(more, thread(), op.thread);
       if (why == Refusal::stuck) more = freeing(op);
       if (more.empty()) return false;
-      // Those that were tried before may be wanted by these.
+      // These may need ops that were tried before.
       before.insert(why == Refusal::stuck ? before.begin() : before.end(), more.begin(), more.end());
     }
     return false;
@@ -366,7 +367,7 @@ class Generator {
       if (body.empty()) continue;
       addGraph(body);
       if (i > 0 || !has("update")) continue;
-      // The same with other numbers, to update the first one with.
+      // The same with other numbers, as an update of the first one.
       for (Op& each : body) each.value = each.kind == OpKind::copy ? 0 : value();
       addGraph(std::move(body));
     }
@@ -398,7 +399,7 @@ class Generator {
       op.object = kNone;
     }
     if (!isWhole(op)) return std::nullopt;
-    // The next node often uses what this one has made.
+    // The next node often uses the result of this one.
     if (op.to >= 0) lastSlot_ = op.to;
     op.thread = 0;
     op.branch = static_cast<uint8_t>(below(2));
@@ -445,7 +446,7 @@ class Generator {
   uint8_t events_ = 0;
   uint8_t promises_ = 0;
   uint8_t graphs_ = 0;
-  uint32_t inPile_ = 0;  ///< ops that are still to come
+  uint32_t inPile_ = 0;  ///< ops that have not been generated yet
   uint8_t pileStream_ = kNone;
 };
 

@@ -13,36 +13,36 @@
 
 namespace millpond::model {
 
-/// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
-// clang-format off
+/// The arguments of `--without`: parts of CUDA that programs then do not use. For the purpose see the docs of `npm run
+/// model`. clang-format off
 inline constexpr std::array<std::string_view, 28> kFeatures = {
-    "threads",     // more than one thread
-    "burst",       // a thousand launches and more behind each other
-    "pile",        // much work behind a host function
-    "large",       // memory of 4 and 8 MiB
-    "functions",   // host functions
-    "sleep",       // those that sleep
-    "promise",     // those that wait for a thread
-    "value",       // streams that wait for words and write them
-    "pageable", "registered", "managed", "pool", "peer",
-    "mapped",      // kernels that work on host memory
-    "copied",      // pinned and registered memory that copies alone use
-    "unasked",     // pinned and registered memory whose address for kernels is not asked for: kernels are given the host's
-    "indirect",    // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
-    "rows",        // copies and fills of two dimensions
-    "box",         // copies of three dimensions
-    "temporary",   // memory that is allocated for one copy, and freed while it may be under way
-    "fill-host",   // fills of host memory
-    "graph", "graph-copies",
-    "update",      // of graphs
-    "legacy", "per-thread",
+    "threads",    // more than one thread
+    "burst",      // a thousand or more consecutive launches
+    "pile",       // much work after a host function
+    "large",      // memory of 4 and 8 MiB
+    "functions",  // host functions
+    "sleep",      // host functions that sleep
+    "promise",    // host functions that wait for a thread
+    "value",      // streams that wait for words and write them
+    "pageable",   "registered",   "managed", "pool", "peer",
+    "mapped",     // kernels that work on host memory
+    "copied",     // pinned and registered memory that only copies use
+    "unasked",    // pinned and registered memory whose device address is not queried: kernels get the host's
+    "indirect",   // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
+    "rows",       // copies and fills of two dimensions
+    "box",        // copies of three dimensions
+    "temporary",  // memory that is allocated for one copy, and freed while the copy may be in progress
+    "fill-host",  // fills of host memory
+    "graph",      "graph-copies",
+    "update",  // of graphs
+    "legacy",     "per-thread",
     "ask",         // calls that wait for nothing
-    "touch-held",  // a thread touches pinned or managed memory while a host function waits for a thread
+    "touch-held",  // a thread accesses pinned or managed memory while a host function waits for a thread
 };
 // clang-format on
 using Features = std::set<std::string, std::less<>>;
 
-/// Program `number` of a seed: always the same for the same features left out.
+/// Program `number` of a seed: always the same for the same set of omitted features.
 Program generate(uint64_t seed, uint64_t number, const Features& without);
 
 }  // namespace millpond::model

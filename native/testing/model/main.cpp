@@ -33,7 +33,7 @@ struct Options {
   uint64_t seed = 1;
   uint64_t first = 0;
   uint64_t programs = 1;
-  int64_t seconds = 0;  ///< after which no further program begins; 0: none
+  int64_t seconds = 0;  ///< after which no other program begins; 0: none
   unsigned patienceSeconds = 20;
   unsigned pauseMs = 0;  ///< between two programs, in which the session may be parked
   Features without;
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     }
     size_t at = 0;
     if (const Refusal refusal = check(program, &at); refusal != Refusal::none) {
-      // An invalid op in a whole program is a bug of the generator.
+      // An invalid op in a complete program is a bug of the generator.
       std::printf("program %llu is none: op %zu, reason %d\n", static_cast<unsigned long long>(number), at,
                   static_cast<int>(refusal));
       return options.only ? 77 : 2;

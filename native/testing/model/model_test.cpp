@@ -10,7 +10,7 @@ using namespace millpond::model;
 namespace {
 
 constexpr uint8_t kA = kFirstStream;      // a blocking stream
-constexpr uint8_t kB = kFirstStream + 1;  // one that is not
+constexpr uint8_t kB = kFirstStream + 1;  // a non-blocking stream
 
 // Slots of programOf
 constexpr int16_t kDevice = 0;
@@ -108,7 +108,7 @@ TEST("work behind a promise does not come while another thread may wait for all 
   const Op function = on(OpKind::hostFunction, kB, 0);
   Op wait = copyOn(kLegacy, kDevice, kPinned);
   wait.isSynchronous = true;
-  // In a stream that the copy waits for, behind the other function if a driver has one thread for them.
+  // In a stream that the copy waits for, behind the other function if a driver has one thread for both.
   const Op held = on(OpKind::hostFunction, kA);
   Op receive = on(OpKind::receive, kA, 0), fulfil = on(OpKind::fulfil, kA, 0), tell = on(OpKind::send, kA, 1);
   for (Op* each : {&wait, &receive, &fulfil, &tell}) each->thread = 1;
@@ -177,7 +177,7 @@ TEST("threads know of each other by signals only") {
   Op receive = on(OpKind::receive, kA, 0);
   receive.thread = 1;
   CHECK(judge({first, on(OpKind::send, kA, 0), receive, second}, 2) == Refusal::none);
-  // Nothing says which of two threads is first to use a stream.
+  // Which of two threads is first to use a stream is undetermined.
   Op third = copyOn(kA, kOther, kPinned);
   third.thread = 1;
   CHECK(judge({first, third}, 2) == Refusal::unordered);

@@ -13,7 +13,7 @@ namespace millpond::model {
 
 struct Outcome {
   std::vector<std::vector<uint32_t>> slots;        ///< in the end
-  std::map<size_t, std::vector<uint32_t>> checks;  ///< by the place of a hostCheck: what it finds
+  std::map<size_t, std::vector<uint32_t>> checks;  ///< the expected value, by the position of a hostCheck
 };
 
 Outcome evaluate(const Program& program);

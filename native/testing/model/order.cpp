@@ -123,7 +123,8 @@ Refusal Order::submit(const Op& op) {
   after(early_, begin_);
   after(early_, lane.firm);
   const auto behind = [&](const Lane& other) {
-    // Which of two calls of different threads is first may be open; then nothing is known, but everything feared.
+    // Which of two calls of different threads comes first may be undetermined; then only what is true in both cases is
+    // assumed.
     if (isBefore(other.used, begin_)) {
       after(work_, other.last);
     } else {
@@ -172,7 +173,8 @@ Refusal Order::settle(const Op& op) {
     if (heldUp_ > kMostHeldUp) return Refusal::stuck;
   }
   if (holds_.empty()) heldUp_ = 0;
-  // An allocation may wait for whatever other threads wait for, so that must not need what comes behind the allocation.
+  // An allocation may wait for whatever other threads wait for, so that must not depend on anything after the
+  // allocation.
   if (waits_ && op.kind != OpKind::receive) {
     for (const Allocation& each : allocations_) {
       if (each.thread == op.thread || isBefore(each.end, begin_)) continue;
@@ -193,7 +195,7 @@ Refusal Order::dispatch(const Op& op) {
   switch (op.kind) {
     case OpKind::launch: {
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
-      // A card queues about a thousand launches, all of which may be held up by another stream's wait.
+      // A card queues about a thousand launches, all of which may be held up by the wait of another stream.
       if (op.count > 200) blocksOn(work_, false);
       return read(op.from, work_, work_) && write(op.to, work_, work_) ? Refusal::none : Refusal::race;
     }
@@ -242,7 +244,7 @@ Refusal Order::dispatch(const Op& op) {
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
       if (op.object != kNone)
         if (Refusal refusal = hold(op, true); refusal != Refusal::none) return refusal;
-      // Behind whatever host functions are under way.
+      // After all pending host functions.
       for (const size_t each : hostFunctions_) maybeAfter(work_, each);
       hostFunctions_.push_back(work_);
       return op.to < 0 || write(op.to, work_, work_) ? Refusal::none : Refusal::race;
@@ -287,14 +289,14 @@ Refusal Order::copy(const Op& op) {
   const bool isHostOnly = isHost(from) && isHost(to);
   if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
   if (isByWay(op.variant)) {
-    // To free memory waits for the device.
+    // Freeing memory waits for the device.
     if (op.variant == Variant::freed)
       for (const Lane& lane : lanes_) blocksOn(lane.last, false);
     return read(op.from, isHost(from) ? early_ : work_, work_) && write(op.to, work_, work_) ? Refusal::none
                                                                                              : Refusal::race;
   }
   if (isManaged || isHostOnly || (op.isSynchronous && !isHost(from) && !isHost(to))) {
-    // How far such a call waits, and when it looks at the memory, is left open.
+    // How far such a call waits, and when it reads the memory, is unspecified.
     blocksOn(work_, false);
     return read(op.from, begin_, work_) && write(op.to, begin_, work_) ? Refusal::none : Refusal::race;
   }
@@ -303,7 +305,7 @@ Refusal Order::copy(const Op& op) {
     blocksOn(work_, false);
     isRead = read(op.from, begin_, end_);
   } else if (isHost(from) && !op.isSynchronous) {
-    // Measured on an H200: where the stream has no work of its own, which events are not, the call reads the source of a
+    // Measured on an H200: if the stream has no work of its own (events do not count), the call reads the source of a
     // short copy, though what the default stream has, or what the default stream waits for, comes first.
     isRead = read(op.from, early_, work_);
   } else {
@@ -338,14 +340,14 @@ Refusal Order::sync(const Op& op) {
   return Refusal::none;
 }
 
-/// The op's work waits until something that comes later sets it free.
+/// The op's work waits until something later releases it.
 Refusal Order::hold(const Op& op, bool isPromise) {
   if (isPromise) {
     if (promisesUsed_[op.object]) return Refusal::senseless;
     promisesUsed_[op.object] = true;
   } else if (wordsSet_[op.object] != kNever) {
-    // The word may still be missing when the stream gets here: what sets it must not come behind a call that could wait for
-    // this stream.
+    // The word may still be unset when the stream gets here: the op that sets it must not come after a call that could
+    // wait for this stream.
     for (const size_t each : waitsForAll_)
       if (!isBefore(each, begin_) && isBefore(each, wordsSet_[op.object])) return Refusal::unordered;
     after(work_, wordsSet_[op.object]);
@@ -390,7 +392,7 @@ Refusal Order::release(const Op& op, bool isPromise, size_t by, size_t asks) {
 Refusal Order::graph(const Op& op) {
   GraphState& graph = graphs_[op.object];
   if (graph.exists || op.body.empty()) return Refusal::senseless;
-  // Where other threads run, their calls and a capture could disturb each other.
+  // If other threads run, their calls and a capture could disturb each other.
   if (program_.threads > 1 && (hasBegun_ || op.thread != 0)) return Refusal::senseless;
   std::vector<Access> seen[2] = {std::vector<Access>(slots_.size()), std::vector<Access>(slots_.size())};
   for (const Op& each : op.body) {

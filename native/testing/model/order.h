@@ -29,19 +29,19 @@ class Moments {
 /// Why an op cannot come next.
 enum class Refusal : uint8_t {
   none,
-  race,       // something before it, which it depends on or disturbs, may still be under way
-  unordered,  // an object of it is used by another thread, and nothing says which call is first
+  race,       // an earlier op, which it depends on or disturbs, may still be in progress
+  unordered,  // another thread uses one of its objects, and the order of the calls is undetermined
   stuck,      // its call could wait for a promise or a word that is not set yet
-  senseless,  // it has no meaning here
+  senseless,  // it is meaningless here
 };
 
 class Order {
  public:
   explicit Order(const Program& program);
 
-  /// Adds the next op. If it is refused, this object is unusable: try on a copy.
+  /// Adds the next op. If it is refused, this object is unusable, so try on a copy.
   Refusal append(const Op& op);
-  /// Promises that functions wait for and that nothing has fulfilled yet.
+  /// Promises that functions wait for and that have not been fulfilled yet.
   std::vector<uint8_t> openPromises() const;
   std::vector<uint8_t> openWords() const;
 
@@ -59,7 +59,7 @@ class Order {
   };
   struct Lane {
     size_t last = kNever;  ///< work
-    size_t firm = kNever;  ///< what has happened when the driver takes the stream for one without work
+    size_t firm = kNever;  ///< the events that have happened when the driver treats the stream as idle
     size_t used = kNever;  ///< return of the last call
     bool isBlocking = true;
     bool isLegacy = false;
@@ -132,17 +132,17 @@ class Order {
   std::vector<bool> promisesUsed_;
   std::vector<bool> promisesFulfilled_;
   std::vector<size_t> hostFunctions_;
-  bool hasBegun_ = false;  ///< anything but graphs was made
+  bool hasBegun_ = false;  ///< anything other than graphs was created
 
   // Indices of the op that is being added
   size_t begin_ = 0;
   size_t work_ = kNever;
-  size_t early_ = kNever;  ///< the first that the work can read of its source, where that is memory of the host
+  size_t early_ = kNever;  ///< the first moment at which the work can read its source, if that is host memory
   size_t end_ = 0;
   bool waits_ = false;
 };
 
-/// Refusal::none if the whole program is determinate and ends.
+/// Refusal::none if the whole program is deterministic and terminates.
 Refusal check(const Program& program, size_t* at);
 
 }  // namespace millpond::model

@@ -8,7 +8,7 @@
 
 namespace millpond::model {
 
-/// Where the memory of a buffer comes from.
+/// The kind of allocation of a buffer.
 enum class Memory : uint8_t {
   device,      // cuMemAlloc
   pool,        // cuMemAllocAsync on stream 0, cuMemFreeAsync at the end
@@ -23,14 +23,15 @@ constexpr bool isHost(Memory memory) { return memory >= Memory::managed; }
 constexpr bool isLocal(Memory memory) { return memory == Memory::pinned || memory == Memory::registered; }
 constexpr bool isDevice(Memory memory) { return memory != Memory::pageable && memory != Memory::peer; }
 
-/// A buffer is cut into slots of the same size. A slot is what calls read and write, as rows of kRowWords words.
+/// A buffer is divided into slots of the same size. A slot is the unit that calls read and write, as rows of kRowWords
+/// words.
 struct Buffer {
   Memory memory = Memory::device;
   uint32_t slots = 1;
   uint32_t words = 16;  ///< in a slot
-  /// Whether kernels and fills use it; false only for pinned and registered memory, which then only copies use.
+  /// Whether kernels and fills use it; false only for pinned and registered memory that only copies use.
   bool isForKernels = true;
-  /// Whether the program asks for the address for kernels before anything else; for such memory.
+  /// For such memory: whether the program queries its device address first.
   bool isAsked = true;
 };
 inline constexpr uint32_t kRowWords = 16;
@@ -52,7 +53,7 @@ enum class OpKind : uint8_t {
   syncEvent,     // the thread waits for event `object`
   queryEvent,    // event `object` has happened
   syncStream,    //
-  queryStream,   // is not ready while a promise holds the stream
+  queryStream,   // queries an op that is not ready while a promise holds the stream
   syncContext,   //
   hostFunction,  // sleeps `count` ms, waits for promise `object` unless it is kNone, then to = 5 to + value
   waitValue,     // the stream waits for word `object`
@@ -60,7 +61,7 @@ enum class OpKind : uint8_t {
   storeWord,     // the thread sets word `object`
   fulfil,        // the thread fulfils promise `object`
   hostUpdate,    // the thread does to = 5 to + value
-  hostCheck,     // the thread compares `from` with what the oracle says
+  hostCheck,     // the thread compares `from` with the oracle's value
   send,          // the thread raises signal `object`
   receive,       // the thread waits for signal `object`
   graph,         // captures `body` as graph `object`
@@ -77,12 +78,12 @@ enum class Variant : uint8_t {
   table,    // launch: through pointers in device memory
   packed,   // launch: pointers at odd offsets of a parameter passed by value
   rows,     // copy and fill: two dimensions, all words but the last of each row
-  unified,  // copy: cuMemcpyAsync, which finds out itself where the ends are
+  unified,  // copy: cuMemcpyAsync, which itself determines where the ends are
   box,      // copy: three dimensions, the words of `rows` in two slices
-  pooled,   // copy: by way of memory that cuMemAllocAsync gives and cuMemFreeAsync takes back, in the same stream
-  freed,    // copy: by way of memory that cuMemFree takes back while the copy may be under way
+  pooled,   // copy: through memory that cuMemAllocAsync allocates and cuMemFreeAsync frees, in the same stream
+  freed,    // copy: through memory that cuMemFree frees while the copy may be in progress
 };
-/// Whether the last word of each row stays as it is.
+/// Whether the last word of each row stays unchanged.
 constexpr bool skipsLast(Variant variant) { return variant == Variant::rows || variant == Variant::box; }
 constexpr bool isByWay(Variant variant) { return variant == Variant::pooled || variant == Variant::freed; }
 
@@ -97,7 +98,7 @@ struct Op {
   uint8_t object = kNone;
   Variant variant = Variant::plain;
   bool isSynchronous = false;  ///< of copies and fills: the call without a stream
-  uint8_t branch = 0;          ///< in a graph: of the two streams that are captured
+  uint8_t branch = 0;          ///< in a graph: which of the two captured streams
   bool joins = false;          ///< in a graph: both streams wait for each other before it
   std::vector<Op> body{};      ///< of a graph
 };
@@ -119,7 +120,7 @@ struct SlotPlace {
   uint32_t index = 0;  ///< in the buffer
 };
 SlotPlace placeOf(const Program& program, int slot);
-/// Calls `each` with every op of the program, those of graphs, too.
+/// Calls `each` with every op of the program, including those of graphs.
 template <typename Each>
 void eachOp(const Program& program, Each each) {
   for (const Op& op : program.ops) {
@@ -139,7 +140,7 @@ inline uint32_t initialWord(int slot, uint32_t word) {
   return static_cast<uint32_t>(slot) * 1'000'003U + word * 7U + 1U;
 }
 
-/// One line for people.
+/// One line for display.
 std::string describe(const Program& program, const Op& op);
 
 }  // namespace millpond::model

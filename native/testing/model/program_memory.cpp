@@ -77,7 +77,7 @@ void ProgramMemory::fill() const {
   }
 }
 
-/// With no other addresses: Millpond sees the contents, and would learn from them about memory that the program gives to no
+/// With no other addresses: Millpond reads the contents, and would find in them memory that the program passes to no
 /// kernel.
 void ProgramMemory::makeTable() {
   std::vector<CUdeviceptr> table(slotCount(program_));

@@ -25,7 +25,7 @@ class ProgramMemory {
   CUdeviceptr address(int slot) const {
     return isHost(kindOf(slot)) ? reinterpret_cast<CUdeviceptr>(host(slot)) : device(slot);
   }
-  /// Where kernels find the addresses of slots; 0 if none looks there.
+  /// Where kernels find the addresses of slots; 0: no kernel reads them.
   CUdeviceptr table() const { return table_; }
   uint32_t& word(uint8_t object) const { return words_[16 * object]; }
   CUdeviceptr wordOnDevice(uint8_t object) const { return deviceWords_ + 64 * object; }

@@ -101,7 +101,7 @@ class Run {
   }
 
  private:
-  /// What failed, where.
+  /// What failed, and where.
   void must(const char* call, CUresult result) {
     if (result == CUDA_SUCCESS) return;
     give(std::string("error: ") + call + ": " + errorName(result) + where());
@@ -151,7 +151,7 @@ class Run {
       case OpKind::fill:
       case OpKind::hostFunction: return submit(op, op.isSynchronous ? nullptr : stream(op));
       case OpKind::record:
-        // Others may look for it only behind this op.
+        // Others may wait for it only after this op.
         if (!events_[op.object]) must("cuEventCreate", CU(cuEventCreate)(&events_[op.object], CU_EVENT_DISABLE_TIMING));
         return must("cuEventRecord", CU(cuEventRecord)(events_[op.object], stream(op)));
       case OpKind::waitEvent:

@@ -59,7 +59,7 @@ void check(int result, const char* what) {
 }
 void must(bool holds, const char* what) { check(holds ? 0 : -1, what); }
 
-/// The buffers, by their beginnings, as Kineto has them.
+/// The buffers, by their addresses, as in Kineto.
 struct Buffers {
   std::mutex mutex;
   std::map<uint8_t*, std::vector<uint64_t>> given;
@@ -87,7 +87,7 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   buffers.given.erase(found);
 }
 
-/// As Kineto does: only when it has given a buffer.
+/// Like Kineto: only after it has provided a buffer.
 void flush(uint32_t flag) {
   {
     const std::lock_guard lock(buffers.mutex);
@@ -191,7 +191,7 @@ void step(const Device& device, uint64_t firstId) {
   check(cuMemsetD32Async(device.memory, 7, kElements, device.stream), "fill");
   check(cuMemcpyHtoDAsync_v2(device.memory, host.data(), kElements * 4, device.stream), "copy");
   for (uint64_t i = 0; i < 20; ++i) launch(device, i % 2 ? device.second : device.fill, device.stream, firstId + i);
-  // Another thread's calls are among them, and its numbers of its own.
+  // Another thread's calls are among them, and its own external numbers.
   std::thread other([&] {
     check(cuCtxSetCurrent(device.context), "context");
     for (uint64_t i = 20; i < 40; ++i) launch(device, device.second, nullptr, firstId + i);
@@ -212,7 +212,7 @@ void profile(const Device& device, const char* name, uint64_t firstId) {
   step(device, firstId);
   check(cuptiGetTimestamp(&end), "time");
   disable();
-  // Not of the session.
+  // Not part of the session.
   step(device, firstId + 500);
   flush(1);
   std::printf("window %llu %llu\n", static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end));

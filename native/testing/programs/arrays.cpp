@@ -38,7 +38,7 @@ CUDA_MEMCPY3D whole() {
   return copy;
 }
 
-/// Host, array, device with room at its ends, array, host: the data must survive.
+/// Host, array, device memory with margins, array, host: the data must survive.
 void thereAndBack(uint32_t* in, uint32_t* out) {
   const CUarray first = makeArray(kWidth, kHeight, kDepth);
   const CUarray second = makeArray(kWidth + 3, kHeight + 2, kDepth + 1);

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kThreads = 64;
 constexpr uint32_t kWords = 1000;
 
-// fill(out): each thread its word. exchange(out): through shared memory, without a barrier, and with one.
+// fill(out): each thread writes its word. exchange(out): through shared memory, without a barrier, and with one.
 constexpr char kKernels[] = R"(
 .version 7.0
 .target sm_75
@@ -138,7 +138,7 @@ void bugBehind() {
   useDevice();
   const CUdeviceptr p = words(kWords);
   const CUdeviceptr neighbour = words(kWords);
-  // Sixteen words are behind the end, where nothing else lies; no card notices.
+  // Sixteen words beyond the end, where nothing else is; no card detects it.
   OK(run("_Z4fillPj", p + (kWords - 48) * sizeof(uint32_t)));
   OK(cuMemFree_v2(neighbour));
   OK(cuMemFree_v2(p));
@@ -165,10 +165,10 @@ void bugUnwritten() {
   const CUdeviceptr copy = words(kThreads);
   // All but the last eight words.
   OK(cuMemsetD32_v2(p, 1, kThreads - 8));
-  // A copy is as written as its source.
+  // A copy counts as written exactly if its source does.
   OK(cuMemcpyDtoD_v2(copy, p, kThreads * sizeof(uint32_t)));
   OK(run("summing", copy));
-  // Stores of a kernel count.
+  // Stores by a kernel count.
   OK(run("summing", copy));
   OK(cuMemFree_v2(copy));
   OK(cuMemFree_v2(p));
@@ -194,7 +194,7 @@ void bugCopy() {
   const CUdeviceptr p = words(kThreads);
   OK(run("_Z4fillPj", p));
   uint32_t host[kThreads + 1] = {};
-  // One word more than there is: a card may do it, as it rounds sizes up, or refuse it.
+  // One word more than exists: a card may perform it, because it rounds sizes up, or refuse it.
   cuMemcpyHtoD_v2(p, host, sizeof(host));
   OK(cuMemFree_v2(p));
 }

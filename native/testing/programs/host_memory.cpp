@@ -29,7 +29,7 @@ void throughTheDevice(uint32_t* host) {
 
 void registered() {
   std::vector<uint32_t> all(kWords + 3);
-  uint32_t* host = all.data() + 1;  // at no border of a page
+  uint32_t* host = all.data() + 1;  // not at a page boundary
   OK(cuMemHostRegister_v2(host, kBytes, CU_MEMHOSTREGISTER_PORTABLE));
   EXPECT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister_v2(host + 10, 100, 0));
   unsigned type = 0, flags = 0;
@@ -46,7 +46,7 @@ void registered() {
   OK(cuCtxSynchronize());
   REQUIRE(all.front() == 1 && host[0] == 106 && host[kWords - 1] == kWords + 105 && all.back() == 2);
   throughTheDevice(host);
-  // Another run in the same pages, and a copy over all of each.
+  // Another range in the same pages, and a copy over all of each.
   uint32_t* beside = all.data() + 1 + kWords;
   OK(cuMemHostRegister_v2(beside, 2 * sizeof(uint32_t), 0));
   launchAdd(reinterpret_cast<CUdeviceptr>(beside), 5, 2);

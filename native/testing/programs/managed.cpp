@@ -25,7 +25,7 @@ void bothSides() {
   launchAdd(p, 1000, kWords);
   OK(cuCtxSynchronize());
   for (uint32_t i = 0; i < kWords; ++i) REQUIRE(words[i] == i + 1000);
-  // In copies and fills it is as good as any memory.
+  // Copies and fills treat it like any other memory.
   CUdeviceptr device = 0;
   OK(cuMemAlloc_v2(&device, kBytes));
   OK(cuMemcpyDtoD_v2(device, p, kBytes));

@@ -25,7 +25,7 @@ void orderOfStreams() {
   CUdeviceptr kept = 0;
   OK(cuMemAllocAsync(&kept, kWords * sizeof(uint32_t), a));
   OK(cuMemsetD32Async(kept, 0, kWords, a));
-  // A hundred rounds of allocation, use and free never take more than a few blocks.
+  // A hundred rounds of allocation, use and free never need more than a few blocks.
   for (uint32_t round = 0; round < 100; ++round) {
     CUdeviceptr temporary = 0;
     OK(cuMemAllocAsync(&temporary, kWords * sizeof(uint32_t), a));
@@ -74,7 +74,7 @@ void whatPoolsKeep() {
   REQUIRE(ask(own, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 4 * kMi);
   OK(cuMemFreeAsync(p, nullptr));
   REQUIRE(ask(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
-  // By default nothing is kept over a synchronisation.
+  // By default nothing is kept across a synchronisation.
   OK(cuStreamSynchronize(nullptr));
   REQUIRE(ask(own, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
   REQUIRE(ask(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 4 * kMi);

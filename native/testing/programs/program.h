@@ -11,7 +11,7 @@
 
 namespace millpond::programs {
 
-/// Ends the program unless `call` answers `wanted`.
+/// Ends the program unless `call` returns `wanted`.
 #define EXPECT(wanted, call) ::millpond::programs::expect(call, wanted, #call, __FILE__, __LINE__)
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
 #define REQUIRE(condition)                                                        \
@@ -30,7 +30,7 @@ inline void expect(CUresult got, CUresult wanted, const char* call, const char* 
   std::exit(1);
 }
 
-/// cuInit and the primary context of a device, current.
+/// cuInit, and makes the primary context of a device current.
 CUcontext useDevice(int ordinal = 0);
 /// The kernel `add(uint32_t* p, uint32_t value, uint32_t count)` on the current device: adds to each word.
 void launchAdd(CUdeviceptr p, uint32_t value, uint32_t count, CUstream stream = nullptr);

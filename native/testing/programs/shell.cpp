@@ -17,7 +17,7 @@ CUdeviceptr allocate(uint32_t value) {
   return memory;
 }
 
-/// State that a line of computation leaves for the next: a stream, events and a kernel, but no memory.
+/// State that one line of computation leaves for the next: a stream, events and a kernel, but no memory.
 struct Kept {
   CUstream stream = nullptr;
   CUevent begin = nullptr, end = nullptr;
@@ -45,7 +45,7 @@ void compute(Kept& kept) {
   OK(cuMemFree_v2(memory));
 }
 
-/// A word in pinned memory that the device counts with, so that a command which is lost or done twice shows.
+/// A word in pinned memory with which the device counts, so that a lost or repeated command is detected.
 struct Counter {
   uint32_t* word = nullptr;
   uint32_t expected = 0;

@@ -43,7 +43,7 @@ void growAndShrink(size_t granule) {
   const size_t before = freeBytes();
   CUdeviceptr base = 0;
   OK(cuMemAddressReserve(&base, all, 0, 0, 0));
-  // Nothing of this process can be put there.
+  // Nothing of this process can be mapped there.
   void* got = ::mmap(reinterpret_cast<void*>(base), all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | 0x100000, -1, 0);
   REQUIRE(got == MAP_FAILED);
   for (size_t piece = 0; piece < kPieces; ++piece) {
@@ -58,7 +58,7 @@ void growAndShrink(size_t granule) {
   OK(cuMemsetD32_v2(base, 40, words));
   launchAdd(base, 2, static_cast<uint32_t>(words));
   requireWords(base, 42, words);
-  // Over the border between two pieces, from and to ordinary memory.
+  // Across the border between two pieces, from and to ordinary memory.
   std::vector<uint32_t> host(granule / sizeof(uint32_t), 7);
   OK(cuMemcpyHtoD_v2(base + granule / 2, host.data(), granule));
   requireWords(base + granule / 2, 7, host.size());
@@ -72,7 +72,7 @@ void growAndShrink(size_t granule) {
   REQUIRE(ask<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base) == 0);
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(base));
 
-  // The middle goes and comes again.
+  // The middle is unmapped and mapped again.
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base + granule / 2, granule));
   OK(cuMemUnmap(base + 2 * granule, 2 * granule));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, all));
@@ -130,7 +130,7 @@ void handles(size_t granule) {
   OK(cuMemGetAccess(&flags, &here, place + granule - 1));
   REQUIRE(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   OK(cuMemRelease(memory));
-  // The memory lives in its mapping, and from there gets a handle again.
+  // The memory lives on in its mapping, and gets a handle again from there.
   CUmemGenericAllocationHandle retained = 0;
   OK(cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(place + 100)));
   OK(cuMemsetD8_v2(place, 0x11, granule));
@@ -163,7 +163,7 @@ void files(size_t granule) {
   OK(cuMemRelease(memory));
   const int copy = ::dup(file);
   ::close(file);
-  // The file keeps the memory.
+  // The file keeps the memory alive.
   CUmemGenericAllocationHandle imported = 0;
   OK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(copy)),
                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));

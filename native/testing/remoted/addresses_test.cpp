@@ -17,7 +17,7 @@ std::vector<std::string> mappingsAtTop(pid_t pid) {
   std::vector<std::string> found;
   size_t lines = 0;
   for (std::string line; std::getline(maps, line); ++lines) {
-    // These the kernel puts there in every process: some pages.
+    // The kernel maps these in every process: some pages.
     const bool isOfKernel = line.find(" [") != std::string::npos;
     if (!isOfKernel && std::stoull(line, nullptr, 16) >= kTop) found.push_back(line);
   }

@@ -266,7 +266,7 @@ TEST("memory that has been freed is neither copied nor filled, until it is alloc
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(memory));
     OK(CU(cuMemsetD32_v2)(live, 7, 1));
     CHECK_EQ(read(live), 7u);
-    // Whatever is allocated now, be it there, is as good as any.
+    // A new allocation, even at the same address, is valid like any other.
     std::vector<CUdeviceptr> blocks(64);
     for (CUdeviceptr& block : blocks) {
       OK(CU(cuMemAlloc_v2)(&block, 4096));
@@ -308,7 +308,7 @@ TEST("a failure stays in its context: another one goes on, and destroying the fa
 TEST("of two contexts whose work fails before the program looks, each tells its failure") {
   everywhere([] {
     init();
-    // No memory of the program: refused at the call, or in the worker.
+    // Not memory of the program: refused at the call, or in the worker.
     constexpr CUdeviceptr kNowhere = 0x1234'5678'0000;
     const CUcontext contexts[] = {create(), create()};
     CUresult told[2];

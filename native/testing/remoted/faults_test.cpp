@@ -23,7 +23,7 @@ constexpr size_t kBytes = size_t{1} << 20;
 std::byte* partOfCopy = nullptr;
 std::atomic<int> faults = 0;
 
-/// As collectors of garbage do.
+/// Like garbage collectors.
 void makeUsable(int, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr) / kPage * kPage;
   const auto start = reinterpret_cast<uintptr_t>(partOfCopy);
@@ -82,7 +82,7 @@ TEST("any other ends at once") {
       const int status = runProgram(way, [&] {
         const CUdeviceptr device = start();
         withholdLastPages();
-        // The sanitizer's would report it.
+        // The sanitizer's handler would report it.
         ::signal(SIGSEGV, SIG_DFL);
         copy(device);
       });

@@ -16,7 +16,7 @@ using namespace millpond::testing;
 
 namespace {
 
-/// A worker of its own beside the one of the program, with the directory that it needs.
+/// A separate worker beside that of the program, with the directory that it needs.
 class OtherWorker {
  public:
   OtherWorker() {
@@ -99,7 +99,7 @@ std::vector<Frame> forbidden() {
   };
 }
 
-/// Whether the worker closes the connection, without a word.
+/// Whether the worker closes the connection without sending anything.
 bool isShutOut(const UniqueFd& socket) {
   char byte;
   for (;;) {
@@ -154,13 +154,13 @@ TEST("every command in place of a greeting is turned away, and the session that 
                         Neighbour neighbour;
                         OtherWorker other;
                         for (const cmd::CommandLayout& layout : cmd::kCommandLayouts) {
-                          // As much as a greeting's fixed part, or more.
+                          // At least a greeting's fixed part.
                           const uint32_t bytes = 64 + (layout.fixedBytes + 7u) / 8 * 8;
                           std::vector<std::byte> frame(bytes);
                           const wire::CommandHeader header{bytes, static_cast<uint16_t>(layout.op), 1, 1, 1};
                           std::memcpy(frame.data(), &header, sizeof(header));
                           const UniqueFd socket = other.call(header.op % 2 ? Way::kTcp : Way::kSharedMemory);
-                          // It may have been turned away before the last byte.
+                          // It may have been refused before the last byte.
                           if (auto sent = sendAll(socket.get(), frame); !sent) continue;
                           CHECK(isShutOut(socket));
                         }

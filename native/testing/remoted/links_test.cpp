@@ -115,14 +115,14 @@ class Worker {
     for (unsigned char& each : out) each = static_cast<unsigned char>((word = word * 6364136223846793005ULL + 1) >> 56);
     const std::vector<unsigned char> kept = out;
     OK(CU(cuMemcpyHtoDAsync_v2)(buffer_, out.data(), bytes, stream_));
-    // The bytes are the program's again.
+    // The bytes belong to the program again.
     std::fill(out.begin(), out.end(), static_cast<unsigned char>(0xee));
     launch();
     OK(CU(cuMemcpyDtoHAsync_v2)(back.data(), buffer_, bytes, stream_));
     OK(CU(cuStreamSynchronize)(stream_));
     CHECK(back == kept);
   }
-  /// Bytes that come into pinned memory before anybody asks for them.
+  /// Bytes that arrive in pinned memory before anything waits for them.
   void land() {
     const auto value = static_cast<unsigned char>(random_());
     const size_t bytes = 1 + random_() % (size_t{64} << 10);
@@ -143,8 +143,8 @@ class Worker {
   uint32_t counted_ = 0;
 };
 
-/// Three threads of a program work until the link has broken `cuts` times, and a little longer; their results equal those
-/// over an intact link. Returns the worker's log.
+/// Three threads of a program work until the link has broken `cuts` times, and a little longer; their results must
+/// equal those over an intact link. Returns the worker's log.
 std::string workThrough(Broken& broken, uint32_t seed, uint32_t cuts) {
   Shared& shared = broken.shared;
   broken.start(cuts, "3600", [&] {
@@ -189,7 +189,7 @@ TEST("a program whose link is cut 100 times under load computes what it would ha
   constexpr uint32_t kCuts = 100;
   Broken broken(givenSeed());
   const std::string said = workThrough(broken, givenSeed(), kCuts);
-  // Some cuts hit a greeting, so that one return is for several.
+  // Some cuts hit a greeting, so that one return covers several cuts.
   CHECK(timesIn(said, "the client is back") > kCuts / 4);
 }
 

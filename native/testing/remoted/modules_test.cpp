@@ -68,7 +68,7 @@ void* value(T number) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(number));
 }
 
-/// Logs and time, as programs ask for them.
+/// Logs and time, in the way in which programs request them.
 struct Logs {
   char info[256] = "info as before";
   char error[256] = "error as before";
@@ -341,7 +341,7 @@ TEST("a link that lacks something says so in its log") {
 }
 
 TEST("an image that the worker's host has already is not sent again, and one that nobody knows is") {
-  // Large enough to be asked for over TCP; the cache is the second worker's as well.
+  // Large enough to be requested by hash over TCP; the second worker uses the same cache.
   std::string text = kTwo;
   for (int i = 0; i < 2000; ++i) text += "// a line that says nothing\n";
   std::string cache = (std::filesystem::temp_directory_path() / "millpond-cache-XXXXXX").string();

@@ -22,8 +22,8 @@ unsigned operations() {
   return given ? static_cast<unsigned>(std::atoi(given)) : 20'000u;
 }
 
-// `step` leaves what depends on every step before it, and on their order; then how many there were. `atLeast` counts into
-// `misses` when it finds fewer than there must have been.
+// `step` leaves a value that depends on every step before it, and on their order; then the number of steps. `atLeast`
+// increments `misses` if it finds fewer than there must have been.
 constexpr char kSteps[] = R"(
 .version 7.0
 .target sm_75
@@ -123,7 +123,7 @@ class OrderedThread {
     const std::lock_guard lock(shared.submitting);
     submitStep(shared);
   }
-  /// All that was submitted so far, and nothing that comes later.
+  /// Everything that was submitted so far, and nothing that comes later.
   void see(SharedStream& shared) {
     std::array<uint64_t, 2> seen{};
     const std::lock_guard lock(shared.submitting);
@@ -148,7 +148,7 @@ class OrderedThread {
     const std::lock_guard lock(shared.submitting);
     CHECK(seen[1] <= shared.steps);
   }
-  /// A copy from memory that is the program's again when the call has returned.
+  /// A copy from memory that the program may reuse when the call has returned.
   void set(SharedStream& shared) {
     uint64_t value = random_();
     const std::lock_guard lock(shared.submitting);
@@ -170,7 +170,7 @@ class OrderedThread {
     OK(CU(cuLaunchKernel)(program_.atLeast, 1, 1, 1, 1, 1, 1, 0, then.stream, parameters, nullptr));
   }
   void waitForAll() {
-    // Rare: it waits for everybody's work.
+    // Rare: it waits for the work of all threads.
     if (random_() % 16 == 0) OK(CU(cuCtxSynchronize)());
   }
   void lookAround(SharedStream& shared) {
@@ -229,7 +229,7 @@ TEST("while threads wait for what has not come, others submit, wait and are answ
         CHECK_EQ(open.load(), 1u);
       });
     while (waiting.load() < blocked.size()) std::this_thread::yield();
-    // Were one of these behind one of those, nothing would ever end.
+    // If one of these came after one of those, nothing would ever end.
     SharedStream& mine = program.streams[0];
     for (uint64_t n = 0; n < 2'000; ++n) {
       uint64_t number = n;

@@ -34,11 +34,11 @@ inline void nap(long us) {
   ::nanosleep(&time, nullptr);
 }
 
-/// A controller and an agent in one, of a claim that is always bound: each session has a worker process of its own, in a
+/// A controller and an agent in one, for a claim that is always bound: each session has a separate worker process, in a
 /// directory of its own.
 class ParkingPool {
  public:
-  /// `killSeed`: some workers, but not the first one, are killed soon after they were given.
+  /// `killSeed`: some workers, except the first one, are killed soon after they were assigned.
   explicit ParkingPool(std::string directory, std::optional<unsigned> killSeed = {})
       : directory_(std::move(directory)),
         random_(killSeed.value_or(0)),
@@ -95,7 +95,7 @@ class ParkingPool {
   std::minstd_rand random_;
   const bool kills_;
   std::vector<std::thread> killers_;
-  mutable std::mutex mutex_;  // of what the server's thread touches, and the test when the program has ended
+  mutable std::mutex mutex_;  // guards what both the server's thread and, after the program has ended, the test access
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
   HttpTestServer server_;
 };
@@ -112,14 +112,14 @@ inline size_t sessionsSoFar() {
   return count;
 }
 
-/// Until the session is parked: its worker has ended.
+/// Waits until the session is parked: its worker has ended.
 inline void rest() {
   if (currentWay == Way::kDirect) return;
   const std::string socket = directory() + "/w" + std::to_string(sessionsSoFar() - 1) + "/data";
   while (std::filesystem::exists(socket)) nap(1000);
 }
 
-/// Long enough to be parked, were it allowed.
+/// Long enough for it to be parked, if that were allowed.
 inline void stay(const std::function<void()>& use) {
   const size_t before = sessionsSoFar();
   for (int i = 0; i < 3; ++i) {
@@ -145,7 +145,7 @@ inline Outcome runParked(Way way, const std::function<void()>& program, std::opt
   int addresses[2];
   CHECK(::pipe(addresses) == 0);
   std::fflush(nullptr);
-  // Before the pool has a thread: in a child of a process with threads the thread sanitizer follows none.
+  // Before the pool has a thread: the thread sanitizer does not support a child of a process with threads.
   const pid_t child = ::fork();
   CHECK(child >= 0);
   if (child == 0) {
@@ -187,7 +187,7 @@ inline void runParkedOverBoth(const std::function<void()>& program, size_t sessi
   }
 }
 
-/// As `everywhere`, with sessions of a pool that parks, at least `sessions` of them.
+/// Like `everywhere`, with sessions of a pool that parks, at least `sessions` of them.
 inline void everywhereParked(const std::function<void()>& program, size_t sessions) {
   CHECK_EQ(runProgram(Way::kDirect, program), 0);
   runParkedOverBoth(program, sessions);

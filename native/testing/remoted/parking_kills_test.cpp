@@ -19,7 +19,7 @@ void mayBeLost(CUresult result) {
   ::_exit(kLost);
 }
 
-/// Computes with a stream, events and a module that it has had from the start, and rests for a random time.
+/// Computes with a stream, events and a module that it has had from the start, and pauses for a random time.
 void computeAndRest(unsigned seed) {
   std::minstd_rand random(seed);
   begin();
@@ -31,7 +31,7 @@ void computeAndRest(unsigned seed) {
   mayBeLost(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
   CUevent event = nullptr;
   mayBeLost(CU(cuEventCreate)(&event, CU_EVENT_DEFAULT));
-  // Over TCP a client is asked whether it agrees now and then only.
+  // Over TCP a client is only occasionally asked whether it agrees.
   const bool isAsked = currentWay == Way::kTcp;
   for (unsigned round = 0; round < (isAsked ? 4 : 12); ++round) {
     CUdeviceptr memory = 0;
@@ -58,7 +58,7 @@ TEST("a program whose workers are killed at any moment computes what it should, 
           way, [seed] { computeAndRest(seed); }, seed);
       const bool isWell =
           WIFEXITED(outcome.status) && (WEXITSTATUS(outcome.status) == 0 || WEXITSTATUS(outcome.status) == kLost);
-      // Nothing else takes it away.
+      // Nothing else ends it.
       if (!isWell || (outcome.killed == 0 && WEXITSTATUS(outcome.status) != 0))
         fail(__FILE__, __LINE__, std::string(nameOf(way)) + ", seed " + std::to_string(seed) + ":\n" + outcome.said);
       killed += outcome.killed;

@@ -36,7 +36,7 @@ TEST("pinned memory keeps its address and what is in it, for the program and for
       [] {
         begin();
         unsigned* const words = pinned(kWords, CU_MEMHOSTALLOC_DEVICEMAP);
-        // Over TCP kernels have a copy of it, and with one a session is not parked.
+        // Over TCP kernels use a copy of it, and a session with such a copy is not parked.
         const bool isReached = currentWay != Way::kTcp;
         CUdeviceptr onDevice = 0;
         if (isReached) OK(CU(cuMemHostGetDevicePointer_v2)(&onDevice, words, 0));
@@ -65,7 +65,7 @@ TEST("pinned memory keeps its address and what is in it, for the program and for
         unsigned flags = 0;
         OK(CU(cuMemHostGetFlags)(&flags, words));
         CHECK_EQ(flags, static_cast<unsigned>(CU_MEMHOSTALLOC_DEVICEMAP));
-        // It can end without a GPU, and more can come.
+        // It can end without a GPU, and more memory can be allocated.
         const size_t before = sessionsSoFar();
         OK(CU(cuMemFreeHost)(words));
         CHECK_EQ(sessionsSoFar(), before);
@@ -90,7 +90,7 @@ uint64_t poolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   return value;
 }
 
-/// Memory from the pool, written and given back.
+/// Memory from the pool, written and freed.
 void usePool(CUmemoryPool pool, size_t bytes, CUstream stream) {
   CUdeviceptr memory = 0;
   OK(CU(cuMemAllocFromPoolAsync)(&memory, bytes, pool, stream));
@@ -135,9 +135,9 @@ TEST(
           OK(CU(cuCtxSetCurrent)(primary));
         };
         useBoth();
-        // Retained memory counts as the device's only where part of it is in use.
+        // Retained memory counts as the device's only if part of it is in use.
         const uint64_t reserved = poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
-        // Not its present memory: the session may have been parked meanwhile, and then it holds nothing.
+        // Not the present amount: the session may have been parked in the meantime, and then it holds nothing.
         CHECK(reserved >= 10'000);
         const uint64_t used = poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
         CHECK(used >= 5 << 20);

@@ -68,7 +68,8 @@ unsigned result(CUfunction function) {
   return value;
 }
 
-/// A stream is captured, launched as a graph, and all of it ended; with the graph a session stays.
+/// A stream is captured and launched as a graph, and everything is destroyed; while the graph exists, the session is
+/// not parked.
 void useGraph() {
   CUstream stream = nullptr;
   OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
@@ -287,7 +288,7 @@ TEST("modules, their functions and what is set on these are there again, and nee
         std::string code = kStoreWord;
         CUmodule module = nullptr;
         OK(CU(cuModuleLoadData)(&module, code.c_str()));
-        // It was handed over.
+        // It was assigned.
         std::fill(code.begin(), code.end(), ' ');
         CUlibrary library = nullptr;
         OK(CU(cuLibraryLoadData)(&library, kStoreWord, nullptr, nullptr, 0, nullptr, nullptr, 0));
@@ -338,7 +339,7 @@ TEST("a program whose variables hold what they held at first is parked, and one 
         stay([&] { CHECK_EQ(result(look), 2u); });
         OK(CU(cuModuleUnload)(module));
         rest();
-        // A program that has asked for an address may have stored it anywhere: its session is not parked.
+        // A program that has queried an address may have stored it anywhere, so its session is not parked.
         OK(CU(cuModuleLoadData)(&module, kCount));
         CUdeviceptr counter = 0;
         size_t bytes = 0;

@@ -95,7 +95,7 @@ TEST("streams and events of another device than the current one") {
     const auto launch = [&](void* what, CUstream in) {
       return CU(cuLaunchKernel)(static_cast<CUfunction>(what), 1, 1, 1, 1, 1, 1, 0, in, parameters, nullptr);
     };
-    // A kernel of a library goes where the stream is; a function only where it has been loaded.
+    // A kernel of a library runs where the stream is; a function only where it has been loaded.
     OK(launch(kernel, stream));
     OK(CU(cuEventRecord)(event, stream));
     OK(CU(cuStreamWaitEvent)(other, event, 0));
@@ -120,7 +120,7 @@ TEST("what devices may do with each other's memory is as the driver says") {
     OK(CU(cuDeviceCanAccessPeer)(&can, 0, 1));
     OK(CU(cuDeviceGetP2PAttribute)(&same, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
     CHECK_EQ(can, same);
-    CHECK_EQ(can, 0);  // of software devices
+    CHECK_EQ(can, 0);  // of software GPUs
     FAILS(CUDA_ERROR_INVALID_DEVICE, CU(cuDeviceCanAccessPeer)(&can, 0, 2));
     FAILS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CU(cuCtxEnablePeerAccess)(second, 0));
     FAILS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CU(cuCtxEnablePeerAccess)(first, 0));  // its own

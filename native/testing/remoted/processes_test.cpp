@@ -13,7 +13,7 @@ using namespace millpond::testing;
 
 namespace {
 
-/// Fills memory on a stream of its own, and looks.
+/// Fills memory on a stream of its own, and checks it.
 void work(unsigned value) {
   CUstream stream = nullptr;
   OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));

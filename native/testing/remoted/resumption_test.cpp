@@ -49,7 +49,7 @@ Hello comesBack(const SessionSecret& secret, uint64_t received, uint32_t attempt
   return hello;
 }
 
-/// A round trip: the command, and the whole reply.
+/// A round trip: the command, and the complete reply.
 void ask(const UniqueFd& socket) {
   const wire::CommandHeader marker{16, static_cast<uint16_t>(cmd::Op::kMarker), 0, 1, 1};
   CHECK(bool(sendAll(socket.get(), std::as_bytes(std::span(&marker, 1)))));
@@ -82,7 +82,7 @@ TEST("only who has the secret comes back, once by each connection, and to what i
   Broken broken;
   Connection first = greet(*broken.worker, begins());
   CHECK(first.welcome.admission == Admission::kWelcome);
-  CHECK_EQ(first.welcome.graceSeconds, 300u);  // as the node has it
+  CHECK_EQ(first.welcome.graceSeconds, 300u);  // as in the node
   CHECK_EQ(first.welcome.pid, 0u);
   const SessionSecret& secret = first.welcome.secret;
   ask(first.socket);
@@ -94,9 +94,9 @@ TEST("only who has the secret comes back, once by each connection, and to what i
   CHECK_EQ(stranger.welcome.message, codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
   CHECK(greet(*broken.worker, comesBack({}, 0, 1)).welcome.admission == Admission::kTicketRefused);
   CHECK(greet(*broken.worker, begins()).welcome.admission == Admission::kBusy);
-  ask(first.socket);  // nobody was hurt
+  ask(first.socket);  // no session was affected
 
-  // The worker need not know yet that the connection was lost. One reply is asked for again.
+  // The worker need not know yet that the connection was lost. One reply is requested again.
   Connection second = greet(*broken.worker, comesBack(secret, 16, 1));
   CHECK(second.welcome.admission == Admission::kWelcome);
   CHECK_EQ(second.welcome.received, 32u);
@@ -106,7 +106,7 @@ TEST("only who has the secret comes back, once by each connection, and to what i
   CHECK_EQ(again.bytes, sizeof(again));
   ask(second.socket);
 
-  // An attempt that comes late takes nothing over.
+  // An attempt that arrives late takes over nothing.
   CHECK(greet(*broken.worker, comesBack(secret, 32, 1)).welcome.admission == Admission::kBusy);
   ask(second.socket);
   Connection third = greet(*broken.worker, comesBack(secret, 64, 7));

@@ -19,9 +19,9 @@ namespace {
 constexpr int kMostDescriptors = 1024;
 constexpr uint8_t kGap = 0xee;
 
-/// How many segments of TCP this process has sent over connections that are open.
+/// How many TCP segments this process has sent over open connections.
 uint64_t sentSegments() {
-  // tcpi_segs_out of the kernel's tcp_info, which is longer than the C library's.
+  // tcpi_segs_out in the kernel's tcp_info, which is longer than the C library's.
   constexpr size_t kPlace = 136;
   uint64_t sum = 0;
   for (int each = 0; each < kMostDescriptors; ++each) {
@@ -75,7 +75,7 @@ void copyThereAndBack(const Layout& layout) {
   OK(CU(cuCtxSynchronize)());
   const CUDA_MEMCPY3D there = between(layout, source.data(), device, true);
   OK(CU(cuMemcpy3DAsync_v2)(&there, stream));
-  // The program may use the memory for something else at once.
+  // The program may immediately reuse the memory.
   std::fill(source.begin(), source.end(), uint8_t{0});
   std::vector<uint8_t> whole(layout.bytes());
   OK(CU(cuMemcpyDtoHAsync_v2)(whole.data(), device, whole.size(), stream));

@@ -18,7 +18,7 @@ namespace gate = millpond::worker::gate;
 
 namespace {
 
-/// spin(u32 rounds): a thread that goes round.
+/// spin(u32 rounds): a thread that loops.
 constexpr char kModule[] = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -62,7 +62,7 @@ void keepBusy() {
 /// A worker and its program.
 class Tenant {
  public:
-  /// `claim`: whose session it is; empty: one of its own.
+  /// `claim`: the claim of the session; empty: a claim of its own.
   Tenant(const std::string& gates, const std::string& uuid, const std::string& name, const char* serviceClass,
          unsigned percent, const std::string& claim)
       : directory_(gates + "/" + name), uuid_(uuid), class_(serviceClass) {
@@ -94,7 +94,7 @@ class Tenant {
     program_ = ::fork();
     CHECK(program_ >= 0);
     if (program_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would never end where a check has failed
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would never end if a check has failed
     libraryPath() = MILLPOND_CLIENT_LIBRARY;
     ::setenv("MILLPOND_LOG", "off", 0);
     ::setenv("MILLPOND_WORKER", worker_->address(Way::kSharedMemory).c_str(), 1);
@@ -103,7 +103,7 @@ class Tenant {
     ::_exit(0);
   }
   void killWorker() { ::kill(worker_->pid(), SIGKILL); }
-  /// As its agent would.
+  /// Like its agent.
   void resize(unsigned percent) {
     const int control = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
@@ -165,7 +165,7 @@ class SharedGpu {
       if (slot.state != gate::Slot::State::kFree) out.push_back(slot.usedNs);
     return out;
   }
-  /// Waits until `sessions` sessions have had work done.
+  /// Waits until `sessions` sessions have had work completed.
   void awaitWork(size_t sessions) {
     const auto isAtWork = [](const std::vector<int64_t>& all) {
       return std::all_of(all.begin(), all.end(), [](int64_t ns) { return ns > 5'000'000; });
@@ -265,14 +265,14 @@ TEST("a worker that is killed at work leaves its part to the others at once") {
   SharedGpu gpu;
   Tenant& victim = gpu.add("burstable", 50);
   victim.begin([] {
-    ::close(2);  // it says that it has lost its device
+    ::close(2);  // it reports that it has lost its device
     keepBusy();
   });
   gpu.add("burstable", 50).begin();
   gpu.awaitWork(2);
   victim.killWorker();
   while (gpu.used().size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  // Alone it need not be measured any more; a third one has them both measured, and finds half of the GPU.
+  // Alone it need not be measured; a third session causes both to be measured, and gets half of the GPU.
   gpu.add("burstable", 50).begin();
   gpu.awaitWork(2);
   gpu.settles([](const Parts& p) { return isWithin(p[1] / p[0], 0.7, 1.5); }, "half for each");

@@ -98,7 +98,7 @@ TEST("a stream and the program hand each other words in memory of the host, and 
     begin();
     constexpr size_t kBytes = 8192;
     constexpr unsigned kRounds = 20;
-    // Where the worker has nothing of its own, whatever sanitizer is in both.
+    // At an address at which the worker has nothing of its own, whatever sanitizer both use.
     const auto unmap = [](void* pages) { ::munmap(pages, kBytes); };
     const std::unique_ptr<void, decltype(unmap)> memory(
         ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), unmap);
@@ -107,7 +107,7 @@ TEST("a stream and the program hand each other words in memory of the host, and 
     CUdeviceptr device = 0;
     OK(CU(cuMemHostGetDevicePointer_v2)(&device, memory.get(), 0));
     auto* words = static_cast<uint32_t*>(memory.get());
-    // The data lies before the word on one side and behind it on the other.
+    // The data is before the word on one side and after it on the other.
     const std::atomic_ref<uint32_t> request(words[512]), answer(words[600]);
     uint32_t& question = words[100];
     const uint32_t& reply = words[1000];
@@ -294,7 +294,7 @@ TEST("a copy of pinned memory behind a wait for a word copies what the program w
     const CUdeviceptr deviceWord = zeros(4096);
     *hostWord = 0;
     uint32_t round = 0;
-    // Small memory is compared, and large traced, where this process and the worker each have their own.
+    // Small memory is compared, and large memory traced, if this process and the worker each have their own.
     for (const size_t bytes : {size_t{4096}, size_t{1} << 20}) {
       void* pinned = nullptr;
       OK(CU(cuMemHostAlloc)(&pinned, bytes, 0));

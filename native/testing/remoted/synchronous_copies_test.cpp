@@ -61,7 +61,7 @@ TEST("a copy from pinned memory that follows nothing under way does not ask the 
     OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
     OK(CU(cuMemsetD8Async)(to, 1, kBytes, stream));
     OK(CU(cuStreamSynchronize)(stream));
-    // It is not known what other streams have.
+    // The work of other streams is unknown.
     OK(CU(cuMemcpyHtoD_v2)(to, from, 4096));
     CUevent event = nullptr;
     OK(CU(cuEventCreate)(&event, 0));
@@ -70,7 +70,7 @@ TEST("a copy from pinned memory that follows nothing under way does not ask the 
     OK(CU(cuCtxSynchronize)());
     OK(CU(cuMemcpyHtoD_v2)(to, from, 4096));
     CUipcMemHandle handle{};
-    // Where sessions share memory, another process may read it when this one says that it is there.
+    // If sessions share memory, another process may read it when this one signals that it is there.
     FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuIpcGetMemHandle)(&handle, to));
     OK(CU(cuMemcpyHtoD_v2)(to, from, 4096));
   });

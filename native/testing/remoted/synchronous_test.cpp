@@ -20,7 +20,7 @@ constexpr char kStoreSeven[] = R"(
 }
 )";
 
-/// The calls of each way through Millpond: the software GPU's driver knows nothing of these variables.
+/// The calls of each way through Millpond: the software GPU's driver does not know these variables.
 void throughMillpond(const char* variable, const char* value, const std::function<void()>& program) {
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
     const int status = runProgram(way, [&] {

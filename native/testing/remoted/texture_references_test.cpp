@@ -10,8 +10,8 @@ using namespace millpond::testing;
 
 namespace {
 
-// draw: value + 100 y + x at each element of the canvas. read: an element of the image at ((x + shift) scale, the same of
-// y). fetch: an element of the line, found by its address.
+// draw: value + 100 y + x at each element of the canvas. read: an element of the image at ((x + shift) scale, and
+// likewise for y). fetch: an element of the line, found by its address.
 constexpr char kKernels[] = R"(
 .version 7.0
 .target sm_75
@@ -197,7 +197,7 @@ TEST("memory is read by elements from where it was bound, and what begins betwee
     size_t offset = 0;
     OK(CU(cuTexRefSetAddress_v2)(&offset, line, memory + 16, 256));
     CHECK_EQ(offset, 16u);
-    // The last element that is bound, and nothing behind it.
+    // The last element that is bound, and nothing beyond it.
     first = 16 / 4 + 256 / 4 - 1;
     kernels.launch("fetch", 1, parameters);
     const std::vector<uint32_t> seen = kernels.result();
@@ -233,7 +233,7 @@ TEST("a plane in memory is filtered, clamped and bordered as the reference says"
     std::vector<uint32_t> seen = kernels.read(1, 1);
     for (uint32_t i = 0; i < kCount; ++i) {
       const uint32_t x = i % kWidth + 1, y = i / kWidth + 1;
-      // The border is an element, too: of 0.5 remains what fits into a byte.
+      // The border is an element, too: of 0.5, only what fits into a byte remains.
       const uint32_t wanted = x < kWidth && y < kHeight ? 10 * y + x : 127;
       CHECK_EQ(std::bit_cast<float>(seen[i]), static_cast<float>(wanted) / 255.0f);
     }
@@ -332,7 +332,7 @@ TEST("references that a program makes end with it, with their context, or when t
     begin();
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, left));
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, image));
-    // References created in their places are valid.
+    // References created in their place are valid.
     OK(CU(cuTexRefCreate)(&reference));
     OK(CU(cuTexRefGetFlags)(&flags, reference));
     OK(CU(cuCtxSynchronize)());

@@ -37,7 +37,7 @@ Calls read(const std::string& path) {
   return calls;
 }
 
-/// A program through Millpond, both ways, that finds a folder for its traces; `check` looks at them.
+/// A program through Millpond, over both transports, with a folder for its traces; `check` examines them.
 void traced(const std::string& pattern, const std::function<void()>& program,
             const std::function<void(const std::string& folder)>& check, int status = 0) {
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
@@ -92,7 +92,7 @@ TEST("the failure of an earlier call is told from the call's own") {
         begin();
         CUstream stream = nullptr;
         OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
-        // Nothing that the client knows: the driver refuses it, and the next call tells.
+        // Not something that the client knows: the driver refuses it, and the next call reports that.
         const uint64_t word = 7;
         OK(CU(cuMemcpyHtoDAsync_v2)(0x1000, &word, sizeof word, stream));
         FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamSynchronize)(stream));

@@ -64,7 +64,7 @@ class CannedWorker {
     return s;
   }
 
-  /// Forks, so it is made before the process starts a thread.
+  /// Forks, so it is created before the process starts a thread.
   CannedWorker() {
     char directory[] = "/tmp/millpond-canned-XXXXXX";
     CHECK(::mkdtemp(directory) != nullptr);
@@ -133,7 +133,7 @@ class CannedWorker {
       }
       CHECK(next == ServerLink::Next::kFrame);
       if (frame.header.request != 0) {
-        // The one answer with a tail that is asked for without a call for it.
+        // The only answer with a tail that is requested by no call.
         const bool isCallback = frame.header.op == static_cast<uint16_t>(cmd::Op::kCallbackNext);
         link.reply(wire::ReplyKind::kResult, frame.header.op, frame.header.request, 0,
                    std::span(zeros).first(isCallback ? cmd::CallbackNextReply::kFixedBytes : zeros.size()));

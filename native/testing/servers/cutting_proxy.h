@@ -23,7 +23,7 @@ namespace millpond::testing {
 
 class CuttingProxy {
  public:
-  /// `counter`: where the cuts are counted, for other processes perhaps.
+  /// `counter`: counts the cuts, possibly for other processes.
   CuttingProxy(uint32_t seed, std::atomic<uint32_t>& counter) : random_(seed), cuts_(counter) {
     auto listener = listenTcp("127.0.0.1", port_);
     CHECK(bool(listener));
@@ -37,7 +37,7 @@ class CuttingProxy {
   }
 
   uint16_t port() const { return port_; }
-  /// Passes on to that port, and cuts until there have been `cuts`.
+  /// Forwards to that port, and cuts until there have been `cuts`.
   void start(uint16_t target, uint32_t cuts) {
     target_ = target;
     wanted_ = cuts;
@@ -46,9 +46,9 @@ class CuttingProxy {
   /// Flips a bit of the data that it forwards before it cuts, a moment later: a corrupted length could make
   /// the receiver wait for more.
   void setChanging() { isChanging_ = true; }
-  /// Looks for these bytes in all that it passes on.
+  /// Searches for these bytes in everything that it forwards.
   void watchFor(std::vector<std::byte> bytes) { watched_ = std::move(bytes); }
-  /// How often they were there.
+  /// How often they occurred.
   uint32_t seen() const { return seen_.load(); }
   /// Cuts now, and refuses connections while it is off.
   void setOff(bool off) { off_.store(off); }
@@ -57,7 +57,7 @@ class CuttingProxy {
   struct Line {
     std::array<UniqueFd, 2> ends;  ///< the client's and the worker's
     std::array<uint64_t, 2> passed{};
-    std::array<std::vector<std::byte>, 2> waiting{};  ///< what that end is to be sent
+    std::array<std::vector<std::byte>, 2> waiting{};  ///< data to be sent to that end
     std::array<std::vector<std::byte>, 2> before{};   ///< the last of what came from that end
     unsigned cutDirection = 0;
     uint64_t cutAt = ~uint64_t{0};
@@ -71,7 +71,7 @@ class CuttingProxy {
       std::vector<pollfd> polled{{listener_.get(), POLLIN, 0}};
       for (const Line& line : lines)
         for (unsigned from = 0; from < 2; ++from) {
-          // Nothing is taken that the other side has no room for.
+          // Nothing is read for which the other side has no room.
           const bool full = !line.waiting[1 - from].empty();
           const short events = static_cast<short>((full ? 0 : POLLIN) | (line.waiting[from].empty() ? 0 : POLLOUT));
           polled.push_back({line.ends[from].get(), events, 0});
@@ -136,7 +136,7 @@ class CuttingProxy {
     end(line);
   }
 
-  /// `before` becomes the rest for the next read.
+  /// `before` is set to the remainder for the next read.
   void look(std::vector<std::byte>& before, const std::vector<std::byte>& bytes) {
     if (watched_.empty()) return;
     before.insert(before.end(), bytes.begin(), bytes.end());

@@ -26,8 +26,7 @@ class HttpTestServer {
     std::string head;
     std::string body;
   };
-  /// The raw bytes of the answer; empty: close without one; silence(): keep the connection open and say
-  /// nothing.
+  /// The raw bytes of the answer; empty: close without one; silence(): keep the connection open without an answer.
   using Handler = std::function<std::string(const Request&)>;
 
   explicit HttpTestServer(Handler handler) : handler_(std::move(handler)) {

@@ -40,7 +40,7 @@ using SslPointer = std::unique_ptr<SSL, Freed<&SSL_free>>;
 class HttpsTestServer {
  public:
   struct Options {
-    std::string names = "IP:127.0.0.1";  ///< as OpenSSL writes alternative names
+    std::string names = "IP:127.0.0.1";  ///< alternative names in OpenSSL's notation
     bool hasExpired = false;
     std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
     bool saysGoodbye = true;
@@ -50,7 +50,7 @@ class HttpsTestServer {
     // OpenSSL writes to sockets as to files.
     std::signal(SIGPIPE, SIG_IGN);
     const KeyPointer authorityKey(EVP_EC_gen("P-256"));
-    // Each has a name of its own: an issuer is looked for by that.
+    // Each has its own name, because issuers are found by name.
     static std::atomic<int> authorities{0};
     const std::string name = "authority " + std::to_string(++authorities);
     const CertificatePointer authority = makeCertificate(name.c_str(), authorityKey.get(), nullptr, nullptr);
@@ -92,7 +92,7 @@ class HttpsTestServer {
     }
     return out;
   }
-  /// Requests that came.
+  /// The received requests.
   int requests() const { return requests_.load(); }
 
  private:

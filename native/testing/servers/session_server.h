@@ -90,8 +90,8 @@ class SessionTestServer {
     return std::move(*session);
   }
 
-  /// Takes commands until the client is gone, and gives their room back at once. `idle` runs when there is none;
-  /// true: there may be more to do at once.
+  /// Takes commands until the client has disconnected, and releases their space immediately. `idle` runs when there is
+  /// no command; true: there may be more to do immediately.
   template <typename Handle, typename Idle>
   static void loop(ServerLink& link, Handle&& handle, Idle&& idle) {
     ServerLink::Frame frame;
@@ -106,7 +106,7 @@ class SessionTestServer {
           if (!link.ready()) link.sleep(1'000'000);
           char c;
           const ssize_t n = link.remote() ? 1 : ::recv(link.socket(), &c, 1, MSG_DONTWAIT | MSG_PEEK);
-          if (n == 0 && !link.ready()) return;  // over shared memory only the socket tells that the client is gone
+          if (n == 0 && !link.ready()) return;  // over shared memory only the socket shows a disconnection
           break;
         }
         case ServerLink::Next::kGone: return;
@@ -146,7 +146,7 @@ class SessionTestServer {
     if (verdict.admission != Admission::kWelcome) return;
     auto memory = SessionMemory::create();
     CHECK(bool(memory));
-    // A client that does not like the answer is gone by now.
+    // A client that rejects the answer has disconnected by now.
     if (carrier_ == Carrier::kSharedMemory && !sendFile(socket.get(), memory->file())) return;
     ServerLink link(std::move(socket), std::move(*memory), carrier_ == Carrier::kTcp, graceSeconds_);
     if (serve_) serve_(link);

@@ -22,7 +22,7 @@ constexpr auto kMoment = std::chrono::milliseconds(150);
 /// More than an idle worker keeps.
 constexpr size_t kMuch = size_t{96} << 20;
 
-/// Leaves the worker with much pinned memory that nothing uses: what it receives behind a function, it puts aside.
+/// Leaves the worker with much unused pinned memory: data that it receives behind a function, it stores there.
 void moveMuch() {
   const CUdeviceptr memory = allocate(kMuch);
   const std::vector<std::byte> host(kMuch);
@@ -40,7 +40,7 @@ void moveMuch() {
   OK(CU(cuMemFree_v2)(memory));
 }
 
-/// A word that stream and host see. The stream waits until the host stores 1 there.
+/// A word that stream and host share. The stream waits until the host stores 1 there.
 struct Word {
   Word() {
     context();

@@ -38,7 +38,7 @@ struct Bounce {
     OK(CU(cuMemFree_v2)(to));
     OK(CU(cuStreamDestroy_v2)(stream));
   }
-  /// A number in every word of `from`; nothing in `to`.
+  /// A number in every word of `from`; zeros in `to`.
   void begin(int number, CUstream in) const {
     OK(CU(cuMemsetD32Async)(from, static_cast<unsigned>(number), kWords, in));
     OK(CU(cuMemsetD32Async)(to, 0, kWords, in));
@@ -230,7 +230,7 @@ TEST("a host function of a graph changes what the graph has copied, and the grap
 }
 
 TEST("what a synchronous copy was made from may be changed when it has returned") {
-  // Small memory is compared, larger memory traced, where it is reached over a network; the last is not reached at all.
+  // Over a network, small memory is compared and larger memory traced; the last is not accessed by kernels at all.
   for (const size_t bytes : {size_t{4096}, size_t{1} << 20, size_t{0}}) {
     Bounce b;
     auto* words = b.between;
@@ -251,7 +251,7 @@ TEST("what a synchronous copy was made from may be changed when it has returned"
     }
     for (int call = 0; call < 4; ++call) {
       for (size_t i = 0; i < count; ++i) words[i] = call + 1;
-      // Behind which the copy waits: it is given to the default stream.
+      // The copy waits for it: it is given to the default stream.
       OK(CU(cuLaunchHostFunc)(
           other, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }, nullptr));
       CUDA_MEMCPY2D rows{};

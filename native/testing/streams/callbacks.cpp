@@ -263,7 +263,7 @@ TEST("more launches than a card queues wait behind a host function, and other th
   std::atomic<int> launched{0};
   std::thread other([&] {
     OK(CU(cuCtxSetCurrent)(context()));
-    // As far as the launches can come.
+    // As far as the launches can get.
     while (launched.load() < 900) std::this_thread::yield();
     CUstream mine = stream();
     for (int i = 0; i < 20; ++i) {
@@ -337,7 +337,7 @@ TEST("many streams take more than one does, behind functions of several") {
 
 TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
   context();
-  // More than a pipe takes, of all threads.
+  // More than fits into a pipe, from all threads together.
   constexpr int kLength = 1000, kThreads = 256;
   std::string text;
   for (int i = 0; i < kLength; ++i) text += "120, ";
@@ -372,7 +372,7 @@ TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
     std::fflush(stdout);
     isDone.store(true);
   });
-  // The pipe is full when it has stopped taking.
+  // The pipe is full when it no longer accepts data.
   pollfd look{pipe[0], POLLIN, 0};
   CHECK_EQ(::poll(&look, 1, 20'000), 1);
   for (int i = 0; i < 50; ++i) {
@@ -394,7 +394,7 @@ TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
 
 namespace {
 
-/// The kernels of the tests, as the driver is given them.
+/// The kernels of the tests, as passed to the driver.
 const std::string& kernelText() {
   static const std::string text = [] {
     std::ifstream file(kernelFile, std::ios::binary);

@@ -209,7 +209,7 @@ TEST("calls that could disturb a capture fail and end it; a relaxed thread may m
   OK(CU(cuStreamEndCapture)(s, &graph));
   OK(CU(cuGraphDestroy)(graph));
 
-  // Another thread: only a capture in global mode keeps it from such calls.
+  // Another thread, which only a capture in global mode prevents from such calls.
   OK(CU(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::thread([] {
     OK(CU(cuCtxSetCurrent)(context()));
@@ -222,7 +222,7 @@ TEST("calls that could disturb a capture fail and end it; a relaxed thread may m
     FAILS(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, CU(cuStreamEndCapture)(s, &none));
     CHECK_EQ(none, nullptr);
   }).join();
-  // That has ended it all the same.
+  // That has ended it nevertheless.
   CHECK_EQ(statusOf(s), CU_STREAM_CAPTURE_STATUS_NONE);
   FAILS(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamEndCapture)(s, &graph));
 }
@@ -351,7 +351,7 @@ TEST("what a capture is like can be asked, and what its next node waits for can 
   CHECK_EQ(count, size_t{1});
   const CUgraphEdgeData* edges = nullptr;
   OK(CU(cuStreamGetCaptureInfo_v3)(s, &status, &id, &graph, &nodes, &edges, &count));
-  // No edge carries anything, so nothing is lost without them.
+  // No edge has data, so nothing is lost without it.
   OK(CU(cuStreamGetCaptureInfo_v3)(s, &status, &id, &graph, &nodes, nullptr, &count));
   CHECK_EQ(count, size_t{1});
   CHECK_EQ(nodesOf(graph), size_t{2});

@@ -54,7 +54,7 @@ CUarray array() {
   return made;
 }
 
-/// Where it is: graphs keep its address.
+/// Its location stays fixed, because graphs store its address.
 void set(std::vector<int>& values, int first) { std::iota(values.begin(), values.end(), first); }
 
 std::vector<int> numbers(int first) {
@@ -243,7 +243,7 @@ TEST("what an executable graph cannot be given is refused by the call that gives
   CUgraphNode kernelNode = nullptr;
   OK(CU(cuGraphAddKernelNode_v2)(&kernelNode, other.handle, nullptr, 0, &kernelParams));
   other.launch();
-  // Arguments change with each launch; the first change of another shape is judged again.
+  // Arguments change with each launch; the first change of another kind is checked again.
   for (value = 20; value < 24; ++value) {
     OK(CU(cuGraphExecKernelNodeSetParams_v2)(other.exec, kernelNode, &kernelParams));
     other.launch();

@@ -175,7 +175,7 @@ TEST("parameters are given back as they were given, and changed in graphs and in
   launch(exec);
   CHECK_EQ(read(a, 1)[0], 6);
   CHECK_EQ(read(b, 1)[0], 4);
-  // The graph itself has not changed; when it does, an update takes it over.
+  // The graph itself has not changed; when it does, an update adopts the change.
   OK(CU(cuGraphKernelNodeGetParams_v2)(node, &got));
   CHECK_EQ(*static_cast<int*>(got.kernelParams[2]), 5);
   fill.value = 8;
@@ -228,7 +228,7 @@ TEST("copies from rows of this process's memory to rows of it leave what lies be
     launch(exec);
     for (size_t i = 0; i < to.size(); ++i) CHECK_EQ(to[i], i % 8 < 4 ? from[i] : -1);
   }
-  // Another source for the executable graph alone.
+  // Another source only for the executable graph.
   std::vector<int> other(64, 9);
   in.srcHost = other.data();
   OK(CU(cuGraphExecMemcpyNodeSetParams)(exec, first, &in, context()));

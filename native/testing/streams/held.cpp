@@ -87,7 +87,7 @@ struct Case {
   CUstream stream;
 };
 
-/// Once it is mirrored, small memory is compared and large memory is traced.
+/// Once it is mirrored, small memory is compared and large memory traced.
 void everywhere(const std::function<void(const Case&)>& test) {
   for (const size_t count : {size_t{1000}, size_t{100'000}})
     for (const bool isRegistered : {false, true}) test(Case(count, isRegistered));
@@ -245,7 +245,7 @@ TEST("a kernel uses memory to which bytes are copied behind a wait that only the
     *word = 0;
     std::memset(between, 0, kSize);
     const CUdeviceptr from = allocate(kSize), to = allocate(kSize);
-    // Calls that load may wait for the device.
+    // Calls that load code may wait for the device.
     CUfunction add = kernel("add");
     OK(CU(cuMemsetD32Async)(from, std::bit_cast<unsigned>(1.0F), kCount, s));
     if (isWord)

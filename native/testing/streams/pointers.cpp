@@ -185,7 +185,7 @@ TEST("an address behind the end") {
   CUdeviceptr place = allocate(sizeof(int*));
   int** const last = reinterpret_cast<int**>(pinned(kPage));
   last[kPage / sizeof(int*) - 1] = words + kPage / sizeof(int) - 1;
-  // Each is known only by the address behind it.
+  // Each is known only by the address just past it.
   int** const behind = last + kPage / sizeof(int*);
   OK(CU(cuMemcpyHtoD_v2)(place, &behind, sizeof behind));
   CHECK_EQ(sum(reinterpret_cast<CUdeviceptr>(behind - 1), 1), 12);
@@ -296,7 +296,7 @@ TEST(
   int** list = registered.data();
   OK(CU(cuMemHostRegister_v2)(list, kPage * sizeof(int*), 0));
   int* words = pinned(kPage);
-  // An address before or behind it means the memory beside it, too.
+  // An address just before or after memory also refers to that memory.
   int* between = pinned(kPage);
   int* others = pinned(kPage);
   list[0] = words;

@@ -32,7 +32,7 @@ void handOver(int* words, const Wait& wait) {
   const Waited on{stream(), event()};
   for (int n = 1; n <= kRounds; ++n) {
     words[0] = words[1] = 0;
-    // Goes to the device with the launch, like all that the program wrote before.
+    // Is sent to the device with the launch, like everything that the program wrote before.
     OK(CU(cuLaunchKernel)(kernel("await"), 1, 1, 1, 1, 1, 1, 0, on.stream, arguments, nullptr));
     OK(CU(cuEventRecord)(on.event, on.stream));
     std::atomic_ref<int>(words[0]).store(n);

@@ -40,7 +40,7 @@ inline void* driverSymbol(const char* name) {
 #define OK(call) CHECK_EQ(static_cast<int>(call), 0)
 #define FAILS(code, call) CHECK_EQ(static_cast<int>(call), static_cast<int>(code))
 
-/// The primary context of the first device, current and left to the process's end.
+/// The primary context of the first device, made current and kept until the process ends.
 inline CUcontext context() {
   static CUcontext made = [] {
     CUcontext handle = nullptr;

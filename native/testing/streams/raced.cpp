@@ -58,12 +58,12 @@ std::vector<int> numbers(int first) {
   return made;
 }
 
-/// The arguments of a use: parts of the memory, memory of the device, a stream.
+/// The arguments of a use: parts of the memory, device memory, a stream.
 struct Mine {
   std::byte* part;     ///< of pinned memory
   std::byte* more;     ///< a second part
   CUdeviceptr device;  ///< `kPart` bytes, with the numbers from `first` on
-  CUdeviceptr result;  ///< `kPart` bytes, for what the kernel sees
+  CUdeviceptr result;  ///< `kPart` bytes, for the result of the kernel
   CUstream stream;
   int first;
 
@@ -117,7 +117,7 @@ void race(size_t bytes, const Use& use) {
   for (CUstream each : {first, second}) OK(CU(cuStreamDestroy_v2)(each));
 }
 
-/// Compared as a whole, and traced by pages, where client and worker share no memory.
+/// Compared as a whole, or traced by pages, if client and worker share no memory.
 void raceInBoth(const Use& use) {
   race(8 * kPart, use);
   race(64 * kPart, use);

@@ -93,7 +93,7 @@ std::vector<int> launched(const char* name, unsigned threads, std::vector<void*>
   return read(out, threads);
 }
 
-/// Memory of the program's that no kernel has had the address of, with its words numbered; pinned, or registered.
+/// Memory of the program whose address no kernel has been given, with its words numbered; pinned, or registered.
 class Words {
  public:
   enum class Kind { kPinned, kRegistered };
@@ -124,7 +124,7 @@ class Words {
   int& operator[](size_t i) { return words_[i]; }
   int* data() { return words_; }
   CUdeviceptr at(size_t i = 0) const { return reinterpret_cast<CUdeviceptr>(words_ + i); }
-  /// A word as a kernel reads it that was not given the address.
+  /// A word as read by a kernel that was not given the address.
   int hidden(size_t i) {
     CUdeviceptr out = allocate(sizeof(int));
     uint64_t address = ~at(i);
@@ -211,7 +211,7 @@ TEST("a tensor map of it is made, also where other memory was before") {
       const cuuint32_t box[] = {16, 4}, steps[] = {1, 1};
       const auto encode =
           reinterpret_cast<decltype(&::cuTensorMapEncodeTiled)>(::dlsym(driverLibrary(), "cuTensorMapEncodeTiled"));
-      // Not every driver has them, and not every device.
+      // Not every driver supports them, nor every device.
       if (!encode) continue;
       const CUresult made = encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, words.data(), extents, strides, box, steps,
                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,

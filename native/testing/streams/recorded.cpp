@@ -106,7 +106,7 @@ class DeviceWords {
 
 class Recording {
  public:
-  /// What `record(stream)` gives a stream.
+  /// The work that `record(stream)` gives a stream.
   template <typename Record>
   explicit Recording(Record&& record) {
     CUstream s = stream();
@@ -145,7 +145,7 @@ TEST("kernels use what a graph copied there before they came to the memory, and 
       CHECK_EQ(words[0], round + 3);
       CHECK_EQ(words[kCount - 1], round + 3);
       CHECK(to.isAll(round + 3));
-      // What the program writes, too.
+      // Including what the program writes.
       for (unsigned i = 0; i < kCount; ++i) words[i] = round + 5;
       up.launch(s);
       OK(CU(cuStreamSynchronize)(s));

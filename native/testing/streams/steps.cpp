@@ -97,7 +97,7 @@ TEST("a wait for a stream is none for what the default stream was given behind i
     OK(CU(cuMemsetD32Async)(memory, 7, kCount, s));
     word.hold(CU_STREAM_LEGACY);
     OK(CU(cuMemsetD32Async)(memory, 8, kCount, CU_STREAM_LEGACY));
-    // The second one after a question that gives the stream no work.
+    // The second one after a query that gives the stream no work.
     for (int i = 0; i < 2; ++i) {
       OK(CU(cuStreamSynchronize)(s));
       CU(cuStreamQuery)(s);

@@ -12,11 +12,11 @@ using namespace millpond::streams;
 
 namespace {
 
-/// More than is compared, so that its pages are traced where client and worker share no memory.
+/// More than is compared, so that its pages are traced if client and worker share no memory.
 constexpr size_t kWords = 100'000;
 constexpr int kRounds = 3;
 
-/// Pinned memory that a kernel has written to since the program looked at it last.
+/// Pinned memory that a kernel has written to since the program last read it.
 class Written {
  public:
   Written() {
@@ -110,7 +110,7 @@ TEST("a function of the program, given to a stream while a touch is under way, w
       std::atomic<int> seen{-1};
     } touch;
     std::thread toucher([&] { touch.seen = memory.touch(); });
-    // Long enough for both to be under way, most of the time.
+    // Long enough for both to be in progress, most of the time.
     for (int i = 0; i < 200; ++i) OK(CU(cuStreamQuery)(other));
     OK(CU(cuLaunchHostFunc)(
         other,
