@@ -359,6 +359,66 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await expect.poll(() => page.url()).toContain("sort=-gpus");
     watched.expectNoFaults();
   });
+
+  it("a node is cordoned by keys alone: the focus is seen, stays in the dialog, and returns", async () => {
+    await using pool = await startPool();
+    await using watched = await WatchedPage.open(browser, pool.url);
+    const { page } = watched;
+    await watched.visit("nodes/node-b");
+    await watched.logIn(pool.adminToken);
+    await page.getByRole("button", { name: "Cordon", exact: true }).waitFor();
+    const focused = page.locator(":focus");
+    const tabTo = async (name: string) => {
+      for (let presses = 0; presses < 40; presses += 1) {
+        await page.keyboard.press("Tab");
+        if ((await focused.count()) === 1 && (await focused.innerText()) === name) return;
+      }
+      throw new Error(`no Tab leads to ${name}`);
+    };
+    await page.locator("body").press("Tab");
+    expect(await focused.getAttribute("class")).toBe("skip");
+    await page.keyboard.press("Enter");
+    expect(await focused.getAttribute("id")).toBe("content");
+    await tabTo("Cordon");
+    expect(await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")).not.toBe("none");
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    // Between its last and its first element the browser itself has the focus, and the page's body.
+    const isOutside = () =>
+      page.evaluate(
+        "document.activeElement !== document.body && document.activeElement.closest('dialog') === null",
+      );
+    for (let presses = 0; presses < 12; presses += 1) {
+      await page.keyboard.press("Tab");
+      expect(await isOutside()).toBe(false);
+    }
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await focused.innerText()).toBe("Cordon");
+    await page.keyboard.press("Enter");
+    await dialog.getByLabel("Reason").focus();
+    await page.keyboard.type("its fan");
+    await page.keyboard.press("Enter");
+    await page.getByText("ready, cordoned").waitFor();
+    watched.expectNoFaults();
+  });
+
+  it("nothing moves for those who prefer reduced motion", async () => {
+    await using pool = await startPool();
+    const moving = async (reducedMotion: "reduce" | "no-preference") => {
+      await using watched = await WatchedPage.open(browser, pool.url, { reducedMotion });
+      await watched.visit("nodes/node-a");
+      await watched.logIn(pool.adminToken);
+      await watched.page.locator(".meter-used").first().waitFor();
+      return await watched.page.evaluate(
+        `[...document.querySelectorAll("*")].map((element) => getComputedStyle(element))
+          .filter((style) => style.transitionDuration !== "0s" || style.animationName !== "none").length`,
+      );
+    };
+    expect(await moving("no-preference")).toBeGreaterThan(0);
+    expect(await moving("reduce")).toBe(0);
+  });
 });
 
 it("the script is small", () => {
