@@ -146,7 +146,8 @@ export class UserClaims {
   }
 
   /**
-   * The name of a pod that the webhook has not prepared, because its ResourceClaim, or the template of that, did not exist yet;
+   * The name of a pod that the webhook has not prepared, because its ResourceClaim or the template of that did not exist yet, or
+   * because no operator responded: that webhook fails open, since it sees pods of all drivers;
    * undefined: there is none, or another pod of the same ResourceClaim is prepared.
    */
   async #findEarlyPod({ metadata, status }: ResourceV1ResourceClaim): Promise<string | undefined> {
@@ -168,7 +169,7 @@ export class UserClaims {
     if (early !== undefined) {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `the pod ${early} was created before its ResourceClaim or ResourceClaimTemplate, so it has no access to the pool: delete it and create it again`,
+        `the pod ${early} was created before its ResourceClaim or ResourceClaimTemplate, or while no operator responded, so it has no access to the pool: delete it and create it again`,
       );
     }
     const { tenant, queue } = await tenancyOf(resourceClaim.metadata?.namespace ?? "");
