@@ -33,7 +33,10 @@ export const attacks: readonly Attack[] = [
     number: 1,
     name: "addresses",
     gain: "read or write memory of the worker by naming its addresses",
-    native: [{ program: "attack_tests", file: "addresses_test" }],
+    native: [
+      { program: "attack_tests", file: "addresses_test" },
+      { program: "attack_tests", file: "rows_test" },
+    ],
     scripts: [],
   },
   {

@@ -14,8 +14,17 @@ bool isInside(uint64_t address, uint64_t bytes, uint64_t begin, uint64_t size) {
 
 }  // namespace
 
+bool Box::fill() {
+  const bool hasRows = height > 1 || depth > 1 || y || z;
+  if (hasRows && pitch == 0 && __builtin_add_overflow(x, width, &pitch)) return false;
+  return !hasRows || rows != 0 || !__builtin_add_overflow(y, height, &rows);
+}
+
 std::optional<Box::Extent> Box::extent() const {
   if (width == 0 || height == 0 || depth == 0) return std::nullopt;
+  uint64_t rowEnd = 0, lastRow = 0;
+  if (__builtin_add_overflow(x, width, &rowEnd) || __builtin_add_overflow(y, height, &lastRow)) return std::nullopt;
+  if (((height > 1 || depth > 1) && pitch < rowEnd) || (depth > 1 && rows < lastRow)) return std::nullopt;
   Extent out;
   // A copy of one row has no pitch.
   out.rowStride = height > 1 || depth > 1 || y || z ? pitch : width;
@@ -86,6 +95,12 @@ CUresult AddressGate::reach(const Box& box, SessionRange& out, bool isRecorded) 
   uint64_t begin = 0;
   if (!extent || __builtin_add_overflow(box.address.value_, extent->offset, &begin)) return CUDA_ERROR_INVALID_VALUE;
   return reach(wire::Address(begin), extent->bytes, out, isRecorded);
+}
+
+bool AddressGate::reachesBase(const Box& box, const SessionRange& range) {
+  SessionRange base;
+  return box.address.value_ != 0 && reach(box.address, 1, base, true) == CUDA_SUCCESS &&
+         base.isHost() == range.isHost();
 }
 
 }  // namespace millpond::worker

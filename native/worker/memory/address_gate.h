@@ -54,8 +54,11 @@ struct Box {
   uint64_t height = 1;
   uint64_t depth = 1;
 
+  /// Replaces a pitch and a number of rows of 0, for which a driver assumes rows and slices without gaps, by these numbers.
+  /// Returns false on overflow.
+  bool fill();
   /// The range from the first copied byte to the last: its offset from the address, and its length. Nothing on
-  /// overflow, or if there is no byte.
+  /// overflow, if there is no byte, or if rows overlap: drivers refuse that, or take other numbers.
   struct Extent {
     uint64_t offset = 0;
     uint64_t bytes = 0;
@@ -95,6 +98,8 @@ class AddressGate {
   CUresult reach(wire::Address address, uint64_t bytes, SessionRange& out, bool isRecorded = false);
   /// The whole end of a copy. The range begins at its first byte.
   CUresult reach(const Box& box, SessionRange& out, bool isRecorded = false);
+  /// Whether the base of its offsets is memory of the session, too, and of the same kind.
+  bool reachesBase(const Box& box, const SessionRange& range);
 
   /// For lookups in tables that contain only objects of the session. Never for the driver.
   static uint64_t key(wire::Address address) { return address.value_; }

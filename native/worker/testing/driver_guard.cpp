@@ -27,6 +27,11 @@ State& state() {
   return one;
 }
 
+/// The rows of one end of a copy.
+struct Rows {
+  uint64_t pitch, height, x, y, z;
+};
+
 bool isIn(const std::map<uint64_t, uint64_t>& runs, uint64_t address) {
   const auto behind = runs.upper_bound(address);
   return behind != runs.begin() && address - std::prev(behind)->first < std::prev(behind)->second;
@@ -115,17 +120,28 @@ void DriverGuard::Call::host(const void* address) {
 }
 
 void DriverGuard::Call::see(const CUDA_MEMCPY3D* copy) {
-  const auto end = [this](CUmemorytype type, const void* host, CUdeviceptr device) {
+  const auto end = [this, copy](CUmemorytype type, const void* host, CUdeviceptr device, const Rows& rows) {
     if (type == CU_MEMORYTYPE_ARRAY) return;
     if (type == CU_MEMORYTYPE_UNIFIED) {
       std::lock_guard lock(state().mutex);
       report(symbol_, "an address to find out about", device);
     }
     // For copies by the worker itself, all host memory is registered.
-    see(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device);
+    const uint64_t base = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
+    see(base);
+    if (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0) return;
+    const bool isOneRow = copy->Height == 1 && copy->Depth == 1 && rows.y == 0 && rows.z == 0;
+    // Where none are given, rows and slices follow each other without gaps.
+    const uint64_t pitch = rows.pitch || isOneRow ? rows.pitch : rows.x + copy->WidthInBytes;
+    const uint64_t slice = pitch * (rows.height ? rows.height : rows.y + copy->Height);
+    const uint64_t first = base + rows.z * slice + rows.y * pitch + rows.x;
+    see(first);
+    see(first + (copy->Depth - 1) * slice + (copy->Height - 1) * pitch + copy->WidthInBytes - 1);
   };
-  end(copy->srcMemoryType, copy->srcHost, copy->srcDevice);
-  end(copy->dstMemoryType, copy->dstHost, copy->dstDevice);
+  end(copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+      {copy->srcPitch, copy->srcHeight, copy->srcXInBytes, copy->srcY, copy->srcZ});
+  end(copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+      {copy->dstPitch, copy->dstHeight, copy->dstXInBytes, copy->dstY, copy->dstZ});
 }
 
 void DriverGuard::Call::see(const CUDA_RESOURCE_DESC* resource) {

@@ -36,6 +36,12 @@ Left& left() {
   return all;
 }
 
+/// Where the devices are. Without a folder, that of this process.
+struct Place {
+  std::string state;
+  int devices = 2;
+} shared;
+
 /// The tracked calls, as provided by the driver.
 const Driver* plain = nullptr;
 
@@ -72,6 +78,18 @@ CUresult create(CUmemGenericAllocationHandle* memory, size_t bytes, const CUmemA
   if (!rc) ++left().memory[*memory];
   return rc;
 }
+CUresult import(CUmemGenericAllocationHandle* memory, void* file, CUmemAllocationHandleType type) {
+  std::lock_guard lock(left().mutex);
+  const CUresult rc = plain->cuMemImportFromShareableHandle(memory, file, type);
+  if (!rc) ++left().memory[*memory];
+  return rc;
+}
+CUresult retain(CUmemGenericAllocationHandle* memory, void* address) {
+  std::lock_guard lock(left().mutex);
+  const CUresult rc = plain->cuMemRetainAllocationHandle(memory, address);
+  if (!rc) ++left().memory[*memory];
+  return rc;
+}
 CUresult release(CUmemGenericAllocationHandle memory) {
   std::lock_guard lock(left().mutex);
   const CUresult rc = plain->cuMemRelease(memory);
@@ -100,11 +118,18 @@ void clear(Table& table) {
 }  // namespace
 
 OwnDriver::OwnDriver() {
-  // As small as possible, and for this process only.
-  static std::array<char, 40> state{"/tmp/millpond-own-XXXXXX"};
-  CHECK(::mkdtemp(state.data()) != nullptr);
-  ::setenv("MILLPOND_SOFTGPU_STATE", state.data(), 1);
-  ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
+  if (shared.state.empty()) {
+    static std::array<char, 40> state{"/tmp/millpond-own-XXXXXX"};
+    CHECK(::mkdtemp(state.data()) != nullptr);
+    shared = {state.data(), 2};
+    std::atexit([] {
+      const std::string remove = std::string("rm -rf ") + state.data();
+      if (std::system(remove.c_str()) != 0) std::fprintf(stderr, "cannot remove %s\n", state.data());
+    });
+  }
+  // As small as possible.
+  ::setenv("MILLPOND_SOFTGPU_STATE", shared.state.c_str(), 1);
+  ::setenv("MILLPOND_SOFTGPU_DEVICES", std::to_string(shared.devices).c_str(), 1);
   ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
   // Its failures are expected.
   ::setenv("MILLPOND_LOG", "off", 1);
@@ -117,14 +142,14 @@ OwnDriver::OwnDriver() {
   table_.cuMemMap = &worker::map;
   table_.cuMemUnmap = &worker::unmap;
   table_.cuMemCreate = &worker::create;
+  table_.cuMemImportFromShareableHandle = &worker::import;
+  table_.cuMemRetainAllocationHandle = &worker::retain;
   table_.cuMemRelease = &worker::release;
   table_.cuMemHostRegister_v2 = &worker::registerHost;
   table_.cuMemHostUnregister = &worker::unregisterHost;
-  std::atexit([] {
-    const std::string remove = std::string("rm -rf ") + state.data();
-    if (std::system(remove.c_str()) != 0) std::fprintf(stderr, "cannot remove %s\n", state.data());
-  });
 }
+
+void OwnDriver::share(const std::string& state, int devices) { shared = {state, devices}; }
 
 OwnDriver& OwnDriver::instance() {
   static OwnDriver driver;

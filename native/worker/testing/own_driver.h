@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "worker/device/driver.h"
@@ -17,6 +18,8 @@ class OwnDriver {
   /// For each device, for one session.
   static constexpr uint64_t kLimit = uint64_t{16} << 20;
 
+  /// Takes part in the devices of other processes, of 64 MiB each, instead of having some of its own. Called before `instance`.
+  static void share(const std::string& state, int devices);
   /// The instance of this process; the program must be linked with the software GPU.
   static OwnDriver& instance();
 

@@ -24,16 +24,25 @@ namespace millpond::worker {
 
 class OwnSession {
  public:
-  explicit OwnSession(Carrier carrier, ClaimPlace claim = {}) : devices_(guarded()) {
-    CHECK(bool(devices_.assign(OwnDriver::shares(guarded()))));
-    accounts_ = std::make_unique<ClaimAccounts>(std::move(claim), devices_.accounts());
-    CHECK(bool(accounts_->enter()));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this](ServerLink& link) {
+  /// Where a session is: its claim, its part of the devices, and their gates.
+  struct Place {
+    ClaimPlace claim{};
+    std::vector<DeviceShare> shares = OwnDriver::shares(guarded());
+    std::string gates{};  ///< folder; empty: shares are not enforced
+  };
+
+  explicit OwnSession(Carrier carrier, ClaimPlace claim = {}) : OwnSession(carrier, Place{.claim = std::move(claim)}) {}
+  OwnSession(Carrier carrier, Place place) : devices_(guarded()) {
+    CHECK(bool(devices_.assign(place.shares, [&]() -> Status {
+      accounts_ = std::make_unique<ClaimAccounts>(std::move(place.claim), devices_.accounts());
+      return accounts_->enter();
+    })));
+    server_ = std::make_unique<SessionTestServer>(carrier, [this, gates = std::move(place.gates)](ServerLink& link) {
       linkRuns_ = {link.memory().submitRun().data(), link.memory().stagingRun().data()};
       auto seen = SessionMemory::map(UniqueFd(::fcntl(link.memory().file(), F_DUPFD_CLOEXEC, 0)));
       CHECK(bool(seen));
       seen_ = std::move(*seen);
-      Executor executor(guarded(), devices_, *accounts_, std::move(link));
+      Executor executor(guarded(), devices_, *accounts_, std::move(link), nullptr, nullptr, gates);
       executor_.store(&executor);
       Executor::End end = executor.run();
       OwnDriver::instance().cancel();

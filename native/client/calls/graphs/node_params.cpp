@@ -128,14 +128,19 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
       !isCovered(copy.dstMemoryType, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch,
                  copy.dstHeight))
     return CUDA_ERROR_INVALID_VALUE;
-  if (toHost) {
-    const uint64_t first = copy.dstZ * copy.dstPitch * copy.dstHeight + copy.dstY * copy.dstPitch + copy.dstXInBytes;
-    call.remote().graphs.allowLanding(to + first, rows(copy.dstPitch, copy.dstHeight));
-  }
-  if (fromHost) {
-    const uint64_t first = copy.srcZ * copy.srcPitch * copy.srcHeight + copy.srcY * copy.srcPitch + copy.srcXInBytes;
-    call.remote().graphs.allowReading(from + first, rows(copy.srcPitch, copy.srcHeight));
-  }
+  // Without a pitch or a number of rows there are no gaps.
+  const auto visit = [&](uint64_t base, size_t x, size_t y, size_t z, size_t pitch, size_t height, auto allow) {
+    const size_t step = pitch ? pitch : x + copy.WidthInBytes;
+    const size_t slice = height ? height : y + copy.Height;
+    allow(base + (z * slice + y) * step + x, rows(step, slice));
+  };
+  auto& graphs = call.remote().graphs;
+  if (toHost)
+    visit(to, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch, copy.dstHeight,
+          [&](uint64_t first, uint64_t bytes) { graphs.allowLanding(first, bytes); });
+  if (fromHost)
+    visit(from, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight,
+          [&](uint64_t first, uint64_t bytes) { graphs.allowReading(first, bytes); });
   out.record.copy = copy;
   return CUDA_SUCCESS;
 }

@@ -103,7 +103,7 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
   const bool toDevice = isHost(copy.srcMemoryType);
   // The client performs copies from its own memory to its own memory.
   if (toDevice && isHost(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
-  const Box src{
+  Box src{
       .address = toDevice ? record.copy.address<offsetof(C, srcHost)>() : record.copy.address<offsetof(C, srcDevice)>(),
       .pitch = copy.srcPitch,
       .rows = copy.srcHeight,
@@ -113,17 +113,26 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
       .width = copy.WidthInBytes,
       .height = copy.Height,
       .depth = copy.Depth};
-  const Box dst{.address = isHost(copy.dstMemoryType) ? record.copy.address<offsetof(C, dstHost)>()
-                                                      : record.copy.address<offsetof(C, dstDevice)>(),
-                .pitch = copy.dstPitch,
-                .rows = copy.dstHeight,
-                .x = copy.dstXInBytes,
-                .y = copy.dstY,
-                .z = copy.dstZ,
-                .width = copy.WidthInBytes,
-                .height = copy.Height,
-                .depth = copy.Depth};
-  if ((!fromArray && !src.extent()) || (!toArray && !dst.extent())) return CUDA_ERROR_INVALID_VALUE;
+  Box dst{.address = isHost(copy.dstMemoryType) ? record.copy.address<offsetof(C, dstHost)>()
+                                                : record.copy.address<offsetof(C, dstDevice)>(),
+          .pitch = copy.dstPitch,
+          .rows = copy.dstHeight,
+          .x = copy.dstXInBytes,
+          .y = copy.dstY,
+          .z = copy.dstZ,
+          .width = copy.WidthInBytes,
+          .height = copy.Height,
+          .depth = copy.Depth};
+  if ((!fromArray && (!src.fill() || !src.extent())) || (!toArray && (!dst.fill() || !dst.extent())))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!fromArray) {
+    copy.srcPitch = src.pitch;
+    copy.srcHeight = src.rows;
+  }
+  if (!toArray) {
+    copy.dstPitch = dst.pitch;
+    copy.dstHeight = dst.rows;
+  }
   // Memory of type "host" belongs to the client unless both sides map it: the worker has a stage for it. All other
   // memory belongs to the session, or is invalid: the driver never has to classify an address.
   SessionRange from, to;
@@ -139,8 +148,10 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
     copy.srcHost = out.stage->memory;
     copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
   } else if (!fromArray) {
-    // The driver's offsets have the same base as the client's.
-    const uint64_t begin = from.device() - src.extent()->offset;
+    // The driver's offsets have the same base as the client's, unless that is none of the session's memory.
+    const bool hasBase = addresses_.reachesBase(src, from);
+    const uint64_t begin = hasBase ? from.device() - src.extent()->offset : from.device();
+    if (!hasBase) copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
     copy.srcMemoryType = from.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     if (from.isHost())
       copy.srcHost = reinterpret_cast<const void*>(begin);
@@ -151,7 +162,9 @@ CUresult GraphNodeReader::readCopy(const graph::NodeRecord& record, NodeParams& 
     copy.dstHost = out.stage->memory;
     copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
   } else if (!toArray) {
-    const uint64_t begin = to.device() - dst.extent()->offset;
+    const bool hasBase = addresses_.reachesBase(dst, to);
+    const uint64_t begin = hasBase ? to.device() - dst.extent()->offset : to.device();
+    if (!hasBase) copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
     copy.dstMemoryType = to.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     if (to.isHost())
       copy.dstHost = reinterpret_cast<void*>(begin);

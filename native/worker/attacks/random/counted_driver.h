@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts of the objects that the drivers of several processes have at once. The processes change them under a lock, so that a
+// sum is the true one of that moment.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "worker/device/driver.h"
+
+namespace millpond::worker {
+
+inline constexpr size_t kMostProcesses = 16;
+inline constexpr size_t kMostHandles = 64;
+
+enum class Counted : uint8_t { kContext, kStream, kEvent };
+inline constexpr size_t kCounted = 3;
+
+/// In a file that the processes map.
+struct Board {
+  struct Place {
+    int32_t pid;
+    std::atomic<int64_t> aliveAt;  ///< when it last began or ended something, on the monotonic clock
+    std::atomic<uint32_t> session;
+    std::atomic<uint64_t> sessions, commands, replies, ended, refused, checks;
+    std::array<uint64_t, kCounted> has;
+  };
+
+  pthread_mutex_t mutex;
+  std::array<uint64_t, kCounted> most;  ///< at any time, of all processes together
+  std::array<Place, kMostProcesses> places;
+  /// Handles of objects that one session shares with others, and that these may open.
+  std::array<std::array<std::byte, 64>, kMostHandles> handles;
+  std::atomic<uint32_t> handlesUsed;
+
+  static Board& at(const std::string& path);
+};
+
+/// `plain`, with all its contexts, streams and events counted in a place of the board.
+Driver counted(const Driver& plain, Board& board, size_t place);
+/// After the driver was reset.
+void recount();
+
+}  // namespace millpond::worker
