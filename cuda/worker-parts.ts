@@ -227,7 +227,7 @@ export const workerParts: readonly WorkerPart[] = [
     member: "copies",
     type: "Copies",
     header: "worker/commands/copies/copies.h",
-    commands: ["CopyHostShared", "CopyBox"],
+    commands: ["CopyHostShared", "CopyBox", "SynchronousCopy"],
   },
   {
     member: "graphExecs",

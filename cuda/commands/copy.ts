@@ -29,6 +29,16 @@ export const copyCommands: readonly Command[] = [
     tails: ["data"],
   },
   {
+    name: "SynchronousCopy",
+    doc: "Stands before (`isOver` 0) and behind (1) the commands of a synchronous copy from client memory that are several; as one they would have the `completion` of protocol/completion.h before other streams. `copy`: tells those of several threads apart.",
+    left: "books",
+    fields: [
+      ["stream", "handle"],
+      ["copy", "number"],
+      ["isOver", "u32"],
+    ],
+  },
+  {
     name: "CopyFromDevice",
     doc: "A copy to client memory; the answer comes behind the last byte.",
     left: "books",

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x939c5022b6ddf1e8;
+inline constexpr uint64_t kApiHash = 0xa7db633b992e9dd6;
 
 }  // namespace millpond

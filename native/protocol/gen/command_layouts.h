@@ -886,6 +886,11 @@ inline constexpr FieldLayout kSurfRefSetArray[] = {
     {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
     {"Flags", 16, 4},
 };
+inline constexpr FieldLayout kSynchronousCopy[] = {
+    {"stream", 0, 8},
+    {"copy", 8, 8},
+    {"isOver", 16, 4},
+};
 inline constexpr FieldLayout kTensorMapEncode[] = {
     {"form", 0, 4},
     {"dataType", 4, 4},
@@ -1271,6 +1276,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kStreamWriteValue64V2, 32, 0, false, layouts::kStreamWriteValue64V2, {}},
     {Op::kSurfRefGetArray, 8, 0, true, layouts::kSurfRefGetArray, {}},
     {Op::kSurfRefSetArray, 24, 0, true, layouts::kSurfRefSetArray, {}},
+    {Op::kSynchronousCopy, 24, 0, false, layouts::kSynchronousCopy, {}},
     {Op::kTensorMapEncode, 168, 0, true, layouts::kTensorMapEncode, {}},
     {Op::kTensorMapReplaceAddress, 136, 0, true, layouts::kTensorMapReplaceAddress, {}},
     {Op::kTexRefCreate, 8, 0, false, layouts::kTexRefCreate, {}},

@@ -212,6 +212,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kInBooks},  // StreamWriteValue64V2
     {Leaves::kTrace},  // SurfRefGetArray
     {Leaves::kTrace},  // SurfRefSetArray
+    {Leaves::kInBooks},  // SynchronousCopy
     {Leaves::kInBooks},  // TensorMapEncode
     {Leaves::kInBooks},  // TensorMapReplaceAddress
     {Leaves::kTrace},  // TexRefCreate

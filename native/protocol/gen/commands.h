@@ -193,54 +193,55 @@ enum class Op : uint16_t {
   kStreamWriteValue64V2 = 173,
   kSurfRefGetArray = 174,
   kSurfRefSetArray = 175,
-  kTensorMapEncode = 176,
-  kTensorMapReplaceAddress = 177,
-  kTexRefCreate = 178,
-  kTexRefGetAddressMode = 179,
-  kTexRefGetAddressV2 = 180,
-  kTexRefGetArray = 181,
-  kTexRefGetBorderColor = 182,
-  kTexRefGetFilterMode = 183,
-  kTexRefGetFlags = 184,
-  kTexRefGetFormat = 185,
-  kTexRefGetMaxAnisotropy = 186,
-  kTexRefGetMipmapFilterMode = 187,
-  kTexRefGetMipmapLevelBias = 188,
-  kTexRefGetMipmapLevelClamp = 189,
-  kTexRefGetMipmappedArray = 190,
-  kTexRefSetAddress2DV2 = 191,
-  kTexRefSetAddress2DV3 = 192,
-  kTexRefSetAddressMode = 193,
-  kTexRefSetAddressV2 = 194,
-  kTexRefSetArray = 195,
-  kTexRefSetBorderColor = 196,
-  kTexRefSetFilterMode = 197,
-  kTexRefSetFlags = 198,
-  kTexRefSetFormat = 199,
-  kTexRefSetMaxAnisotropy = 200,
-  kTexRefSetMipmapFilterMode = 201,
-  kTexRefSetMipmapLevelBias = 202,
-  kTexRefSetMipmapLevelClamp = 203,
-  kTexRefSetMipmappedArray = 204,
-  kTextureCreate = 205,
-  kTextureDestroy = 206,
-  kTextureReferenceDestroy = 207,
-  kUserObjectCount = 208,
-  kUserObjectCreate = 209,
-  kVmCreate = 210,
-  kVmGranularity = 211,
-  kVmMap = 212,
-  kVmOpen = 213,
-  kVmRelease = 214,
-  kVmReserve = 215,
-  kVmSetAccess = 216,
-  kVmShare = 217,
-  kVmUnmap = 218,
-  kVmUnreserve = 219,
+  kSynchronousCopy = 176,
+  kTensorMapEncode = 177,
+  kTensorMapReplaceAddress = 178,
+  kTexRefCreate = 179,
+  kTexRefGetAddressMode = 180,
+  kTexRefGetAddressV2 = 181,
+  kTexRefGetArray = 182,
+  kTexRefGetBorderColor = 183,
+  kTexRefGetFilterMode = 184,
+  kTexRefGetFlags = 185,
+  kTexRefGetFormat = 186,
+  kTexRefGetMaxAnisotropy = 187,
+  kTexRefGetMipmapFilterMode = 188,
+  kTexRefGetMipmapLevelBias = 189,
+  kTexRefGetMipmapLevelClamp = 190,
+  kTexRefGetMipmappedArray = 191,
+  kTexRefSetAddress2DV2 = 192,
+  kTexRefSetAddress2DV3 = 193,
+  kTexRefSetAddressMode = 194,
+  kTexRefSetAddressV2 = 195,
+  kTexRefSetArray = 196,
+  kTexRefSetBorderColor = 197,
+  kTexRefSetFilterMode = 198,
+  kTexRefSetFlags = 199,
+  kTexRefSetFormat = 200,
+  kTexRefSetMaxAnisotropy = 201,
+  kTexRefSetMipmapFilterMode = 202,
+  kTexRefSetMipmapLevelBias = 203,
+  kTexRefSetMipmapLevelClamp = 204,
+  kTexRefSetMipmappedArray = 205,
+  kTextureCreate = 206,
+  kTextureDestroy = 207,
+  kTextureReferenceDestroy = 208,
+  kUserObjectCount = 209,
+  kUserObjectCreate = 210,
+  kVmCreate = 211,
+  kVmGranularity = 212,
+  kVmMap = 213,
+  kVmOpen = 214,
+  kVmRelease = 215,
+  kVmReserve = 216,
+  kVmSetAccess = 217,
+  kVmShare = 218,
+  kVmUnmap = 219,
+  kVmUnreserve = 220,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 220;
+inline constexpr uint16_t kOpLimit = 221;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -595,6 +596,8 @@ constexpr const char* opName(Op op) {
       return "SurfRefGetArray";
     case Op::kSurfRefSetArray:
       return "SurfRefSetArray";
+    case Op::kSynchronousCopy:
+      return "SynchronousCopy";
     case Op::kTensorMapEncode:
       return "TensorMapEncode";
     case Op::kTensorMapReplaceAddress:
@@ -4371,6 +4374,22 @@ struct SurfRefSetArray {
   uint8_t pad0[4]{};
 };
 static_assert(sizeof(SurfRefSetArray) == SurfRefSetArray::kFixedBytes);
+
+/// Stands before (`isOver` 0) and behind (1) the commands of a synchronous copy from client memory that are
+/// several; as one they would have the `completion` of protocol/completion.h before other streams. `copy`:
+/// tells those of several threads apart.
+struct SynchronousCopy {
+  static constexpr Op kOp = Op::kSynchronousCopy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t copy{};
+  uint32_t isOver{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(SynchronousCopy) == SynchronousCopy::kFixedBytes);
 
 /// Answer to TensorMapEncode.
 struct TensorMapEncodeReply {

@@ -12,6 +12,13 @@
 
 namespace millpond::worker {
 
+/// How many commands have given work to a stream, and how many to the default stream for which it waits. For the default
+/// stream itself, which waits for all blocking ones, `own` counts the work of all of them.
+struct StreamWorks {
+  uint64_t own = 0;
+  uint64_t byDefault = 0;
+};
+
 class HandleMap {
  public:
   struct Entry {
@@ -23,6 +30,8 @@ class HandleMap {
     bool isBlocking = false;     ///< stream: it and the default stream wait for each other
     bool isOpen = false;         ///< blocking stream: it got work since the default stream did
     uint64_t orderedBehind = 0;  ///< stream: number of the synchronous copy for which its work waits
+    uint64_t works = 0;          ///< stream: commands that gave it work
+    StreamWorks settled{};       ///< stream: see SynchronousCopies
   };
 
   /// Returns false if the slot is taken or out of bounds: the client broke the protocol.
@@ -83,10 +92,19 @@ class HandleMap {
   /// Notes that the stream gets work.
   void open(Entry& stream) {
     touch(stream);
+    ++stream.works;
+    if (stream.isBlocking) ++blockingWorks_;
     if (!stream.isBlocking || std::exchange(stream.isOpen, true)) return;
     open_.push_back(handle::index(stream.wire));
   }
   bool hasOpen() const { return !open_.empty(); }
+  /// Notes that the default stream gets work.
+  void noteDefaultWork() { ++defaultWorks_; }
+  /// Null: the default stream.
+  StreamWorks worksOf(const Entry* stream) const {
+    if (!stream) return {defaultWorks_ + blockingWorks_, defaultWorks_};
+    return {stream->works, stream->isBlocking ? defaultWorks_ : 0};
+  }
   /// Visits the touched streams; `visit` returns whether the stream may still have work.
   template <typename Visit>
   void eachTouched(Visit&& visit) {
@@ -120,7 +138,9 @@ class HandleMap {
   std::vector<uint32_t> touched_;  ///< slots whose entry is touched, each once
   std::vector<uint32_t> open_;     ///< slots whose entry is open, each once
   std::array<size_t, kKinds> live_{};
-  size_t count_ = 0;  ///< of the slots in use
+  size_t count_ = 0;            ///< of the slots in use
+  uint64_t defaultWorks_ = 0;   ///< commands that gave work to the default stream, of any context
+  uint64_t blockingWorks_ = 0;  ///< and to blocking ones
 };
 
 }  // namespace millpond::worker

@@ -23,7 +23,8 @@ bool givesWork(cmd::Op op) {
     case cmd::Op::kStreamQuery:
     case cmd::Op::kStreamCopyAttributes:
     case cmd::Op::kStreamGetAttribute:
-    case cmd::Op::kStreamSetAttribute: return false;
+    case cmd::Op::kStreamSetAttribute:
+    case cmd::Op::kSynchronousCopy: return false;
     default: return true;
   }
 }
@@ -66,8 +67,11 @@ void SessionCore::resume(const Request& request) {
 
 bool SessionCore::stream(uint64_t wire, CUstream& out) {
   if (wire == 0) {
-    if (handles_.hasOpen() && givesWork(static_cast<cmd::Op>(current_.op))) [[unlikely]]
-      marks_.keepEnds(contexts_.bound());
+    if (givesWork(static_cast<cmd::Op>(current_.op))) {
+      handles_.noteDefaultWork();
+      if (handles_.hasOpen()) [[unlikely]]
+        marks_.keepEnds(contexts_.bound());
+    }
     out = nullptr;
     return true;
   }

@@ -2,6 +2,7 @@
 // Copies in two and three dimensions, of arrays, between devices, and in batches. Ends that the worker can access go in
 // one command; this process's own memory goes through device memory that holds its rows packed, or row by row.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "client/call/preconditions.h"
@@ -197,6 +198,26 @@ bool isOneCommand(Call& call, const End& to, const End& from, const Extent& exte
   return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
 }
 
+/// Whether the rows are adjacent at both ends.
+bool isOneRun(const End& to, const End& from, const Extent& extent) {
+  return !to.array && !from.array && to.pitch == extent.width && from.pitch == extent.width &&
+         (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
+}
+
+/// Makes a synchronous copy of several commands, which work of other streams follows as if it were one.
+template <typename Send>
+CUresult asOne(Call& call, uint64_t stream, const Send& send) {
+  static std::atomic<uint64_t> copies{0};
+  cmd::SynchronousCopy bracket{};
+  bracket.stream = stream;
+  bracket.copy = ++copies;
+  if (const CUresult r = call.post(bracket); r != CUDA_SUCCESS) return r;
+  const CUresult sent = send();
+  bracket.isOver = 1;
+  const CUresult ended = call.post(bracket);
+  return sent != CUDA_SUCCESS ? sent : ended;
+}
+
 CUresult copyEnds(Call& call, End to, End from, const Extent& extent, uint64_t stream, Wait wait) {
   if (!to.isOwn && !from.isOwn) {
     if (const CUresult r = postBox(call, to, from, extent, stream); r != CUDA_SUCCESS || wait == Wait::kNo) return r;
@@ -214,10 +235,7 @@ CUresult copyEnds(Call& call, End to, End from, const Extent& extent, uint64_t s
     const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
     return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
   }
-  // Adjacent rows are one.
-  const bool isOneRun = to.pitch == extent.width && from.pitch == extent.width &&
-                        (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
-  if (isOneRun)
+  if (isOneRun(to, from, extent))
     return unified(call, to.address, from.address, extent.width * extent.height * extent.depth, stream, wait);
   bool isPacked = false;
   if (const CUresult r = canPack(call, to, from, extent, stream, wait, isPacked); r != CUDA_SUCCESS) return r;
@@ -261,6 +279,8 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   // As one piece.
   const bool endsHere =
       wait == Wait::kYes && from.isOwn && endsWithCall(call, from.address, extent.width * extent.height * extent.depth);
+  if (wait == Wait::kYes && from.isOwn && !to.isOwn && !endsHere && !isOneRun(to, from, extent))
+    return asOne(call, stream, [&] { return copyEnds(call, to, from, extent, stream, wait); });
   const CUresult r = copyEnds(call, to, from, extent, stream, endsHere ? Wait::kNo : wait);
   return r == CUDA_SUCCESS && endsHere ? awaitStream(call, stream) : r;
 }

@@ -33,6 +33,17 @@ CUresult Copies::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& comma
   return waits_.until({place});
 }
 
+CUresult Copies::onSynchronousCopy(const cmd::Decoded<cmd::SynchronousCopy>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  if (copy.isOver)
+    session_.synchronousCopies().end(s, copy.copy);
+  else
+    session_.synchronousCopies().begin(s, copy.copy);
+  return CUDA_SUCCESS;
+}
+
 CUresult Copies::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   const auto& box = command.fixed;
   Stream s;

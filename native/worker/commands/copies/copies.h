@@ -14,6 +14,7 @@ class Copies : private SessionPart {
   Copies(SessionCore& session, AddressGate& addresses, HostCopies& hostCopies, Waits& waits)
       : SessionPart(session), addresses_(addresses), hostCopies_(hostCopies), waits_(waits) {}
 
+  CUresult onSynchronousCopy(const cmd::Decoded<cmd::SynchronousCopy>& command);
   CUresult onCopyBox(const cmd::Decoded<cmd::CopyBox>& command);
   CUresult onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& command);
 

@@ -24,6 +24,7 @@ CUresult Downloads::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& co
   Download download;
   download.request = session_.current();
   download.stream = s;
+  download.works = session_.synchronousCopies().worksOf(s);
   download.from = range;
   download.left = copy.bytes;
   all_.push_back(std::move(download));
@@ -43,7 +44,10 @@ bool Downloads::progress() {
     const Download done = std::move(*d);
     d = all_.erase(d);
     session_.clearReply();
-    if (!done.failure) reply(cmd::CopyFromDeviceReply{done.sent});
+    if (!done.failure) {
+      session_.synchronousCopies().settle(done.stream, done.works);
+      reply(cmd::CopyFromDeviceReply{done.sent});
+    }
     session_.answer(done.request, done.failure);
   }
   return some;
@@ -80,6 +84,7 @@ void Downloads::detach(CUstream stream) {
     }
     download.failure = rc;
     download.stream = rest;
+    download.works = {};
   }
 }
 

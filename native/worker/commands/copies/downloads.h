@@ -42,6 +42,7 @@ class Downloads : private SessionPart {
   struct Download {
     Request request;
     Stream stream;
+    StreamWorks works;  ///< of the stream, with this copy; none if it goes on in another one
     SessionRange from;
     uint64_t left = 0, done = 0;
     uint64_t sent = 0;

@@ -21,7 +21,7 @@ CUresult Uploads::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command)
   if (copy.offset > copy.total || data.size() > copy.total - copy.offset)
     return violation("a piece of a copy lies outside of it");
   if (CUresult rc = captures_.refuse(s)) return rc;
-  const bool orders = copy.completion == cmd::kBeforeOtherStreams && session_.synchronousCopies().orders(s);
+  const bool orders = copy.completion == cmd::kBeforeOtherStreams && session_.synchronousCopies().orders(s, 1);
   if (CUresult rc = this->copy(copy, data, s)) return rc;
   if (orders) session_.synchronousCopies().issued(s);
   if (copy.completion != cmd::kBeforeLaterCommands || awaited_) return CUDA_SUCCESS;

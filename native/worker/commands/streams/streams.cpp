@@ -20,11 +20,15 @@ CUresult Streams::onStreamSync(const cmd::Decoded<cmd::StreamSync>& command) {
   frees_.synchronisePools();
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return now;
+  const auto settle = [this, s, works = session_.synchronousCopies().worksOf(s)](CUresult result) {
+    if (result == CUDA_SUCCESS) session_.synchronousCopies().settle(s, works);
+    return result;
+  };
+  if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return settle(now);
   if (auto end = marks_.endOf(command.fixed.stream)) return waits_.until(std::move(end));
   Mark place;
   if (CUresult rc = marks_.mark(s, place)) return rc;
-  return waits_.until({place});
+  return waits_.until({place}, settle);
 }
 
 CUresult Streams::onEventSync(const cmd::Decoded<cmd::EventSync>& command) {
@@ -44,8 +48,13 @@ CUresult Streams::onContextSync(const cmd::Decoded<cmd::ContextSync>&) {
   frees_.synchronisePools();
   std::vector<Mark> marks;
   if (CUresult rc = marks_.fence(session_.current().context, marks)) return rc;
-  if (marks.empty()) return CUDA_SUCCESS;
-  return waits_.until(std::move(marks));
+  const Stream byDefault{nullptr, session_.current().context, 0};
+  const auto settle = [this, byDefault, works = session_.synchronousCopies().worksOf(byDefault)](CUresult result) {
+    if (result == CUDA_SUCCESS) session_.synchronousCopies().settle(byDefault, works);
+    return result;
+  };
+  if (marks.empty()) return settle(CUDA_SUCCESS);
+  return waits_.until(std::move(marks), settle);
 }
 
 CUresult Streams::onStreamSetAttribute(const cmd::Decoded<cmd::StreamSetAttribute>& command) {

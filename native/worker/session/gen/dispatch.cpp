@@ -1841,6 +1841,10 @@ CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>&
   return parts.copies.onCopyBox(in);
 }
 
+CUresult runSynchronousCopy(const CommandParts& parts, const cmd::Decoded<cmd::SynchronousCopy>& in) {
+  return parts.copies.onSynchronousCopy(in);
+}
+
 CUresult runGraphInstantiate(const CommandParts& parts, const cmd::Decoded<cmd::GraphInstantiate>& in) {
   return parts.graphExecs.onGraphInstantiate(in);
 }
@@ -2164,6 +2168,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &execute<cmd::StreamWriteValue64V2, &runStreamWriteValue64V2>,
     &execute<cmd::SurfRefGetArray, &runSurfRefGetArray>,
     &execute<cmd::SurfRefSetArray, &runSurfRefSetArray>,
+    &execute<cmd::SynchronousCopy, &runSynchronousCopy>,
     &execute<cmd::TensorMapEncode, &runTensorMapEncode>,
     &execute<cmd::TensorMapReplaceAddress, &runTensorMapReplaceAddress>,
     &execute<cmd::TexRefCreate, &runTexRefCreate>,
