@@ -15,13 +15,13 @@
 namespace millpond::worker {
 namespace {
 
-/// Saturates: then it is more than anything has.
+/// Saturates: then it is more than anything has. So do rows that overlap, which no driver fills.
 [[maybe_unused]] uint64_t bytesOf(uint64_t elements, uint64_t elementBytes, uint64_t pitch = 0, uint64_t rows = 1) {
   uint64_t row = 0, before = 0, bytes = 0;
   if (elements == 0 || rows == 0) return 0;
   const bool isTooMuch = __builtin_mul_overflow(elements, elementBytes, &row) ||
                          __builtin_mul_overflow(pitch, rows - 1, &before) ||
-                         __builtin_add_overflow(row, before, &bytes);
+                         __builtin_add_overflow(row, before, &bytes) || (rows > 1 && pitch < row);
   return isTooMuch ? UINT64_MAX : bytes;
 }
 

@@ -59,21 +59,17 @@ CUresult Copies::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
       return handleOut ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     SessionRange range;
-    if (CUresult rc = addresses_.reach(Box{.address = address,
-                                           .pitch = pitch,
-                                           .rows = rows,
-                                           .width = box.width,
-                                           .height = box.height,
-                                           .depth = box.depth},
-                                       range))
-      return rc;
+    Box side{
+        .address = address, .pitch = pitch, .rows = rows, .width = box.width, .height = box.height, .depth = box.depth};
+    if (!side.fill()) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult rc = addresses_.reach(side, range)) return rc;
     type = range.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     if (range.isHost())
       host = range.host();
     else
       device = range.device();
-    pitchOut = pitch;
-    rowsOut = rows;
+    pitchOut = side.pitch;
+    rowsOut = side.rows;
     return CUDA_SUCCESS;
   };
   if (CUresult rc = end(box.srcArray, box.srcAddress, box.srcPitch, box.srcRows, copy.srcMemoryType, copy.srcArray,
@@ -99,11 +95,11 @@ CUresult Copies::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
   if (fromHost && copy.dstMemoryType == CU_MEMORYTYPE_HOST && captures_.empty())
     return hostCopies_.run(
-        s, [box, to = static_cast<std::byte*>(copy.dstHost), from = static_cast<const std::byte*>(copy.srcHost)] {
-          for (uint64_t z = 0; z < box.depth; ++z)
-            for (uint64_t y = 0; y < box.height; ++y)
-              std::memmove(to + (z * box.dstRows + y) * box.dstPitch, from + (z * box.srcRows + y) * box.srcPitch,
-                           box.width);
+        s, [copy, to = static_cast<std::byte*>(copy.dstHost), from = static_cast<const std::byte*>(copy.srcHost)] {
+          for (uint64_t z = 0; z < copy.Depth; ++z)
+            for (uint64_t y = 0; y < copy.Height; ++y)
+              std::memmove(to + (z * copy.dstHeight + y) * copy.dstPitch,
+                           from + (z * copy.srcHeight + y) * copy.srcPitch, copy.WidthInBytes);
         });
   if (fromHost)
     if (CUresult rc = hostCopies_.keepOrder(s, box.width * box.height * box.depth)) return rc;
