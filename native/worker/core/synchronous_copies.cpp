@@ -47,9 +47,8 @@ void SynchronousCopies::begin(const Stream& stream, uint64_t copy) {
 }
 
 void SynchronousCopies::end(const Stream& stream, uint64_t copy) {
-  const auto found = std::find_if(begun_.begin(), begun_.end(), [&](const Begun& each) {
-    return each.copy == copy && each.stream == stream.wire;
-  });
+  const auto found = std::find_if(begun_.begin(), begun_.end(),
+                                  [&](const Begun& each) { return each.copy == copy && each.stream == stream.wire; });
   if (found == begun_.end()) return;
   begun_.erase(found);
   issued(stream);

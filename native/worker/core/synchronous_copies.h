@@ -28,7 +28,7 @@ class SynchronousCopies {
   void issued(const Stream& stream);
 
   StreamWorks worksOf(const Stream& stream) { return handles_.worksOf(entryOf(stream)); }
-  /// So many are done. A query does not always tell: events of the gate count as work.
+  /// Notes that the first `works` commands are done. A query does not always show it: events of the gate count as work.
   void settle(const Stream& stream, const StreamWorks& works);
 
   /// A copy of several commands, which the client numbers: before the first and behind the last one.

@@ -8,7 +8,7 @@
 #include "client/call/preconditions.h"
 #include "client/calls/graphs/captured_copy.h"
 #include "client/calls/memory/copies.h"
-#include "client/calls/memory/copy_sides.h"
+#include "client/calls/memory/copy_ends.h"
 #include "client/gen/api.h"
 #include "client/process/client.h"
 #include "client/session/callback_thread.h"
@@ -26,61 +26,6 @@ constexpr size_t kLongestPackedRow = size_t{64} << 10;
 constexpr size_t kFewestPackedRows = 4;
 /// The worker has room for this many landing rows.
 constexpr size_t kMostLandingRows = 8192;
-
-/// One end: an array from a position on, or memory from its first byte on.
-struct End {
-  uint64_t array = 0;
-  size_t x = 0, y = 0, z = 0;
-  uint64_t address = 0;
-  size_t pitch = 0;
-  size_t rows = 0;     ///< in a slice
-  bool isOwn = false;  ///< memory of this process that the worker cannot access
-
-  uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
-  /// The same end from a row of a slice on.
-  End from(size_t y0, size_t z0) const {
-    End part = *this;
-    if (array) {
-      part.y += y0;
-      part.z += z0;
-    } else {
-      part.address = row(y0, z0);
-    }
-    return part;
-  }
-};
-
-CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
-  if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (side.type == CU_MEMORYTYPE_ARRAY) {
-    if (const CUresult r = call.handle(HandleKind::kArray, side.array, end.array); r != CUDA_SUCCESS) return r;
-    end.x = side.x;
-    end.y = side.y;
-    end.z = side.z;
-    return CUDA_SUCCESS;
-  }
-  const size_t row = side.x + extent.width;
-  if (row < extent.width || (side.pitch != 0 && side.pitch < row && extent.height * extent.depth > 1))
-    return CUDA_ERROR_INVALID_VALUE;
-  const size_t rows = side.rows ? side.rows : side.y + extent.height;
-  if (extent.depth > 1 && rows < side.y + extent.height) return CUDA_ERROR_INVALID_VALUE;
-  end.pitch = side.pitch ? side.pitch : row;
-  end.rows = rows;
-  uint64_t start = 0;
-  switch (side.type) {
-    case CU_MEMORYTYPE_HOST: start = reinterpret_cast<uint64_t>(side.host); break;
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED: start = side.device; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (start == 0) return CUDA_ERROR_INVALID_VALUE;
-  end.address = start + (side.z * rows + side.y) * end.pitch + side.x;
-  if (side.type == CU_MEMORYTYPE_DEVICE && call.remote().memory.wasFreed(end.address)) return CUDA_ERROR_INVALID_VALUE;
-  const auto run = call.remote().memory.find(end.address);
-  const bool isReachable = run && run->kind != MemoryKind::kPinnedLocal;
-  end.isOwn = side.type == CU_MEMORYTYPE_DEVICE ? run && !isReachable : !isReachable;
-  return CUDA_SUCCESS;
-}
 
 CUresult postBox(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream) {
   cmd::CopyBox wire{};
@@ -196,12 +141,6 @@ bool isOneCommand(Call& call, const End& to, const End& from, const Extent& exte
   if (to.isOwn && rows > kMostLandingRows) return true;
   const bool mayBeHeldUp = HostFunctions::anyPending() || call.remote().mirror.mayStreamWait();
   return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
-}
-
-/// Whether the rows are adjacent at both ends.
-bool isOneRun(const End& to, const End& from, const Extent& extent) {
-  return !to.array && !from.array && to.pitch == extent.width && from.pitch == extent.width &&
-         (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
 }
 
 /// Makes a synchronous copy of several commands, which work of other streams follows as if it were one.
