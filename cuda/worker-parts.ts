@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which class of the worker executes the commands that are written by hand. */
+/** Which class of the worker executes each of the hand-written commands. */
 export interface WorkerPart {
   /** Its member in CommandParts. */
   readonly member: string;
@@ -8,7 +8,7 @@ export interface WorkerPart {
   readonly commands: readonly string[];
 }
 
-/** The first five are used by generated commands, too. */
+/** Generated commands also use the first five. */
 export const workerParts: readonly WorkerPart[] = [
   { member: "session", type: "SessionCore", header: "worker/core/session_core.h", commands: [] },
   { member: "addresses", type: "AddressGate", header: "worker/memory/address_gate.h", commands: [] },

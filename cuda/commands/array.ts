@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const arrayCommands: readonly Command[] = [
   {
     name: "ArrayCreate",
-    doc: "An array, or with `levels` a mipmapped one, of the current device, within the session's limit.",
+    doc: "Creates an array on the current device, or a mipmapped array if `levels` is not 0, within the session's limit.",
     left: "books",
     fields: [
       ["handle", "handle"],
@@ -22,13 +22,13 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "ArrayDestroy",
-    doc: "The end of an array, when the device is done with it. A level ends with its mipmapped array.",
+    doc: "Destroys an array when the device is done with it. A level is destroyed with its mipmapped array.",
     left: "books",
     fields: [["handle", "handle"]],
   },
   {
     name: "ArrayLevel",
-    doc: "A level of a mipmapped array, as an array.",
+    doc: "Returns a level of a mipmapped array as an array.",
     left: "books",
     fields: [
       ["mipmapped", "handle"],
@@ -45,7 +45,7 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "ArrayPlane",
-    doc: "A plane of an array of a format with several, as an array.",
+    doc: "Returns a plane of an array with a multi-planar format as an array.",
     left: "trace",
     fields: [
       ["array", "handle"],
@@ -64,7 +64,7 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "ArrayRequirements",
-    doc: "What an array takes of a device's memory, as the driver says.",
+    doc: "Returns how much memory of a device an array needs, as the driver reports it.",
     left: "books",
     fields: [
       ["handle", "handle"],
@@ -79,7 +79,7 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "ArrayMap",
-    doc: "Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the array, the memory and the devices are those of the session.",
+    doc: "Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which arrays, memory and devices are given by the session's own handles and ordinals.",
     left: "trace",
     fields: [["stream", "handle"]],
     tails: ["entries"],
@@ -87,7 +87,7 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "TextureCreate",
-    doc: "A texture or surface object. Of the resource, `handle` is the array, mipmapped array or address; the structures as they lie in memory, `view` only with `hasView`.",
+    doc: "Creates a texture or surface object. `handle`: the array, mipmapped array or address of the resource. The descriptors are copied as they lie in memory; `view` counts only if `hasView` is set.",
     left: "books",
     fields: [
       ["handle", "handle"],
@@ -101,7 +101,7 @@ export const arrayCommands: readonly Command[] = [
   },
   {
     name: "TextureDestroy",
-    doc: "The end of a texture or surface object, when the device is done with it.",
+    doc: "Destroys a texture or surface object when the device is done with it.",
     left: "books",
     fields: [["object", "handle"]],
   },

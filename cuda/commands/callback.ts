@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const callbackCommands: readonly Command[] = [
   {
     name: "HostFunction",
-    doc: "A function of the client in the order of a stream. `kind`: 0 host function, 1 stream callback; `handle`: the stream as the program named it.",
+    doc: "Enqueues a function of the client in a stream. `kind`: 0 host function, 1 stream callback; `handle`: the stream's handle in the program.",
     left: "trace",
     fields: [
       ["stream", "handle"],
@@ -17,7 +17,7 @@ export const callbackCommands: readonly Command[] = [
   },
   {
     name: "CallbackNext",
-    doc: "Answered when a stream of the context has come to a function of the client. `kind`: as in HostFunction, 2 the destructor of a user object, 3 nothing to run: what was asked for failed. `sources`: what the graph reads of the client behind the function, as graph::Source, the first page of `sourceCount`; it is sent as GraphSource before CallbackDone.",
+    doc: "Answered when a stream of the context reaches a function of the client. `kind`: as in HostFunction; 2 is the destructor of a user object, 3 means that the work failed and there is nothing to run. `sources`: the client memory that the graph reads after the function, as graph::Source, the first page of `sourceCount`. The client sends its bytes as GraphSource before CallbackDone.",
     left: "trace",
     fields: [],
     reply: {
@@ -35,7 +35,7 @@ export const callbackCommands: readonly Command[] = [
   },
   {
     name: "CallbackSources",
-    doc: "The sources of CallbackNext's answer for that number from the `first` on: one page.",
+    doc: "Returns one page of the sources of the answer to CallbackNext with that number, beginning at index `first`.",
     left: "trace",
     fields: [
       ["number", "handle"],
@@ -45,7 +45,7 @@ export const callbackCommands: readonly Command[] = [
   },
   {
     name: "CallbackDone",
-    doc: "That function has returned: the stream goes on.",
+    doc: "Reports that the function has returned, so that the stream continues.",
     left: "trace",
     fields: [["number", "handle"]],
   },

@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const captureCommands: readonly Command[] = [
   {
     name: "CaptureBegin",
-    doc: "A stream is captured from here on, into `graph` behind `nodes` where that is not 0. `hasEdges`: `edges` has a CUgraphEdgeData for each.",
+    doc: "Begins the capture of a stream; if `graph` is not 0, into that graph, with `nodes` as the first dependencies. `hasEdges`: `edges` has a CUgraphEdgeData for each of them.",
     left: "books",
     fields: [
       ["stream", "handle"],
@@ -17,14 +17,14 @@ export const captureCommands: readonly Command[] = [
   },
   {
     name: "CaptureEnd",
-    doc: "The end of a capture, and its graph.",
+    doc: "Ends a capture and returns its graph.",
     left: "books",
     fields: [["stream", "handle"]],
     reply: { fields: [["graph", "u64"]] },
   },
   {
     name: "CaptureInfo",
-    doc: "How a stream stands in a capture: what its next node waits for, `edges` with a CUgraphEdgeData for each.",
+    doc: "Returns the capture state of a stream: the dependencies of its next node, with a CUgraphEdgeData for each in `edges`.",
     left: "books",
     fields: [["stream", "handle"]],
     reply: {
@@ -38,7 +38,7 @@ export const captureCommands: readonly Command[] = [
   },
   {
     name: "CaptureDepend",
-    doc: "Changes what the next node of a captured stream waits for. `flags`: CUstreamUpdateCaptureDependencies_flags.",
+    doc: "Changes the dependencies of the next node of a captured stream. `flags`: CUstreamUpdateCaptureDependencies_flags.",
     left: "books",
     fields: [
       ["stream", "handle"],
@@ -50,13 +50,13 @@ export const captureCommands: readonly Command[] = [
   },
   {
     name: "CaptureInvalidate",
-    doc: "A call that a capture forbids was made: its graph is lost.",
+    doc: "Invalidates a capture, because the program made a call that a capture forbids.",
     left: "books",
     fields: [["stream", "handle"]],
   },
   {
     name: "CaptureCopy",
-    doc: "A copy between device memory and memory of the client, on a captured stream. `direction`: 1 to the device, 2 from it.",
+    doc: "Captures a copy between device memory and client memory. `direction`: 1 to the device, 2 from it.",
     left: "books",
     fields: [
       ["stream", "handle"],

@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const contextCommands: readonly Command[] = [
   {
     name: "ContextCreate",
-    doc: "A context on a device, under a number above those of the primary contexts that the client chose. `affinity`: CUexecAffinityParam records.",
+    doc: "Creates a context on a device. The client chooses its number, which is above those of the primary contexts. `affinity`: CUexecAffinityParam records.",
     left: { makes: "context", kind: "context" },
     fields: [
       ["context", "u32"],
@@ -17,13 +17,13 @@ export const contextCommands: readonly Command[] = [
   },
   {
     name: "ContextDestroy",
-    doc: "The end of a ContextCreate, when the context's work is done.",
+    doc: "Destroys a context made by ContextCreate when its work is done.",
     left: "books",
     fields: [["context", "u32"]],
   },
   {
     name: "ContextReset",
-    doc: "Makes a primary context, in which the client has ended everything, as new; one that has failed works again.",
+    doc: "Resets a primary context in which the client has destroyed everything. A context that has failed works again.",
     left: "books",
     fields: [],
     reply: { fields: [] },
@@ -36,7 +36,7 @@ export const contextCommands: readonly Command[] = [
   },
   {
     name: "ContextSetLimit",
-    doc: "cuCtxSetLimit, until the context is reset.",
+    doc: "cuCtxSetLimit; the limit holds until the context is reset.",
     left: { sets: "value" },
     fields: [
       ["limit", "i32"],
@@ -52,7 +52,7 @@ export const contextCommands: readonly Command[] = [
   },
   {
     name: "ContextWaitEvent",
-    doc: "Lets all later work of the frame's context wait for an event.",
+    doc: "Makes all later work of the frame's context wait for an event.",
     left: "trace",
     fields: [["event", "handle"]],
   },
@@ -65,7 +65,7 @@ export const contextCommands: readonly Command[] = [
   },
   {
     name: "PeerAccess",
-    doc: "Kernels of the current context may (`enable` 1) or may not touch the memory of context `peer`.",
+    doc: "Allows (`enable` 1) or forbids (0) that kernels of the current context access the memory of context `peer`.",
     left: "trace",
     fields: [
       ["peer", "u32"],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Copies: those commands whose two ends are written by hand. */
+/** Copies: the hand-written commands. */
 import type { Command } from "../schema.ts";
 
-/** One of the two ends of a copy in several dimensions. */
+/** One of the two ends of a multi-dimensional copy. */
 const boxEnd = (end: "src" | "dst") =>
   [
     [`${end}Array`, "handle"],
@@ -17,7 +17,7 @@ const boxEnd = (end: "src" | "dst") =>
 export const copyCommands: readonly Command[] = [
   {
     name: "CopyToDevice",
-    doc: "A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `completion`: see protocol/completion.h.",
+    doc: "Copies one piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `completion`: see protocol/completion.h.",
     left: "books",
     fields: [
       ["address", "address"],
@@ -30,7 +30,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "SynchronousCopy",
-    doc: "Stands before (`isOver` 0) and behind (1) the commands of a synchronous copy from client memory that are several; as one they would have the `completion` of protocol/completion.h before other streams. `copy`: tells those of several threads apart.",
+    doc: "Marks the begin (`isOver` 0) and the end (1) of a synchronous copy from client memory that takes several commands, so that other streams follow it as they follow a single command with kBeforeOtherStreams (protocol/completion.h). `copy`: distinguishes copies that several threads make at the same time.",
     left: "books",
     fields: [
       ["stream", "handle"],
@@ -40,7 +40,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "CopyFromDevice",
-    doc: "A copy to client memory; the answer comes behind the last byte.",
+    doc: "Copies to client memory. The answer follows the last byte.",
     left: "books",
     work: true,
     fields: [
@@ -52,7 +52,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "CopyHostShared",
-    doc: "A copy between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2 from it.",
+    doc: "Copies between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2 from it.",
     left: "books",
     work: true,
     fields: [
@@ -65,7 +65,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "CopyBox",
-    doc: "A copy in up to three dimensions between two ends within the worker's reach: an array, or an address of the first byte (device memory, or host memory that both sides map) with its pitch in bytes and rows in a slice. Offsets are of arrays.",
+    doc: "Copies in up to three dimensions between two ends that the worker can access. An end is an array, with offsets, or the address of its first byte (in device memory, or in host memory that both processes map) with a pitch in bytes and a number of rows per slice.",
     left: "books",
     work: true,
     fields: [
@@ -79,7 +79,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "LandFromDevice",
-    doc: "A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its number, higher than those before; `landed`: all lower than that are over, and will not be named again. `isHeld` 1: the program may hold up the stream, and the memory may be mirrored before the bytes are there; then they go to the worker's, in the order of the stream.",
+    doc: "Copies to client memory that is not shared, without an answer: the client stores the bytes when they arrive (a landing). `landing`: its number, which increases; `landed`: all landings with lower numbers are over and will not be named again. `isHeld` 1: the program may hold up the stream, and the memory may become mirrored before the bytes arrive; then they are written to the worker's pages in stream order.",
     left: "books",
     work: true,
     fields: [
@@ -94,7 +94,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "CopyFromLanding",
-    doc: "A copy to the device from bytes at `hostAddress` of the client that the landing of that number brings there: from where the worker has them.",
+    doc: "Copies to the device the bytes that a landing brings to `hostAddress` of the client, from the worker's own copy of them.",
     left: "books",
     work: true,
     fields: [
@@ -115,7 +115,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "LandingsOver",
-    doc: "All landings of lower numbers than `landed` are over, and will not be named again.",
+    doc: "Reports that all landings with numbers below `landed` are over and will not be named again.",
     left: "books",
     fields: [["landed", "number"]],
   },

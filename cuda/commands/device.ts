@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const deviceCommands: readonly Command[] = [
   {
     name: "AtomicCapabilities",
-    doc: "Which atomic operations work from a device on another one's memory, or on the host's (`peer` -1). `operations`: CUatomicOperation (u32 each); `capabilities`: as many u32.",
+    doc: "Returns which atomic operations a device supports on the memory of another device, or of the host (`peer` -1). `operations`: CUatomicOperation (u32 each); `capabilities`: one u32 for each.",
     left: "trace",
     fields: [
       ["device", "i32"],
@@ -16,7 +16,7 @@ export const deviceCommands: readonly Command[] = [
   },
   {
     name: "SmTopology",
-    doc: "What the driver's hidden table tells of each pair of multiprocessors of the current context's device: its place within its cluster of processors, and which cluster that is.",
+    doc: "Returns what the driver's undocumented table reports for each pair of multiprocessors of the current context's device: its cluster of processors, and its place in the cluster.",
     left: "trace",
     fields: [],
     reply: { fields: [], tails: ["places", "clusters"] },

@@ -12,7 +12,7 @@ export const eventCommands: readonly Command[] = [
   },
   {
     name: "EventHappened",
-    doc: "Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.",
+    doc: "Restores the time of an event that is recreated: it happened `afterMs` (a double) after the time `unixNs`.",
     left: { tells: "event" },
     fields: [
       ["event", "handle"],
@@ -23,14 +23,14 @@ export const eventCommands: readonly Command[] = [
   },
   {
     name: "ShareEvent",
-    doc: "A handle by which other sessions of the claim open an event.",
+    doc: "Returns a handle by which other sessions of the claim open an event.",
     left: "trace",
     fields: [["event", "handle"]],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
   {
     name: "OpenEvent",
-    doc: "An event of another session of the claim, by its handle.",
+    doc: "Opens an event of another session of the claim by its handle.",
     left: "trace",
     fields: [
       ["event", "handle"],

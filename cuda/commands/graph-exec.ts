@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const graphExecCommands: readonly Command[] = [
   {
     name: "GraphInstantiate",
-    doc: "An executable graph. `sources`: memory of the client that its launches read or write, as graph::Source, the first page of `sourceCount` (GraphSources has the others); `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the order of `stream`.",
+    doc: "Instantiates a graph. `sources`: the client memory that its launches read or write, as graph::Source, the first page of `sourceCount` (GraphSources returns the others); `hostFunctions`: the number of client functions that one launch runs; `kept`: the number of allocations that outlive a launch. `hasUpload`: the graph is also uploaded, in the order of `stream`.",
     left: "books",
     fields: [
       ["graph", "handle"],
@@ -28,13 +28,13 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphExecDestroy",
-    doc: "The end of an executable graph, when it is done.",
+    doc: "Destroys an executable graph when its launches are done.",
     left: "books",
     fields: [["exec", "handle"]],
   },
   {
     name: "GraphExecUpdate",
-    doc: "Takes over the parameters of a graph of the same shape; answers as CUgraphExecUpdateResultInfo, and as GraphInstantiate does.",
+    doc: "Updates an executable graph with the parameters of a graph of the same topology. Answers with a CUgraphExecUpdateResultInfo and the fields of GraphInstantiate.",
     left: "books",
     fields: [
       ["exec", "handle"],
@@ -54,7 +54,7 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphSources",
-    doc: "Memory of the client that launches of an executable graph read or write, as graph::Source, from the `first` on: one page.",
+    doc: "Returns one page of the client memory that launches of an executable graph read or write, as graph::Source, beginning at index `first`.",
     left: "books",
     fields: [
       ["exec", "handle"],
@@ -64,7 +64,7 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphUpdateNode",
-    doc: "As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions and graphs.",
+    doc: "Same as GraphSetNode with `exec`, for nodes that do not affect the client memory or functions of a launch: no copies, host functions or child graphs.",
     left: "books",
     fields: [
       ["exec", "handle"],
@@ -74,7 +74,7 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphEnableNode",
-    doc: "Whether a node of an executable graph runs: `enable` 0 or 1 sets it, 2 only asks.",
+    doc: "Sets whether a node of an executable graph runs (`enable` 0 or 1), or only returns it (2).",
     left: "books",
     fields: [
       ["exec", "handle"],
@@ -85,7 +85,7 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphSource",
-    doc: "Bytes of the client's that a launch reads: `data` at `address` of the client, in the source of that number.",
+    doc: "Sends client memory that a launch reads: `data` is at `address` of the client, in the source with that number.",
     left: "books",
     fields: [
       ["source", "handle"],
@@ -104,7 +104,7 @@ export const graphExecCommands: readonly Command[] = [
   },
   {
     name: "GraphLaunch",
-    doc: "Launches an executable graph. `landing`: the number of what it copies to the client's memory, as with LandFromDevice; 0 where it copies nothing there.",
+    doc: "Launches an executable graph. `landing`: the number of the landing of what it copies to client memory, as in LandFromDevice; 0 if it copies nothing there.",
     left: "books",
     work: true,
     fields: [

@@ -5,27 +5,27 @@ import type { Command } from "../schema.ts";
 export const graphCommands: readonly Command[] = [
   {
     name: "GraphCreate",
-    doc: "An empty graph.",
+    doc: "Creates an empty graph.",
     left: "books",
     fields: [["flags", "u32"]],
     reply: { fields: [["graph", "u64"]] },
   },
   {
     name: "GraphDestroy",
-    doc: "The end of a graph and of its nodes.",
+    doc: "Destroys a graph and its nodes.",
     left: "books",
     fields: [["graph", "handle"]],
   },
   {
     name: "GraphClone",
-    doc: "A copy of a graph.",
+    doc: "Clones a graph.",
     left: "books",
     fields: [["graph", "handle"]],
     reply: { fields: [["clone", "u64"]] },
   },
   {
     name: "GraphFindInClone",
-    doc: "The node of a clone that was made from `node`.",
+    doc: "Returns the node of a clone that corresponds to `node` of the original.",
     left: "books",
     fields: [
       ["node", "handle"],
@@ -35,7 +35,7 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphList",
-    doc: "Nodes or edges, from the `first` on, at most 1024. `what`: 0 nodes and 1 root nodes of a graph, 2 its edges, 3 dependencies and 4 dependents of a node. An edge is in `nodes`, `others` (its other end) and `edges` at the same place.",
+    doc: "Returns at most 1,024 nodes or edges, beginning at index `first`. `what`: 0 the nodes, 1 the root nodes, 2 the edges of a graph; 3 the dependencies, 4 the dependents of a node. An edge has the same index in `nodes`, `others` (its other end) and `edges`.",
     left: "books",
     fields: [
       ["object", "handle"],
@@ -58,7 +58,7 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphDot",
-    doc: "The description of a graph in the DOT language, from `offset` on, at most 32 KiB. Asked with offset 0 first.",
+    doc: "Returns at most 32 KiB of the description of a graph in the DOT language, beginning at `offset`. The first request must have offset 0.",
     left: "books",
     fields: [
       ["graph", "handle"],
@@ -69,7 +69,7 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphMemory",
-    doc: "Memory of the allocation nodes of a device. `what`: 0 get and 1 set an attribute, 2 give back what no graph uses.",
+    doc: "Manages the memory of the allocation nodes of a device. `what`: 0 gets an attribute, 1 sets one, 2 releases what no graph uses.",
     left: "trace",
     fields: [
       ["device", "i32"],
@@ -81,7 +81,7 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphAddNode",
-    doc: "A node behind others. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and what follows it. `value`: what the kind of node gives, the address of an allocation. `graphs`: the bodies of a conditional node.",
+    doc: "Adds a node with dependencies. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and the data that follow it. `value`: the result of the node, such as the address of an allocation. `graphs`: the bodies of a conditional node.",
     left: "books",
     fields: [
       ["graph", "handle"],
@@ -98,7 +98,7 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphSetNode",
-    doc: "Other parameters for a node, of its graph, or of an executable one (`exec` not 0); then what its launches need, as with GraphInstantiate.",
+    doc: "Sets the parameters of a node of its graph, or of an executable graph if `exec` is not 0. Then the answer has the fields of GraphInstantiate.",
     left: "books",
     fields: [
       ["exec", "handle"],
@@ -115,21 +115,21 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphGetNode",
-    doc: "Parameters of a node as GraphAddNode takes them, and the graph that it ends with.",
+    doc: "Returns the parameters of a node in the form of GraphAddNode, and its child graph.",
     left: "books",
     fields: [["node", "handle"]],
     reply: { fields: [["root", "u64"]], tails: ["params"] },
   },
   {
     name: "GraphNodeType",
-    doc: "CUgraphNodeType of a node.",
+    doc: "Returns the CUgraphNodeType of a node.",
     left: "books",
     fields: [["node", "handle"]],
     reply: { fields: [["type", "u32"]] },
   },
   {
     name: "GraphNodeAttribute",
-    doc: "An attribute of a kernel node, a CUlaunchAttributeValue. `what`: 0 get, 1 set, 2 copy all of the node `value`.",
+    doc: "Gets (`what` 0) or sets (1) an attribute of a kernel node, a CUlaunchAttributeValue, or copies all attributes of the node `value` (2).",
     left: "books",
     fields: [
       ["node", "handle"],
@@ -142,14 +142,14 @@ export const graphCommands: readonly Command[] = [
   },
   {
     name: "GraphDestroyNode",
-    doc: "The end of a node.",
+    doc: "Destroys a node.",
     left: "books",
     fields: [["node", "handle"]],
     reply: { fields: [] },
   },
   {
     name: "GraphConditional",
-    doc: "A handle for the condition of conditional nodes of a graph.",
+    doc: "Creates a handle for the condition of conditional nodes of a graph.",
     left: "books",
     fields: [
       ["graph", "handle"],

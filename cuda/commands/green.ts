@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const greenCommands: readonly Command[] = [
   {
     name: "DeviceResource",
-    doc: "A CUdevResource of a device, or of the frame's context with `device` -1.",
+    doc: "Returns a CUdevResource of a device, or of the frame's context if `device` is -1.",
     left: "trace",
     fields: [
       ["device", "i32"],
@@ -15,7 +15,7 @@ export const greenCommands: readonly Command[] = [
   },
   {
     name: "ResourceSplit",
-    doc: "cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for none but their number.",
+    doc: "cuDevSmResourceSplitByCount of a resource that the session has received. `groups`: the number of groups requested; 0 returns only how many there would be.",
     left: "trace",
     fields: [
       ["input", { bytes: 144, of: "CUdevResource" }],
@@ -33,7 +33,7 @@ export const greenCommands: readonly Command[] = [
   },
   {
     name: "ResourceDescribe",
-    doc: "cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.",
+    doc: "cuDevResourceGenerateDesc of resources that the session has received. The client chooses the number of the descriptor.",
     left: "trace",
     fields: [["descriptor", "handle"]],
     tails: ["resources"],
@@ -41,7 +41,7 @@ export const greenCommands: readonly Command[] = [
   },
   {
     name: "GreenCreate",
-    doc: "A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.",
+    doc: "Creates a green context on a device, with a number as in ContextCreate. ContextDestroy destroys it.",
     left: "trace",
     fields: [
       ["context", "u32"],
@@ -53,7 +53,7 @@ export const greenCommands: readonly Command[] = [
   },
   {
     name: "GreenStream",
-    doc: "A stream of the frame's context, which is a green one.",
+    doc: "Creates a stream in the frame's context, which is a green context.",
     left: "trace",
     fields: [
       ["stream", "handle"],

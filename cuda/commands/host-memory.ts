@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const hostMemoryCommands: readonly Command[] = [
   {
     name: "HostAlloc",
-    doc: "Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate` 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.",
+    doc: "Allocates pinned host memory at `address`. For a client on the same host it is a file that both processes map there. `isPrivate` 1: only the worker maps it, for kernels that receive addresses of memory which the client mirrors.",
     left: "books",
     fields: [
       ["bytes", "number"],
@@ -17,7 +17,7 @@ export const hostMemoryCommands: readonly Command[] = [
   },
   {
     name: "HostKeep",
-    doc: "The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it sent the file before this command, and has the memory from there.",
+    doc: "Reports that the client keeps the file of that pinned memory. In a session that continues a parked one, the client has sent the file before this command, and the worker maps it.",
     left: { makes: "address", kind: "hostMemory" },
     fields: [
       ["bytes", "number"],
@@ -26,14 +26,14 @@ export const hostMemoryCommands: readonly Command[] = [
   },
   {
     name: "HostFree",
-    doc: "The end of a HostAlloc.",
+    doc: "Frees memory of HostAlloc.",
     left: "books",
     fields: [["address", "place"]],
     reply: { fields: [] },
   },
   {
     name: "HostMirror",
-    doc: "Where the bytes of that memory of the client are, of which the worker has pages by HostAlloc. `state` 1: also in these pages, which the two mirror, so nothing that graphs write there is sent to the client any more. 2: HostContents has brought all of it, and functions of the program see there what the mirror brings. 0: with the client alone.",
+    doc: "Sets where the current bytes of client memory are for which the worker has pages by HostAlloc. `state` 0: only at the client. 1: also in these pages, which both processes mirror, so what graphs write there is no longer sent to the client. 2: same, and HostContents has sent all of it, so functions of the program see there what the mirror brings.",
     left: "books",
     fields: [
       ["address", "echo"],
@@ -44,7 +44,7 @@ export const hostMemoryCommands: readonly Command[] = [
   },
   {
     name: "HostContents",
-    doc: "What the client has at `address`, for memory in state 1 of HostMirror; what launches of graphs write there meanwhile is newer, and stays.",
+    doc: "Sends the client's bytes at `address`, for memory in state 1 of HostMirror. Bytes that launches of graphs write there meanwhile are newer and are kept.",
     left: "books",
     fields: [["address", "echo"]],
     tails: ["data"],

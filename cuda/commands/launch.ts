@@ -18,7 +18,7 @@ const launchFields = [
 export const launchCommands: readonly Command[] = [
   {
     name: "Launch",
-    doc: "A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed parameters.",
+    doc: "Launches a kernel. `flags`: 1 is a cooperative launch. `attributes`: CUlaunchAttribute records; `params`: the packed parameters.",
     left: "books",
     work: true,
     fields: [...launchFields, ["flags", "u32"]],
@@ -26,7 +26,7 @@ export const launchCommands: readonly Command[] = [
   },
   {
     name: "LaunchLimits",
-    doc: "What a launch of a function must keep within in the current context, and the blocks of a cluster that it was compiled for, 0 for none.",
+    doc: "Returns the limits of launches of a function in the current context, and the cluster size in blocks for which it was compiled, 0 for none.",
     left: "books",
     fields: [["function", "handle"]],
     reply: {
@@ -42,7 +42,7 @@ export const launchCommands: readonly Command[] = [
   },
   {
     name: "ClusterOccupancy",
-    doc: "How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.",
+    doc: "Returns how many clusters of a launch can run concurrently or, if `asksSize` is set, the maximum size of a cluster.",
     left: "trace",
     fields: [...launchFields, ["asksSize", "u32"]],
     tails: ["attributes"],

@@ -25,14 +25,14 @@ export const linkCommands: readonly Command[] = [
   },
   {
     name: "LinkComplete",
-    doc: "cuLinkComplete: what was linked is read with LinkRead, `wallTimeMs` and the logs are those of the whole link.",
+    doc: "cuLinkComplete. LinkRead reads the result; `wallTimeMs` and the logs are those of the whole link.",
     left: "books",
     fields: [["handle", "handle"]],
     reply: jitReply,
   },
   {
     name: "LinkRead",
-    doc: "A piece of what was linked, from `offset`; `total` is the length of the whole.",
+    doc: "Returns a piece of the linked image, beginning at `offset`. `total`: the length of the image.",
     left: "books",
     fields: [
       ["handle", "handle"],
@@ -40,5 +40,10 @@ export const linkCommands: readonly Command[] = [
     ],
     reply: { fields: [["total", "u64"]], tails: ["data"] },
   },
-  { name: "LinkDestroy", doc: "The end of a LinkCreate.", left: "books", fields: [["handle", "handle"]] },
+  {
+    name: "LinkDestroy",
+    doc: "Destroys the linker of a LinkCreate.",
+    left: "books",
+    fields: [["handle", "handle"]],
+  },
 ];

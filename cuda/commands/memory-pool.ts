@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const memoryPoolCommands: readonly Command[] = [
   {
     name: "PoolCreate",
-    doc: "A pool of stream-ordered memory of a device, at most `maxBytes` (0: any). `pool`: a handle of the client's.",
+    doc: "Creates a pool of stream-ordered memory on a device, with at most `maxBytes` (0: no maximum). `pool`: the handle, chosen by the client.",
     left: { makes: "pool" },
     fields: [
       ["pool", "handle"],
@@ -15,13 +15,13 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolDestroy",
-    doc: "The end of a pool; its blocks in use stay until they are freed.",
+    doc: "Destroys a pool. Its blocks in use stay until they are freed.",
     left: "books",
     fields: [["pool", "handle"]],
   },
   {
     name: "PoolSetThreshold",
-    doc: "How much the pool keeps when the program synchronises.",
+    doc: "Sets how much memory the pool keeps when the program synchronises.",
     left: { sets: "bytes", of: "pool" },
     fields: [
       ["pool", "handle"],
@@ -30,7 +30,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolResetHigh",
-    doc: "The highest amount reserved (`ofReserved` 1) or used so far is the one of now.",
+    doc: "Resets the high-water mark of reserved (`ofReserved` 1) or used memory to the current amount.",
     left: "books",
     fields: [
       ["pool", "handle"],
@@ -39,7 +39,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolHigh",
-    doc: "Of a pool that is made again: the highest amounts reserved and used so far.",
+    doc: "Restores the high-water marks of a pool that is recreated.",
     left: { tells: "pool" },
     fields: [
       ["pool", "handle"],
@@ -50,7 +50,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolTrim",
-    doc: "Gives back what nobody uses until the pool has at most `bytes`.",
+    doc: "Releases unused memory until the pool has at most `bytes`.",
     left: "books",
     fields: [
       ["pool", "handle"],
@@ -59,7 +59,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolUsage",
-    doc: "What a pool has and what of it is in use, now and at most so far.",
+    doc: "Returns the current amounts and the high-water marks of a pool's reserved and used memory.",
     left: "books",
     fields: [["pool", "handle"]],
     reply: {
@@ -73,7 +73,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolAlloc",
-    doc: "Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of the graph makes the memory with each launch.",
+    doc: "Allocates memory of a pool in stream order. `ofGraph` 1: the stream is captured, so a node of the graph allocates the memory in each launch.",
     left: "books",
     fields: [
       ["pool", "handle"],
@@ -89,7 +89,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolFree",
-    doc: "The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.",
+    doc: "Frees memory of PoolAlloc or MemAlloc, or that a graph has allocated, in stream order.",
     left: "books",
     fields: [
       ["address", "address"],
@@ -98,14 +98,14 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolShare",
-    doc: "A handle by which other sessions of the claim open a pool.",
+    doc: "Returns a handle by which other sessions of the claim open a pool.",
     left: "trace",
     fields: [["pool", "handle"]],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
   {
     name: "PoolOpen",
-    doc: "Another session's pool, by its handle, under a handle of the client's, or the one under which it is open already; ended with PoolDestroy.",
+    doc: "Opens another session's pool by its handle. The client chooses the handle of the opened pool; if it is open already, the answer has its existing handle. PoolDestroy closes it.",
     left: "trace",
     fields: [
       ["pool", "handle"],
@@ -120,7 +120,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolSharePointer",
-    doc: "A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it. `bytes`: what the program asked for.",
+    doc: "Returns a handle by which sessions that have opened a shared pool open an allocation of it. `bytes`: the size that the program requested.",
     left: "trace",
     fields: [
       ["address", "address"],
@@ -130,7 +130,7 @@ export const memoryPoolCommands: readonly Command[] = [
   },
   {
     name: "PoolOpenPointer",
-    doc: "An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often it was opened.",
+    doc: "Opens an allocation of an opened pool by its handle. One PoolFree or MemFree closes it, however often it was opened.",
     left: "trace",
     fields: [
       ["pool", "handle"],

@@ -15,7 +15,7 @@ export const memoryCommands: readonly Command[] = [
   },
   {
     name: "MemFree",
-    doc: "Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since the program did not free it.",
+    doc: "Frees device memory when the device is done with it. `isLeft` 1: the program has not freed it, and its context is being destroyed.",
     left: "books",
     fields: [
       ["address", "address"],
@@ -24,7 +24,7 @@ export const memoryCommands: readonly Command[] = [
   },
   {
     name: "MemGetInfo",
-    doc: "Free and total memory of the vGPU of the current context.",
+    doc: "Returns the free and the total memory of the vGPU of the current context.",
     left: "books",
     fields: [],
     reply: {
@@ -36,7 +36,7 @@ export const memoryCommands: readonly Command[] = [
   },
   {
     name: "ShareMemory",
-    doc: "A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program asked for.",
+    doc: "Returns a handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: the size that the program requested.",
     left: "trace",
     fields: [
       ["address", "address"],
@@ -46,7 +46,7 @@ export const memoryCommands: readonly Command[] = [
   },
   {
     name: "OpenMemory",
-    doc: "Memory of another session of the claim, by its handle; ended with MemFree.",
+    doc: "Opens memory of another session of the claim by its handle. MemFree closes it.",
     left: "trace",
     fields: [["handle", { bytes: 64, of: "numbers" }]],
     reply: {

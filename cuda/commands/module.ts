@@ -17,7 +17,7 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "ImagePart",
-    doc: "A piece of the image of `total` bytes that a ModuleLoad or LinkAdd of this handle will use.",
+    doc: "Sends a piece of the image of `total` bytes that a later ModuleLoad or LinkAdd with this handle uses.",
     left: "books",
     fields: [
       ["handle", "handle"],
@@ -28,7 +28,7 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "ModuleLoad",
-    doc: "Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord; `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the client can send the image again. The logs come back with a failure too.",
+    doc: "Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord; `places`: the offsets of the fatbins in the image if there are several (u64 each). `isKept` 1: the client can send the image again. A failure returns the logs, too.",
     left: { makes: "handle" },
     fields: [
       ["handle", "handle"],
@@ -40,13 +40,13 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "ModuleUnload",
-    doc: "The end of a module or library and of all that came from it.",
+    doc: "Unloads a module or library with everything that was obtained from it.",
     left: "books",
     fields: [["handle", "handle"]],
   },
   {
     name: "LibraryGetModule",
-    doc: "The module that a library is in the current context, under a new handle.",
+    doc: "Returns the module of a library in the current context, under a new handle.",
     left: { makes: "handle" },
     fields: [
       ["library", "handle"],
@@ -56,14 +56,14 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "FunctionNames",
-    doc: "The names of the functions of a module or the kernels of a library, each ended by a zero.",
+    doc: "Returns the names of the functions of a module or the kernels of a library, each terminated by a zero byte.",
     left: "books",
     fields: [["owner", "handle"]],
     reply: { fields: [["count", "u32"]], tails: ["names"] },
   },
   {
     name: "GetFunction",
-    doc: "A function of a module or kernel of a library, with all that launches need to know: per parameter offset and size (u32 each), and the attributes by number (i32 each).",
+    doc: "Returns a function of a module or kernel of a library with what launches need: offset and size of each parameter (u32 each), and the attributes by number (i32 each).",
     left: { makes: "handle" },
     fields: [
       ["owner", "handle"],
@@ -74,7 +74,7 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "GetGlobal",
-    doc: "Address and size of a variable of a module or library. `managed` 1: only of one that is managed. The reply says whether it is.",
+    doc: "Returns address and size of a variable of a module or library, and whether it is managed. `managed` 1: only of a managed variable.",
     left: "books",
     fields: [
       ["owner", "handle"],

@@ -5,28 +5,28 @@ import type { Command } from "../schema.ts";
 export const sessionCommands: readonly Command[] = [
   {
     name: "Marker",
-    doc: "An empty round trip: answered when everything before it was issued.",
+    doc: "Makes a round trip: answered when everything before it has been issued.",
     left: "books",
     fields: [],
     reply: { fields: [] },
   },
   {
     name: "SessionRestored",
-    doc: "What a parked session had is made again: from here on it is the program that speaks.",
+    doc: "Reports that the state of a parked session is restored: all later commands come from the program.",
     left: "books",
     fields: [],
     reply: { fields: [] },
   },
   {
     name: "ProfileBegin",
-    doc: "From here on the worker notes what its devices do for the session. `commands`: and for which command. `now`: the worker's clock, in ns since 1970, at the answer.",
+    doc: "Starts the profile of the session's work on the devices. `commands`: the profile also notes the command of each record. `now`: the worker's clock, in ns since 1970, at the answer.",
     left: "trace",
     fields: [["commands", "u32"]],
     reply: { fields: [["now", "u64"]] },
   },
   {
     name: "ProfileRead",
-    doc: "The next lines of the profile (docs/reference/profile.md), as text. `flush`: first takes in all that is complete. `lost`: records that were dropped since the beginning; `more`: there are further lines.",
+    doc: "Returns the next lines of the profile (docs/reference/profile.md) as text. `flush`: first collects all complete records. `lost`: the number of records dropped since the start; `more`: there are further lines.",
     left: "books",
     fields: [["flush", "u32"]],
     reply: {
@@ -39,7 +39,7 @@ export const sessionCommands: readonly Command[] = [
   },
   {
     name: "ProfileEnd",
-    doc: "From here on nothing is noted. What was noted can still be read.",
+    doc: "Stops the profile. Its lines can still be read.",
     left: "books",
     fields: [],
     reply: { fields: [] },

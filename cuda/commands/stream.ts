@@ -12,7 +12,7 @@ export const streamCommands: readonly Command[] = [
   },
   {
     name: "StreamSetAttribute",
-    doc: "cuStreamSetAttribute: numbers and device addresses alone.",
+    doc: "cuStreamSetAttribute, for attributes that consist of numbers and device addresses.",
     left: { sets: "value", of: "stream" },
     fields: [
       ["stream", "handle"],

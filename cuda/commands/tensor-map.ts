@@ -28,7 +28,7 @@ export const tensorMapCommands: readonly Command[] = [
   },
   {
     name: "TensorMapReplaceAddress",
-    doc: "Another address in a tensor map.",
+    doc: "Replaces the address in a tensor map.",
     left: "books",
     fields: [
       ["address", "address"],

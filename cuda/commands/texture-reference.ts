@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const textureReferenceCommands: readonly Command[] = [
   {
     name: "GetReference",
-    doc: "The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the module.",
+    doc: "Returns the texture or surface reference of that name in a module; the kind of `handle` decides which. It is destroyed with the module.",
     left: "trace",
     fields: [
       ["owner", "handle"],
@@ -16,7 +16,7 @@ export const textureReferenceCommands: readonly Command[] = [
   },
   {
     name: "TextureReferenceDestroy",
-    doc: "The end of a reference that cuTexRefCreate made.",
+    doc: "Destroys a reference of cuTexRefCreate.",
     left: "trace",
     fields: [["handle", "handle"]],
   },

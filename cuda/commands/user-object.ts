@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const userObjectCommands: readonly Command[] = [
   {
     name: "UserObjectCreate",
-    doc: "An object whose destructor is a function of the client.",
+    doc: "Creates a user object, whose destructor is a function of the client.",
     left: "trace",
     fields: [
       ["data", "echo"],
@@ -17,7 +17,7 @@ export const userObjectCommands: readonly Command[] = [
   },
   {
     name: "UserObjectCount",
-    doc: "References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.",
+    doc: "Changes the references to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.",
     left: "trace",
     fields: [
       ["object", "handle"],

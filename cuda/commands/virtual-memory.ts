@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const virtualMemoryCommands: readonly Command[] = [
   {
     name: "VmReserve",
-    doc: "Reserves addresses, at `hint` if it is not 0 and they are free there.",
+    doc: "Reserves an address range, at `hint` if that is not 0 and the range is free.",
     left: "books",
     fields: [
       ["bytes", "number"],
@@ -16,7 +16,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmUnreserve",
-    doc: "The end of a VmReserve.",
+    doc: "Frees the address range of a VmReserve.",
     left: "books",
     fields: [
       ["address", "address"],
@@ -25,7 +25,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmGranularity",
-    doc: "What sizes and addresses of mapped memory are multiples of. The properties as in CUmemAllocationProp.",
+    doc: "Returns the granularity of the size and address of mapped memory, for properties as in CUmemAllocationProp.",
     left: "books",
     fields: [
       ["device", "i32"],
@@ -38,7 +38,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmCreate",
-    doc: "Memory without an address, within the session's limit. `memory`: a number of the client's.",
+    doc: "Creates memory without an address, within the session's limit. `memory`: its number, chosen by the client.",
     left: "books",
     fields: [
       ["memory", "handle"],
@@ -52,7 +52,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmRelease",
-    doc: "The end of a VmCreate; what is mapped stays until it is unmapped.",
+    doc: "Releases memory of VmCreate. It stays as long as it is mapped.",
     left: "books",
     fields: [["memory", "handle"]],
   },
@@ -69,7 +69,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmUnmap",
-    doc: "Unmaps whole mappings, when the device is done with what it was given before.",
+    doc: "Unmaps whole mappings when the device has finished the work that precedes this command.",
     left: "books",
     fields: [
       ["address", "address"],
@@ -78,7 +78,7 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmSetAccess",
-    doc: "Who may touch whole mappings. `access`: per device its ordinal and CUmemAccess_flags (i32 each).",
+    doc: "Sets which devices may access whole mappings. `access`: the ordinal and the CUmemAccess_flags of each device (i32 each).",
     left: "books",
     fields: [
       ["address", "address"],
@@ -88,14 +88,14 @@ export const virtualMemoryCommands: readonly Command[] = [
   },
   {
     name: "VmShare",
-    doc: "A handle by which other sessions of the claim open the memory of a VmCreate.",
+    doc: "Returns a handle by which other sessions of the claim open the memory of a VmCreate.",
     left: "trace",
     fields: [["memory", "handle"]],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
   {
     name: "VmOpen",
-    doc: "Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.",
+    doc: "Opens memory of another session's VmCreate by its handle, under a number that the client chooses. VmRelease closes it.",
     left: "trace",
     fields: [
       ["memory", "handle"],

@@ -71,7 +71,7 @@ export class Cluster implements AsyncDisposable {
     return makeTransport(this.urls, this.userToken, { patienceMs });
   }
 
-  /** The controller that reports itself as the leader; undefined: none of those asked. */
+  /** The controller that reports itself as the leader; undefined if none of them does. */
   async leader(asked: readonly Member[] = this.#members): Promise<Member | undefined> {
     for (const member of asked) {
       const client = createClient(PoolService, makeTransport(`http://${member.listen}`, this.userToken));

@@ -85,7 +85,7 @@ export interface RealCluster extends AsyncDisposable {
 }
 
 export interface RealClusterOptions extends ControlPlaneOptions {
-  /** Operator and node must determine it themselves. */
+  /** The allocation that operator and node plugin are expected to choose by themselves. */
   readonly allocation: Allocation;
   /** 0 to 255, different for each cluster. */
   readonly subnet: number;

@@ -726,7 +726,8 @@ struct ArrayCreateReply {
   static constexpr size_t kTails = 0;
 };
 
-/// An array, or with `levels` a mipmapped one, of the current device, within the session's limit.
+/// Creates an array on the current device, or a mipmapped array if `levels` is not 0, within the session's
+/// limit.
 struct ArrayCreate {
   static constexpr Op kOp = Op::kArrayCreate;
   static constexpr bool kHasReply = true;
@@ -747,7 +748,7 @@ struct ArrayCreate {
 };
 static_assert(sizeof(ArrayCreate) == ArrayCreate::kFixedBytes);
 
-/// The end of an array, when the device is done with it. A level ends with its mipmapped array.
+/// Destroys an array when the device is done with it. A level is destroyed with its mipmapped array.
 struct ArrayDestroy {
   static constexpr Op kOp = Op::kArrayDestroy;
   static constexpr bool kHasReply = false;
@@ -790,7 +791,7 @@ struct ArrayLevelReply {
 };
 static_assert(sizeof(ArrayLevelReply) == ArrayLevelReply::kFixedBytes);
 
-/// A level of a mipmapped array, as an array.
+/// Returns a level of a mipmapped array as an array.
 struct ArrayLevel {
   static constexpr Op kOp = Op::kArrayLevel;
   static constexpr bool kHasReply = true;
@@ -811,8 +812,8 @@ struct ArrayMapReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the
-/// array, the memory and the devices are those of the session.
+/// Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which arrays,
+/// memory and devices are given by the session's own handles and ordinals.
 struct ArrayMap {
   static constexpr Op kOp = Op::kArrayMap;
   static constexpr bool kHasReply = true;
@@ -844,7 +845,7 @@ struct ArrayPlaneReply {
 };
 static_assert(sizeof(ArrayPlaneReply) == ArrayPlaneReply::kFixedBytes);
 
-/// A plane of an array of a format with several, as an array.
+/// Returns a plane of an array with a multi-planar format as an array.
 struct ArrayPlane {
   static constexpr Op kOp = Op::kArrayPlane;
   static constexpr bool kHasReply = true;
@@ -869,7 +870,7 @@ struct ArrayRequirementsReply {
 };
 static_assert(sizeof(ArrayRequirementsReply) == ArrayRequirementsReply::kFixedBytes);
 
-/// What an array takes of a device's memory, as the driver says.
+/// Returns how much memory of a device an array needs, as the driver reports it.
 struct ArrayRequirements {
   static constexpr Op kOp = Op::kArrayRequirements;
   static constexpr bool kHasReply = true;
@@ -898,8 +899,8 @@ struct AtomicCapabilitiesReply {
 };
 static_assert(sizeof(AtomicCapabilitiesReply) == AtomicCapabilitiesReply::kFixedBytes);
 
-/// Which atomic operations work from a device on another one's memory, or on the host's (`peer` -1).
-/// `operations`: CUatomicOperation (u32 each); `capabilities`: as many u32.
+/// Returns which atomic operations a device supports on the memory of another device, or of the host (`peer`
+/// -1). `operations`: CUatomicOperation (u32 each); `capabilities`: one u32 for each.
 struct AtomicCapabilities {
   static constexpr Op kOp = Op::kAtomicCapabilities;
   static constexpr bool kHasReply = true;
@@ -919,7 +920,7 @@ struct AtomicCapabilities {
 };
 static_assert(sizeof(AtomicCapabilities) == AtomicCapabilities::kFixedBytes);
 
-/// That function has returned: the stream goes on.
+/// Reports that the function has returned, so that the stream continues.
 struct CallbackDone {
   static constexpr Op kOp = Op::kCallbackDone;
   static constexpr bool kHasReply = false;
@@ -951,10 +952,10 @@ struct CallbackNextReply {
 };
 static_assert(sizeof(CallbackNextReply) == CallbackNextReply::kFixedBytes);
 
-/// Answered when a stream of the context has come to a function of the client. `kind`: as in HostFunction, 2
-/// the destructor of a user object, 3 nothing to run: what was asked for failed. `sources`: what the graph
-/// reads of the client behind the function, as graph::Source, the first page of `sourceCount`; it is sent as
-/// GraphSource before CallbackDone.
+/// Answered when a stream of the context reaches a function of the client. `kind`: as in HostFunction; 2 is
+/// the destructor of a user object, 3 means that the work failed and there is nothing to run. `sources`: the
+/// client memory that the graph reads after the function, as graph::Source, the first page of `sourceCount`.
+/// The client sends its bytes as GraphSource before CallbackDone.
 struct CallbackNext {
   static constexpr Op kOp = Op::kCallbackNext;
   static constexpr bool kHasReply = true;
@@ -978,7 +979,8 @@ struct CallbackSourcesReply {
 };
 static_assert(sizeof(CallbackSourcesReply) == CallbackSourcesReply::kFixedBytes);
 
-/// The sources of CallbackNext's answer for that number from the `first` on: one page.
+/// Returns one page of the sources of the answer to CallbackNext with that number, beginning at index
+/// `first`.
 struct CallbackSources {
   static constexpr Op kOp = Op::kCallbackSources;
   static constexpr bool kHasReply = true;
@@ -998,8 +1000,8 @@ struct CaptureBeginReply {
   static constexpr size_t kTails = 0;
 };
 
-/// A stream is captured from here on, into `graph` behind `nodes` where that is not 0. `hasEdges`: `edges`
-/// has a CUgraphEdgeData for each.
+/// Begins the capture of a stream; if `graph` is not 0, into that graph, with `nodes` as the first
+/// dependencies. `hasEdges`: `edges` has a CUgraphEdgeData for each of them.
 struct CaptureBegin {
   static constexpr Op kOp = Op::kCaptureBegin;
   static constexpr bool kHasReply = true;
@@ -1022,8 +1024,7 @@ struct CaptureBegin {
 };
 static_assert(sizeof(CaptureBegin) == CaptureBegin::kFixedBytes);
 
-/// A copy between device memory and memory of the client, on a captured stream. `direction`: 1 to the device,
-/// 2 from it.
+/// Captures a copy between device memory and client memory. `direction`: 1 to the device, 2 from it.
 struct CaptureCopy {
   static constexpr Op kOp = Op::kCaptureCopy;
   static constexpr bool kHasReply = false;
@@ -1045,7 +1046,7 @@ struct CaptureDependReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Changes what the next node of a captured stream waits for. `flags`:
+/// Changes the dependencies of the next node of a captured stream. `flags`:
 /// CUstreamUpdateCaptureDependencies_flags.
 struct CaptureDepend {
   static constexpr Op kOp = Op::kCaptureDepend;
@@ -1077,7 +1078,7 @@ struct CaptureEndReply {
 };
 static_assert(sizeof(CaptureEndReply) == CaptureEndReply::kFixedBytes);
 
-/// The end of a capture, and its graph.
+/// Ends a capture and returns its graph.
 struct CaptureEnd {
   static constexpr Op kOp = Op::kCaptureEnd;
   static constexpr bool kHasReply = true;
@@ -1109,7 +1110,8 @@ struct CaptureInfoReply {
 };
 static_assert(sizeof(CaptureInfoReply) == CaptureInfoReply::kFixedBytes);
 
-/// How a stream stands in a capture: what its next node waits for, `edges` with a CUgraphEdgeData for each.
+/// Returns the capture state of a stream: the dependencies of its next node, with a CUgraphEdgeData for each
+/// in `edges`.
 struct CaptureInfo {
   static constexpr Op kOp = Op::kCaptureInfo;
   static constexpr bool kHasReply = true;
@@ -1121,7 +1123,7 @@ struct CaptureInfo {
 };
 static_assert(sizeof(CaptureInfo) == CaptureInfo::kFixedBytes);
 
-/// A call that a capture forbids was made: its graph is lost.
+/// Invalidates a capture, because the program made a call that a capture forbids.
 struct CaptureInvalidate {
   static constexpr Op kOp = Op::kCaptureInvalidate;
   static constexpr bool kHasReply = false;
@@ -1142,7 +1144,8 @@ struct ClusterOccupancyReply {
 };
 static_assert(sizeof(ClusterOccupancyReply) == ClusterOccupancyReply::kFixedBytes);
 
-/// How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.
+/// Returns how many clusters of a launch can run concurrently or, if `asksSize` is set, the maximum size of a
+/// cluster.
 struct ClusterOccupancy {
   static constexpr Op kOp = Op::kClusterOccupancy;
   static constexpr bool kHasReply = true;
@@ -1176,8 +1179,8 @@ struct ContextCreateReply {
   static constexpr size_t kTails = 0;
 };
 
-/// A context on a device, under a number above those of the primary contexts that the client chose.
-/// `affinity`: CUexecAffinityParam records.
+/// Creates a context on a device. The client chooses its number, which is above those of the primary
+/// contexts. `affinity`: CUexecAffinityParam records.
 struct ContextCreate {
   static constexpr Op kOp = Op::kContextCreate;
   static constexpr bool kHasReply = true;
@@ -1197,7 +1200,7 @@ struct ContextCreate {
 };
 static_assert(sizeof(ContextCreate) == ContextCreate::kFixedBytes);
 
-/// The end of a ContextCreate, when the context's work is done.
+/// Destroys a context made by ContextCreate when its work is done.
 struct ContextDestroy {
   static constexpr Op kOp = Op::kContextDestroy;
   static constexpr bool kHasReply = false;
@@ -1226,7 +1229,7 @@ struct ContextResetReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Makes a primary context, in which the client has ended everything, as new; one that has failed works
+/// Resets a primary context in which the client has destroyed everything. A context that has failed works
 /// again.
 struct ContextReset {
   static constexpr Op kOp = Op::kContextReset;
@@ -1254,7 +1257,7 @@ struct ContextSetLimitReply {
   static constexpr size_t kTails = 0;
 };
 
-/// cuCtxSetLimit, until the context is reset.
+/// cuCtxSetLimit; the limit holds until the context is reset.
 struct ContextSetLimit {
   static constexpr Op kOp = Op::kContextSetLimit;
   static constexpr bool kHasReply = true;
@@ -1283,7 +1286,7 @@ struct ContextSync {
   static constexpr size_t kTails = 0;
 };
 
-/// Lets all later work of the frame's context wait for an event.
+/// Makes all later work of the frame's context wait for an event.
 struct ContextWaitEvent {
   static constexpr Op kOp = Op::kContextWaitEvent;
   static constexpr bool kHasReply = false;
@@ -1294,9 +1297,9 @@ struct ContextWaitEvent {
 };
 static_assert(sizeof(ContextWaitEvent) == ContextWaitEvent::kFixedBytes);
 
-/// A copy in up to three dimensions between two ends within the worker's reach: an array, or an address of
-/// the first byte (device memory, or host memory that both sides map) with its pitch in bytes and rows in a
-/// slice. Offsets are of arrays.
+/// Copies in up to three dimensions between two ends that the worker can access. An end is an array, with
+/// offsets, or the address of its first byte (in device memory, or in host memory that both processes map)
+/// with a pitch in bytes and a number of rows per slice.
 struct CopyBox {
   static constexpr Op kOp = Op::kCopyBox;
   static constexpr bool kHasReply = false;
@@ -1333,7 +1336,7 @@ struct CopyFromDeviceReply {
 };
 static_assert(sizeof(CopyFromDeviceReply) == CopyFromDeviceReply::kFixedBytes);
 
-/// A copy to client memory; the answer comes behind the last byte.
+/// Copies to client memory. The answer follows the last byte.
 struct CopyFromDevice {
   static constexpr Op kOp = Op::kCopyFromDevice;
   static constexpr bool kHasReply = true;
@@ -1347,8 +1350,8 @@ struct CopyFromDevice {
 };
 static_assert(sizeof(CopyFromDevice) == CopyFromDevice::kFixedBytes);
 
-/// A copy to the device from bytes at `hostAddress` of the client that the landing of that number brings
-/// there: from where the worker has them.
+/// Copies to the device the bytes that a landing brings to `hostAddress` of the client, from the worker's own
+/// copy of them.
 struct CopyFromLanding {
   static constexpr Op kOp = Op::kCopyFromLanding;
   static constexpr bool kHasReply = false;
@@ -1364,7 +1367,7 @@ struct CopyFromLanding {
 };
 static_assert(sizeof(CopyFromLanding) == CopyFromLanding::kFixedBytes);
 
-/// A copy between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2
+/// Copies between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2
 /// from it.
 struct CopyHostShared {
   static constexpr Op kOp = Op::kCopyHostShared;
@@ -1381,8 +1384,8 @@ struct CopyHostShared {
 };
 static_assert(sizeof(CopyHostShared) == CopyHostShared::kFixedBytes);
 
-/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`. `completion`:
-/// see protocol/completion.h.
+/// Copies one piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`.
+/// `completion`: see protocol/completion.h.
 struct CopyToDevice {
   static constexpr Op kOp = Op::kCopyToDevice;
   static constexpr bool kHasReply = false;
@@ -1559,7 +1562,7 @@ struct DeviceResourceReply {
 };
 static_assert(sizeof(DeviceResourceReply) == DeviceResourceReply::kFixedBytes);
 
-/// A CUdevResource of a device, or of the frame's context with `device` -1.
+/// Returns a CUdevResource of a device, or of the frame's context if `device` is -1.
 struct DeviceResource {
   static constexpr Op kOp = Op::kDeviceResource;
   static constexpr bool kHasReply = true;
@@ -1648,7 +1651,7 @@ struct EventHappenedReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.
+/// Restores the time of an event that is recreated: it happened `afterMs` (a double) after the time `unixNs`.
 struct EventHappened {
   static constexpr Op kOp = Op::kEventHappened;
   static constexpr bool kHasReply = true;
@@ -1868,7 +1871,8 @@ struct FunctionNamesReply {
 };
 static_assert(sizeof(FunctionNamesReply) == FunctionNamesReply::kFixedBytes);
 
-/// The names of the functions of a module or the kernels of a library, each ended by a zero.
+/// Returns the names of the functions of a module or the kernels of a library, each terminated by a zero
+/// byte.
 struct FunctionNames {
   static constexpr Op kOp = Op::kFunctionNames;
   static constexpr bool kHasReply = true;
@@ -1898,8 +1902,8 @@ struct GetFunctionReply {
 };
 static_assert(sizeof(GetFunctionReply) == GetFunctionReply::kFixedBytes);
 
-/// A function of a module or kernel of a library, with all that launches need to know: per parameter offset
-/// and size (u32 each), and the attributes by number (i32 each).
+/// Returns a function of a module or kernel of a library with what launches need: offset and size of each
+/// parameter (u32 each), and the attributes by number (i32 each).
 struct GetFunction {
   static constexpr Op kOp = Op::kGetFunction;
   static constexpr bool kHasReply = true;
@@ -1931,8 +1935,8 @@ struct GetGlobalReply {
 };
 static_assert(sizeof(GetGlobalReply) == GetGlobalReply::kFixedBytes);
 
-/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed. The reply
-/// says whether it is.
+/// Returns address and size of a variable of a module or library, and whether it is managed. `managed` 1:
+/// only of a managed variable.
 struct GetGlobal {
   static constexpr Op kOp = Op::kGetGlobal;
   static constexpr bool kHasReply = true;
@@ -1957,8 +1961,8 @@ struct GetReferenceReply {
   static constexpr size_t kTails = 0;
 };
 
-/// The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the
-/// module.
+/// Returns the texture or surface reference of that name in a module; the kind of `handle` decides which. It
+/// is destroyed with the module.
 struct GetReference {
   static constexpr Op kOp = Op::kGetReference;
   static constexpr bool kHasReply = true;
@@ -1995,9 +1999,9 @@ struct GraphAddNodeReply {
 };
 static_assert(sizeof(GraphAddNodeReply) == GraphAddNodeReply::kFixedBytes);
 
-/// A node behind others. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and what follows it.
-/// `value`: what the kind of node gives, the address of an allocation. `graphs`: the bodies of a conditional
-/// node.
+/// Adds a node with dependencies. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and the data that
+/// follow it. `value`: the result of the node, such as the address of an allocation. `graphs`: the bodies of
+/// a conditional node.
 struct GraphAddNode {
   static constexpr Op kOp = Op::kGraphAddNode;
   static constexpr bool kHasReply = true;
@@ -2029,7 +2033,7 @@ struct GraphCloneReply {
 };
 static_assert(sizeof(GraphCloneReply) == GraphCloneReply::kFixedBytes);
 
-/// A copy of a graph.
+/// Clones a graph.
 struct GraphClone {
   static constexpr Op kOp = Op::kGraphClone;
   static constexpr bool kHasReply = true;
@@ -2050,7 +2054,7 @@ struct GraphConditionalReply {
 };
 static_assert(sizeof(GraphConditionalReply) == GraphConditionalReply::kFixedBytes);
 
-/// A handle for the condition of conditional nodes of a graph.
+/// Creates a handle for the condition of conditional nodes of a graph.
 struct GraphConditional {
   static constexpr Op kOp = Op::kGraphConditional;
   static constexpr bool kHasReply = true;
@@ -2073,7 +2077,7 @@ struct GraphCreateReply {
 };
 static_assert(sizeof(GraphCreateReply) == GraphCreateReply::kFixedBytes);
 
-/// An empty graph.
+/// Creates an empty graph.
 struct GraphCreate {
   static constexpr Op kOp = Op::kGraphCreate;
   static constexpr bool kHasReply = true;
@@ -2117,7 +2121,7 @@ struct GraphDepend {
 };
 static_assert(sizeof(GraphDepend) == GraphDepend::kFixedBytes);
 
-/// The end of a graph and of its nodes.
+/// Destroys a graph and its nodes.
 struct GraphDestroy {
   static constexpr Op kOp = Op::kGraphDestroy;
   static constexpr bool kHasReply = false;
@@ -2134,7 +2138,7 @@ struct GraphDestroyNodeReply {
   static constexpr size_t kTails = 0;
 };
 
-/// The end of a node.
+/// Destroys a node.
 struct GraphDestroyNode {
   static constexpr Op kOp = Op::kGraphDestroyNode;
   static constexpr bool kHasReply = true;
@@ -2161,8 +2165,8 @@ struct GraphDotReply {
 };
 static_assert(sizeof(GraphDotReply) == GraphDotReply::kFixedBytes);
 
-/// The description of a graph in the DOT language, from `offset` on, at most 32 KiB. Asked with offset 0
-/// first.
+/// Returns at most 32 KiB of the description of a graph in the DOT language, beginning at `offset`. The first
+/// request must have offset 0.
 struct GraphDot {
   static constexpr Op kOp = Op::kGraphDot;
   static constexpr bool kHasReply = true;
@@ -2186,7 +2190,7 @@ struct GraphEnableNodeReply {
 };
 static_assert(sizeof(GraphEnableNodeReply) == GraphEnableNodeReply::kFixedBytes);
 
-/// Whether a node of an executable graph runs: `enable` 0 or 1 sets it, 2 only asks.
+/// Sets whether a node of an executable graph runs (`enable` 0 or 1), or only returns it (2).
 struct GraphEnableNode {
   static constexpr Op kOp = Op::kGraphEnableNode;
   static constexpr bool kHasReply = true;
@@ -2201,7 +2205,7 @@ struct GraphEnableNode {
 };
 static_assert(sizeof(GraphEnableNode) == GraphEnableNode::kFixedBytes);
 
-/// The end of an executable graph, when it is done.
+/// Destroys an executable graph when its launches are done.
 struct GraphExecDestroy {
   static constexpr Op kOp = Op::kGraphExecDestroy;
   static constexpr bool kHasReply = false;
@@ -2233,8 +2237,8 @@ struct GraphExecUpdateReply {
 };
 static_assert(sizeof(GraphExecUpdateReply) == GraphExecUpdateReply::kFixedBytes);
 
-/// Takes over the parameters of a graph of the same shape; answers as CUgraphExecUpdateResultInfo, and as
-/// GraphInstantiate does.
+/// Updates an executable graph with the parameters of a graph of the same topology. Answers with a
+/// CUgraphExecUpdateResultInfo and the fields of GraphInstantiate.
 struct GraphExecUpdate {
   static constexpr Op kOp = Op::kGraphExecUpdate;
   static constexpr bool kHasReply = true;
@@ -2256,7 +2260,7 @@ struct GraphFindInCloneReply {
 };
 static_assert(sizeof(GraphFindInCloneReply) == GraphFindInCloneReply::kFixedBytes);
 
-/// The node of a clone that was made from `node`.
+/// Returns the node of a clone that corresponds to `node` of the original.
 struct GraphFindInClone {
   static constexpr Op kOp = Op::kGraphFindInClone;
   static constexpr bool kHasReply = true;
@@ -2285,7 +2289,7 @@ struct GraphGetNodeReply {
 };
 static_assert(sizeof(GraphGetNodeReply) == GraphGetNodeReply::kFixedBytes);
 
-/// Parameters of a node as GraphAddNode takes them, and the graph that it ends with.
+/// Returns the parameters of a node in the form of GraphAddNode, and its child graph.
 struct GraphGetNode {
   static constexpr Op kOp = Op::kGraphGetNode;
   static constexpr bool kHasReply = true;
@@ -2318,10 +2322,10 @@ struct GraphInstantiateReply {
 };
 static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedBytes);
 
-/// An executable graph. `sources`: memory of the client that its launches read or write, as graph::Source,
-/// the first page of `sourceCount` (GraphSources has the others); `hostFunctions`: how many functions of the
-/// client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the
-/// order of `stream`.
+/// Instantiates a graph. `sources`: the client memory that its launches read or write, as graph::Source, the
+/// first page of `sourceCount` (GraphSources returns the others); `hostFunctions`: the number of client
+/// functions that one launch runs; `kept`: the number of allocations that outlive a launch. `hasUpload`: the
+/// graph is also uploaded, in the order of `stream`.
 struct GraphInstantiate {
   static constexpr Op kOp = Op::kGraphInstantiate;
   static constexpr bool kHasReply = true;
@@ -2337,8 +2341,8 @@ struct GraphInstantiate {
 };
 static_assert(sizeof(GraphInstantiate) == GraphInstantiate::kFixedBytes);
 
-/// Launches an executable graph. `landing`: the number of what it copies to the client's memory, as with
-/// LandFromDevice; 0 where it copies nothing there.
+/// Launches an executable graph. `landing`: the number of the landing of what it copies to client memory, as
+/// in LandFromDevice; 0 if it copies nothing there.
 struct GraphLaunch {
   static constexpr Op kOp = Op::kGraphLaunch;
   static constexpr bool kHasReply = false;
@@ -2371,9 +2375,9 @@ struct GraphListReply {
 };
 static_assert(sizeof(GraphListReply) == GraphListReply::kFixedBytes);
 
-/// Nodes or edges, from the `first` on, at most 1024. `what`: 0 nodes and 1 root nodes of a graph, 2 its
-/// edges, 3 dependencies and 4 dependents of a node. An edge is in `nodes`, `others` (its other end) and
-/// `edges` at the same place.
+/// Returns at most 1,024 nodes or edges, beginning at index `first`. `what`: 0 the nodes, 1 the root nodes, 2
+/// the edges of a graph; 3 the dependencies, 4 the dependents of a node. An edge has the same index in
+/// `nodes`, `others` (its other end) and `edges`.
 struct GraphList {
   static constexpr Op kOp = Op::kGraphList;
   static constexpr bool kHasReply = true;
@@ -2396,8 +2400,8 @@ struct GraphMemoryReply {
 };
 static_assert(sizeof(GraphMemoryReply) == GraphMemoryReply::kFixedBytes);
 
-/// Memory of the allocation nodes of a device. `what`: 0 get and 1 set an attribute, 2 give back what no
-/// graph uses.
+/// Manages the memory of the allocation nodes of a device. `what`: 0 gets an attribute, 1 sets one, 2
+/// releases what no graph uses.
 struct GraphMemory {
   static constexpr Op kOp = Op::kGraphMemory;
   static constexpr bool kHasReply = true;
@@ -2422,8 +2426,8 @@ struct GraphNodeAttributeReply {
 };
 static_assert(sizeof(GraphNodeAttributeReply) == GraphNodeAttributeReply::kFixedBytes);
 
-/// An attribute of a kernel node, a CUlaunchAttributeValue. `what`: 0 get, 1 set, 2 copy all of the node
-/// `value`.
+/// Gets (`what` 0) or sets (1) an attribute of a kernel node, a CUlaunchAttributeValue, or copies all
+/// attributes of the node `value` (2).
 struct GraphNodeAttribute {
   static constexpr Op kOp = Op::kGraphNodeAttribute;
   static constexpr bool kHasReply = true;
@@ -2449,7 +2453,7 @@ struct GraphNodeTypeReply {
 };
 static_assert(sizeof(GraphNodeTypeReply) == GraphNodeTypeReply::kFixedBytes);
 
-/// CUgraphNodeType of a node.
+/// Returns the CUgraphNodeType of a node.
 struct GraphNodeType {
   static constexpr Op kOp = Op::kGraphNodeType;
   static constexpr bool kHasReply = true;
@@ -2478,8 +2482,8 @@ struct GraphSetNodeReply {
 };
 static_assert(sizeof(GraphSetNodeReply) == GraphSetNodeReply::kFixedBytes);
 
-/// Other parameters for a node, of its graph, or of an executable one (`exec` not 0); then what its launches
-/// need, as with GraphInstantiate.
+/// Sets the parameters of a node of its graph, or of an executable graph if `exec` is not 0. Then the answer
+/// has the fields of GraphInstantiate.
 struct GraphSetNode {
   static constexpr Op kOp = Op::kGraphSetNode;
   static constexpr bool kHasReply = true;
@@ -2499,7 +2503,7 @@ struct GraphSetNode {
 };
 static_assert(sizeof(GraphSetNode) == GraphSetNode::kFixedBytes);
 
-/// Bytes of the client's that a launch reads: `data` at `address` of the client, in the source of that
+/// Sends client memory that a launch reads: `data` is at `address` of the client, in the source with that
 /// number.
 struct GraphSource {
   static constexpr Op kOp = Op::kGraphSource;
@@ -2534,8 +2538,8 @@ struct GraphSourcesReply {
 };
 static_assert(sizeof(GraphSourcesReply) == GraphSourcesReply::kFixedBytes);
 
-/// Memory of the client that launches of an executable graph read or write, as graph::Source, from the
-/// `first` on: one page.
+/// Returns one page of the client memory that launches of an executable graph read or write, as
+/// graph::Source, beginning at index `first`.
 struct GraphSources {
   static constexpr Op kOp = Op::kGraphSources;
   static constexpr bool kHasReply = true;
@@ -2549,8 +2553,8 @@ struct GraphSources {
 };
 static_assert(sizeof(GraphSources) == GraphSources::kFixedBytes);
 
-/// As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions
-/// and graphs.
+/// Same as GraphSetNode with `exec`, for nodes that do not affect the client memory or functions of a launch:
+/// no copies, host functions or child graphs.
 struct GraphUpdateNode {
   static constexpr Op kOp = Op::kGraphUpdateNode;
   static constexpr bool kHasReply = false;
@@ -2587,7 +2591,7 @@ struct GreenCreateReply {
   static constexpr size_t kTails = 0;
 };
 
-/// A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.
+/// Creates a green context on a device, with a number as in ContextCreate. ContextDestroy destroys it.
 struct GreenCreate {
   static constexpr Op kOp = Op::kGreenCreate;
   static constexpr bool kHasReply = true;
@@ -2603,7 +2607,7 @@ struct GreenCreate {
 };
 static_assert(sizeof(GreenCreate) == GreenCreate::kFixedBytes);
 
-/// A stream of the frame's context, which is a green one.
+/// Creates a stream in the frame's context, which is a green context.
 struct GreenStream {
   static constexpr Op kOp = Op::kGreenStream;
   static constexpr bool kHasReply = false;
@@ -2622,8 +2626,9 @@ struct HostAllocReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate`
-/// 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.
+/// Allocates pinned host memory at `address`. For a client on the same host it is a file that both processes
+/// map there. `isPrivate` 1: only the worker maps it, for kernels that receive addresses of memory which the
+/// client mirrors.
 struct HostAlloc {
   static constexpr Op kOp = Op::kHostAlloc;
   static constexpr bool kHasReply = true;
@@ -2638,8 +2643,8 @@ struct HostAlloc {
 };
 static_assert(sizeof(HostAlloc) == HostAlloc::kFixedBytes);
 
-/// What the client has at `address`, for memory in state 1 of HostMirror; what launches of graphs write there
-/// meanwhile is newer, and stays.
+/// Sends the client's bytes at `address`, for memory in state 1 of HostMirror. Bytes that launches of graphs
+/// write there meanwhile are newer and are kept.
 struct HostContents {
   static constexpr Op kOp = Op::kHostContents;
   static constexpr bool kHasReply = false;
@@ -2663,7 +2668,7 @@ struct HostFreeReply {
   static constexpr size_t kTails = 0;
 };
 
-/// The end of a HostAlloc.
+/// Frees memory of HostAlloc.
 struct HostFree {
   static constexpr Op kOp = Op::kHostFree;
   static constexpr bool kHasReply = true;
@@ -2675,8 +2680,8 @@ struct HostFree {
 };
 static_assert(sizeof(HostFree) == HostFree::kFixedBytes);
 
-/// A function of the client in the order of a stream. `kind`: 0 host function, 1 stream callback; `handle`:
-/// the stream as the program named it.
+/// Enqueues a function of the client in a stream. `kind`: 0 host function, 1 stream callback; `handle`: the
+/// stream's handle in the program.
 struct HostFunction {
   static constexpr Op kOp = Op::kHostFunction;
   static constexpr bool kHasReply = false;
@@ -2692,8 +2697,8 @@ struct HostFunction {
 };
 static_assert(sizeof(HostFunction) == HostFunction::kFixedBytes);
 
-/// The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it
-/// sent the file before this command, and has the memory from there.
+/// Reports that the client keeps the file of that pinned memory. In a session that continues a parked one,
+/// the client has sent the file before this command, and the worker maps it.
 struct HostKeep {
   static constexpr Op kOp = Op::kHostKeep;
   static constexpr bool kHasReply = false;
@@ -2711,10 +2716,10 @@ struct HostMirrorReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Where the bytes of that memory of the client are, of which the worker has pages by HostAlloc. `state` 1:
-/// also in these pages, which the two mirror, so nothing that graphs write there is sent to the client any
-/// more. 2: HostContents has brought all of it, and functions of the program see there what the mirror
-/// brings. 0: with the client alone.
+/// Sets where the current bytes of client memory are for which the worker has pages by HostAlloc. `state` 0:
+/// only at the client. 1: also in these pages, which both processes mirror, so what graphs write there is no
+/// longer sent to the client. 2: same, and HostContents has sent all of it, so functions of the program see
+/// there what the mirror brings.
 struct HostMirror {
   static constexpr Op kOp = Op::kHostMirror;
   static constexpr bool kHasReply = true;
@@ -2753,7 +2758,7 @@ struct ImageOffer {
 };
 static_assert(sizeof(ImageOffer) == ImageOffer::kFixedBytes);
 
-/// A piece of the image of `total` bytes that a ModuleLoad or LinkAdd of this handle will use.
+/// Sends a piece of the image of `total` bytes that a later ModuleLoad or LinkAdd with this handle uses.
 struct ImagePart {
   static constexpr Op kOp = Op::kImagePart;
   static constexpr bool kHasReply = false;
@@ -2834,10 +2839,10 @@ struct KernelSetCacheConfig {
 };
 static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes);
 
-/// A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its
-/// number, higher than those before; `landed`: all lower than that are over, and will not be named again.
-/// `isHeld` 1: the program may hold up the stream, and the memory may be mirrored before the bytes are there;
-/// then they go to the worker's, in the order of the stream.
+/// Copies to client memory that is not shared, without an answer: the client stores the bytes when they
+/// arrive (a landing). `landing`: its number, which increases; `landed`: all landings with lower numbers are
+/// over and will not be named again. `isHeld` 1: the program may hold up the stream, and the memory may
+/// become mirrored before the bytes arrive; then they are written to the worker's pages in stream order.
 struct LandFromDevice {
   static constexpr Op kOp = Op::kLandFromDevice;
   static constexpr bool kHasReply = false;
@@ -2873,7 +2878,7 @@ struct LandingAwait {
 };
 static_assert(sizeof(LandingAwait) == LandingAwait::kFixedBytes);
 
-/// All landings of lower numbers than `landed` are over, and will not be named again.
+/// Reports that all landings with numbers below `landed` are over and will not be named again.
 struct LandingsOver {
   static constexpr Op kOp = Op::kLandingsOver;
   static constexpr bool kHasReply = false;
@@ -2884,8 +2889,8 @@ struct LandingsOver {
 };
 static_assert(sizeof(LandingsOver) == LandingsOver::kFixedBytes);
 
-/// A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed
-/// parameters.
+/// Launches a kernel. `flags`: 1 is a cooperative launch. `attributes`: CUlaunchAttribute records; `params`:
+/// the packed parameters.
 struct Launch {
   static constexpr Op kOp = Op::kLaunch;
   static constexpr bool kHasReply = false;
@@ -2927,8 +2932,8 @@ struct LaunchLimitsReply {
 };
 static_assert(sizeof(LaunchLimitsReply) == LaunchLimitsReply::kFixedBytes);
 
-/// What a launch of a function must keep within in the current context, and the blocks of a cluster that it
-/// was compiled for, 0 for none.
+/// Returns the limits of launches of a function in the current context, and the cluster size in blocks for
+/// which it was compiled, 0 for none.
 struct LaunchLimits {
   static constexpr Op kOp = Op::kLaunchLimits;
   static constexpr bool kHasReply = true;
@@ -2968,7 +2973,7 @@ struct LibraryGetModuleReply {
   static constexpr size_t kTails = 0;
 };
 
-/// The module that a library is in the current context, under a new handle.
+/// Returns the module of a library in the current context, under a new handle.
 struct LibraryGetModule {
   static constexpr Op kOp = Op::kLibraryGetModule;
   static constexpr bool kHasReply = true;
@@ -3043,8 +3048,7 @@ struct LinkCompleteReply {
 };
 static_assert(sizeof(LinkCompleteReply) == LinkCompleteReply::kFixedBytes);
 
-/// cuLinkComplete: what was linked is read with LinkRead, `wallTimeMs` and the logs are those of the whole
-/// link.
+/// cuLinkComplete. LinkRead reads the result; `wallTimeMs` and the logs are those of the whole link.
 struct LinkComplete {
   static constexpr Op kOp = Op::kLinkComplete;
   static constexpr bool kHasReply = true;
@@ -3081,7 +3085,7 @@ struct LinkCreate {
 };
 static_assert(sizeof(LinkCreate) == LinkCreate::kFixedBytes);
 
-/// The end of a LinkCreate.
+/// Destroys the linker of a LinkCreate.
 struct LinkDestroy {
   static constexpr Op kOp = Op::kLinkDestroy;
   static constexpr bool kHasReply = false;
@@ -3108,7 +3112,7 @@ struct LinkReadReply {
 };
 static_assert(sizeof(LinkReadReply) == LinkReadReply::kFixedBytes);
 
-/// A piece of what was linked, from `offset`; `total` is the length of the whole.
+/// Returns a piece of the linked image, beginning at `offset`. `total`: the length of the image.
 struct LinkRead {
   static constexpr Op kOp = Op::kLinkRead;
   static constexpr bool kHasReply = true;
@@ -3127,7 +3131,7 @@ struct MarkerReply {
   static constexpr size_t kTails = 0;
 };
 
-/// An empty round trip: answered when everything before it was issued.
+/// Makes a round trip: answered when everything before it has been issued.
 struct Marker {
   static constexpr Op kOp = Op::kMarker;
   static constexpr bool kHasReply = true;
@@ -3159,8 +3163,8 @@ struct MemAlloc {
 };
 static_assert(sizeof(MemAlloc) == MemAlloc::kFixedBytes);
 
-/// Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since
-/// the program did not free it.
+/// Frees device memory when the device is done with it. `isLeft` 1: the program has not freed it, and its
+/// context is being destroyed.
 struct MemFree {
   static constexpr Op kOp = Op::kMemFree;
   static constexpr bool kHasReply = false;
@@ -3183,7 +3187,7 @@ struct MemGetInfoReply {
 };
 static_assert(sizeof(MemGetInfoReply) == MemGetInfoReply::kFixedBytes);
 
-/// Free and total memory of the vGPU of the current context.
+/// Returns the free and the total memory of the vGPU of the current context.
 struct MemGetInfo {
   static constexpr Op kOp = Op::kMemGetInfo;
   static constexpr bool kHasReply = true;
@@ -3476,8 +3480,8 @@ struct ModuleLoadReply {
 static_assert(sizeof(ModuleLoadReply) == ModuleLoadReply::kFixedBytes);
 
 /// Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord;
-/// `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the
-/// client can send the image again. The logs come back with a failure too.
+/// `places`: the offsets of the fatbins in the image if there are several (u64 each). `isKept` 1: the client
+/// can send the image again. A failure returns the logs, too.
 struct ModuleLoad {
   static constexpr Op kOp = Op::kModuleLoad;
   static constexpr bool kHasReply = true;
@@ -3499,7 +3503,7 @@ struct ModuleLoad {
 };
 static_assert(sizeof(ModuleLoad) == ModuleLoad::kFixedBytes);
 
-/// The end of a module or library and of all that came from it.
+/// Unloads a module or library with everything that was obtained from it.
 struct ModuleUnload {
   static constexpr Op kOp = Op::kModuleUnload;
   static constexpr bool kHasReply = false;
@@ -3591,7 +3595,7 @@ struct OpenEventReply {
   static constexpr size_t kTails = 0;
 };
 
-/// An event of another session of the claim, by its handle.
+/// Opens an event of another session of the claim by its handle.
 struct OpenEvent {
   static constexpr Op kOp = Op::kOpenEvent;
   static constexpr bool kHasReply = true;
@@ -3616,7 +3620,7 @@ struct OpenMemoryReply {
 };
 static_assert(sizeof(OpenMemoryReply) == OpenMemoryReply::kFixedBytes);
 
-/// Memory of another session of the claim, by its handle; ended with MemFree.
+/// Opens memory of another session of the claim by its handle. MemFree closes it.
 struct OpenMemory {
   static constexpr Op kOp = Op::kOpenMemory;
   static constexpr bool kHasReply = true;
@@ -3655,7 +3659,8 @@ struct PeerAccessReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Kernels of the current context may (`enable` 1) or may not touch the memory of context `peer`.
+/// Allows (`enable` 1) or forbids (0) that kernels of the current context access the memory of context
+/// `peer`.
 struct PeerAccess {
   static constexpr Op kOp = Op::kPeerAccess;
   static constexpr bool kHasReply = true;
@@ -3679,8 +3684,8 @@ struct PoolAllocReply {
 };
 static_assert(sizeof(PoolAllocReply) == PoolAllocReply::kFixedBytes);
 
-/// Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of
-/// the graph makes the memory with each launch.
+/// Allocates memory of a pool in stream order. `ofGraph` 1: the stream is captured, so a node of the graph
+/// allocates the memory in each launch.
 struct PoolAlloc {
   static constexpr Op kOp = Op::kPoolAlloc;
   static constexpr bool kHasReply = true;
@@ -3694,8 +3699,8 @@ struct PoolAlloc {
 };
 static_assert(sizeof(PoolAlloc) == PoolAlloc::kFixedBytes);
 
-/// A pool of stream-ordered memory of a device, at most `maxBytes` (0: any). `pool`: a handle of the
-/// client's.
+/// Creates a pool of stream-ordered memory on a device, with at most `maxBytes` (0: no maximum). `pool`: the
+/// handle, chosen by the client.
 struct PoolCreate {
   static constexpr Op kOp = Op::kPoolCreate;
   static constexpr bool kHasReply = false;
@@ -3709,7 +3714,7 @@ struct PoolCreate {
 };
 static_assert(sizeof(PoolCreate) == PoolCreate::kFixedBytes);
 
-/// The end of a pool; its blocks in use stay until they are freed.
+/// Destroys a pool. Its blocks in use stay until they are freed.
 struct PoolDestroy {
   static constexpr Op kOp = Op::kPoolDestroy;
   static constexpr bool kHasReply = false;
@@ -3720,7 +3725,7 @@ struct PoolDestroy {
 };
 static_assert(sizeof(PoolDestroy) == PoolDestroy::kFixedBytes);
 
-/// The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.
+/// Frees memory of PoolAlloc or MemAlloc, or that a graph has allocated, in stream order.
 struct PoolFree {
   static constexpr Op kOp = Op::kPoolFree;
   static constexpr bool kHasReply = false;
@@ -3738,7 +3743,7 @@ struct PoolHighReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Of a pool that is made again: the highest amounts reserved and used so far.
+/// Restores the high-water marks of a pool that is recreated.
 struct PoolHigh {
   static constexpr Op kOp = Op::kPoolHigh;
   static constexpr bool kHasReply = true;
@@ -3763,8 +3768,8 @@ struct PoolOpenReply {
 };
 static_assert(sizeof(PoolOpenReply) == PoolOpenReply::kFixedBytes);
 
-/// Another session's pool, by its handle, under a handle of the client's, or the one under which it is open
-/// already; ended with PoolDestroy.
+/// Opens another session's pool by its handle. The client chooses the handle of the opened pool; if it is
+/// open already, the answer has its existing handle. PoolDestroy closes it.
 struct PoolOpen {
   static constexpr Op kOp = Op::kPoolOpen;
   static constexpr bool kHasReply = true;
@@ -3787,8 +3792,8 @@ struct PoolOpenPointerReply {
 };
 static_assert(sizeof(PoolOpenPointerReply) == PoolOpenPointerReply::kFixedBytes);
 
-/// An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often
-/// it was opened.
+/// Opens an allocation of an opened pool by its handle. One PoolFree or MemFree closes it, however often it
+/// was opened.
 struct PoolOpenPointer {
   static constexpr Op kOp = Op::kPoolOpenPointer;
   static constexpr bool kHasReply = true;
@@ -3801,7 +3806,7 @@ struct PoolOpenPointer {
 };
 static_assert(sizeof(PoolOpenPointer) == PoolOpenPointer::kFixedBytes);
 
-/// The highest amount reserved (`ofReserved` 1) or used so far is the one of now.
+/// Resets the high-water mark of reserved (`ofReserved` 1) or used memory to the current amount.
 struct PoolResetHigh {
   static constexpr Op kOp = Op::kPoolResetHigh;
   static constexpr bool kHasReply = false;
@@ -3814,7 +3819,7 @@ struct PoolResetHigh {
 };
 static_assert(sizeof(PoolResetHigh) == PoolResetHigh::kFixedBytes);
 
-/// How much the pool keeps when the program synchronises.
+/// Sets how much memory the pool keeps when the program synchronises.
 struct PoolSetThreshold {
   static constexpr Op kOp = Op::kPoolSetThreshold;
   static constexpr bool kHasReply = false;
@@ -3835,7 +3840,7 @@ struct PoolShareReply {
 };
 static_assert(sizeof(PoolShareReply) == PoolShareReply::kFixedBytes);
 
-/// A handle by which other sessions of the claim open a pool.
+/// Returns a handle by which other sessions of the claim open a pool.
 struct PoolShare {
   static constexpr Op kOp = Op::kPoolShare;
   static constexpr bool kHasReply = true;
@@ -3856,8 +3861,8 @@ struct PoolSharePointerReply {
 };
 static_assert(sizeof(PoolSharePointerReply) == PoolSharePointerReply::kFixedBytes);
 
-/// A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it.
-/// `bytes`: what the program asked for.
+/// Returns a handle by which sessions that have opened a shared pool open an allocation of it. `bytes`: the
+/// size that the program requested.
 struct PoolSharePointer {
   static constexpr Op kOp = Op::kPoolSharePointer;
   static constexpr bool kHasReply = true;
@@ -3870,7 +3875,7 @@ struct PoolSharePointer {
 };
 static_assert(sizeof(PoolSharePointer) == PoolSharePointer::kFixedBytes);
 
-/// Gives back what nobody uses until the pool has at most `bytes`.
+/// Releases unused memory until the pool has at most `bytes`.
 struct PoolTrim {
   static constexpr Op kOp = Op::kPoolTrim;
   static constexpr bool kHasReply = false;
@@ -3894,7 +3899,7 @@ struct PoolUsageReply {
 };
 static_assert(sizeof(PoolUsageReply) == PoolUsageReply::kFixedBytes);
 
-/// What a pool has and what of it is in use, now and at most so far.
+/// Returns the current amounts and the high-water marks of a pool's reserved and used memory.
 struct PoolUsage {
   static constexpr Op kOp = Op::kPoolUsage;
   static constexpr bool kHasReply = true;
@@ -3915,8 +3920,8 @@ struct ProfileBeginReply {
 };
 static_assert(sizeof(ProfileBeginReply) == ProfileBeginReply::kFixedBytes);
 
-/// From here on the worker notes what its devices do for the session. `commands`: and for which command.
-/// `now`: the worker's clock, in ns since 1970, at the answer.
+/// Starts the profile of the session's work on the devices. `commands`: the profile also notes the command of
+/// each record. `now`: the worker's clock, in ns since 1970, at the answer.
 struct ProfileBegin {
   static constexpr Op kOp = Op::kProfileBegin;
   static constexpr bool kHasReply = true;
@@ -3935,7 +3940,7 @@ struct ProfileEndReply {
   static constexpr size_t kTails = 0;
 };
 
-/// From here on nothing is noted. What was noted can still be read.
+/// Stops the profile. Its lines can still be read.
 struct ProfileEnd {
   static constexpr Op kOp = Op::kProfileEnd;
   static constexpr bool kHasReply = true;
@@ -3960,8 +3965,8 @@ struct ProfileReadReply {
 };
 static_assert(sizeof(ProfileReadReply) == ProfileReadReply::kFixedBytes);
 
-/// The next lines of the profile (docs/reference/profile.md), as text. `flush`: first takes in all that is
-/// complete. `lost`: records that were dropped since the beginning; `more`: there are further lines.
+/// Returns the next lines of the profile (docs/reference/profile.md) as text. `flush`: first collects all
+/// complete records. `lost`: the number of records dropped since the start; `more`: there are further lines.
 struct ProfileRead {
   static constexpr Op kOp = Op::kProfileRead;
   static constexpr bool kHasReply = true;
@@ -3980,7 +3985,8 @@ struct ResourceDescribeReply {
   static constexpr size_t kTails = 0;
 };
 
-/// cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.
+/// cuDevResourceGenerateDesc of resources that the session has received. The client chooses the number of the
+/// descriptor.
 struct ResourceDescribe {
   static constexpr Op kOp = Op::kResourceDescribe;
   static constexpr bool kHasReply = true;
@@ -4017,8 +4023,8 @@ struct ResourceSplitReply {
 };
 static_assert(sizeof(ResourceSplitReply) == ResourceSplitReply::kFixedBytes);
 
-/// cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for
-/// none but their number.
+/// cuDevSmResourceSplitByCount of a resource that the session has received. `groups`: the number of groups
+/// requested; 0 returns only how many there would be.
 struct ResourceSplit {
   static constexpr Op kOp = Op::kResourceSplit;
   static constexpr bool kHasReply = true;
@@ -4040,7 +4046,7 @@ struct SessionRestoredReply {
   static constexpr size_t kTails = 0;
 };
 
-/// What a parked session had is made again: from here on it is the program that speaks.
+/// Reports that the state of a parked session is restored: all later commands come from the program.
 struct SessionRestored {
   static constexpr Op kOp = Op::kSessionRestored;
   static constexpr bool kHasReply = true;
@@ -4058,7 +4064,7 @@ struct ShareEventReply {
 };
 static_assert(sizeof(ShareEventReply) == ShareEventReply::kFixedBytes);
 
-/// A handle by which other sessions of the claim open an event.
+/// Returns a handle by which other sessions of the claim open an event.
 struct ShareEvent {
   static constexpr Op kOp = Op::kShareEvent;
   static constexpr bool kHasReply = true;
@@ -4079,8 +4085,8 @@ struct ShareMemoryReply {
 };
 static_assert(sizeof(ShareMemoryReply) == ShareMemoryReply::kFixedBytes);
 
-/// A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program
-/// asked for.
+/// Returns a handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: the size
+/// that the program requested.
 struct ShareMemory {
   static constexpr Op kOp = Op::kShareMemory;
   static constexpr bool kHasReply = true;
@@ -4109,8 +4115,8 @@ struct SmTopologyReply {
 };
 static_assert(sizeof(SmTopologyReply) == SmTopologyReply::kFixedBytes);
 
-/// What the driver's hidden table tells of each pair of multiprocessors of the current context's device: its
-/// place within its cluster of processors, and which cluster that is.
+/// Returns what the driver's undocumented table reports for each pair of multiprocessors of the current
+/// context's device: its cluster of processors, and its place in the cluster.
 struct SmTopology {
   static constexpr Op kOp = Op::kSmTopology;
   static constexpr bool kHasReply = true;
@@ -4229,7 +4235,7 @@ struct StreamQuery {
 };
 static_assert(sizeof(StreamQuery) == StreamQuery::kFixedBytes);
 
-/// cuStreamSetAttribute: numbers and device addresses alone.
+/// cuStreamSetAttribute, for attributes that consist of numbers and device addresses.
 struct StreamSetAttribute {
   static constexpr Op kOp = Op::kStreamSetAttribute;
   static constexpr bool kHasReply = false;
@@ -4375,9 +4381,9 @@ struct SurfRefSetArray {
 };
 static_assert(sizeof(SurfRefSetArray) == SurfRefSetArray::kFixedBytes);
 
-/// Stands before (`isOver` 0) and behind (1) the commands of a synchronous copy from client memory that are
-/// several; as one they would have the `completion` of protocol/completion.h before other streams. `copy`:
-/// tells those of several threads apart.
+/// Marks the begin (`isOver` 0) and the end (1) of a synchronous copy from client memory that takes several
+/// commands, so that other streams follow it as they follow a single command with kBeforeOtherStreams
+/// (protocol/completion.h). `copy`: distinguishes copies that several threads make at the same time.
 struct SynchronousCopy {
   static constexpr Op kOp = Op::kSynchronousCopy;
   static constexpr bool kHasReply = false;
@@ -4436,7 +4442,7 @@ struct TensorMapReplaceAddressReply {
 };
 static_assert(sizeof(TensorMapReplaceAddressReply) == TensorMapReplaceAddressReply::kFixedBytes);
 
-/// Another address in a tensor map.
+/// Replaces the address in a tensor map.
 struct TensorMapReplaceAddress {
   static constexpr Op kOp = Op::kTensorMapReplaceAddress;
   static constexpr bool kHasReply = true;
@@ -5019,8 +5025,8 @@ struct TextureCreateReply {
 };
 static_assert(sizeof(TextureCreateReply) == TextureCreateReply::kFixedBytes);
 
-/// A texture or surface object. Of the resource, `handle` is the array, mipmapped array or address; the
-/// structures as they lie in memory, `view` only with `hasView`.
+/// Creates a texture or surface object. `handle`: the array, mipmapped array or address of the resource. The
+/// descriptors are copied as they lie in memory; `view` counts only if `hasView` is set.
 struct TextureCreate {
   static constexpr Op kOp = Op::kTextureCreate;
   static constexpr bool kHasReply = true;
@@ -5037,7 +5043,7 @@ struct TextureCreate {
 };
 static_assert(sizeof(TextureCreate) == TextureCreate::kFixedBytes);
 
-/// The end of a texture or surface object, when the device is done with it.
+/// Destroys a texture or surface object when the device is done with it.
 struct TextureDestroy {
   static constexpr Op kOp = Op::kTextureDestroy;
   static constexpr bool kHasReply = false;
@@ -5048,7 +5054,7 @@ struct TextureDestroy {
 };
 static_assert(sizeof(TextureDestroy) == TextureDestroy::kFixedBytes);
 
-/// The end of a reference that cuTexRefCreate made.
+/// Destroys a reference of cuTexRefCreate.
 struct TextureReferenceDestroy {
   static constexpr Op kOp = Op::kTextureReferenceDestroy;
   static constexpr bool kHasReply = false;
@@ -5065,7 +5071,8 @@ struct UserObjectCountReply {
   static constexpr size_t kTails = 0;
 };
 
-/// References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.
+/// Changes the references to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a
+/// graph.
 struct UserObjectCount {
   static constexpr Op kOp = Op::kUserObjectCount;
   static constexpr bool kHasReply = true;
@@ -5091,7 +5098,7 @@ struct UserObjectCreateReply {
 };
 static_assert(sizeof(UserObjectCreateReply) == UserObjectCreateReply::kFixedBytes);
 
-/// An object whose destructor is a function of the client.
+/// Creates a user object, whose destructor is a function of the client.
 struct UserObjectCreate {
   static constexpr Op kOp = Op::kUserObjectCreate;
   static constexpr bool kHasReply = true;
@@ -5112,7 +5119,7 @@ struct VmCreateReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Memory without an address, within the session's limit. `memory`: a number of the client's.
+/// Creates memory without an address, within the session's limit. `memory`: its number, chosen by the client.
 struct VmCreate {
   static constexpr Op kOp = Op::kVmCreate;
   static constexpr bool kHasReply = true;
@@ -5138,7 +5145,8 @@ struct VmGranularityReply {
 };
 static_assert(sizeof(VmGranularityReply) == VmGranularityReply::kFixedBytes);
 
-/// What sizes and addresses of mapped memory are multiples of. The properties as in CUmemAllocationProp.
+/// Returns the granularity of the size and address of mapped memory, for properties as in
+/// CUmemAllocationProp.
 struct VmGranularity {
   static constexpr Op kOp = Op::kVmGranularity;
   static constexpr bool kHasReply = true;
@@ -5180,7 +5188,8 @@ struct VmOpenReply {
 };
 static_assert(sizeof(VmOpenReply) == VmOpenReply::kFixedBytes);
 
-/// Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.
+/// Opens memory of another session's VmCreate by its handle, under a number that the client chooses.
+/// VmRelease closes it.
 struct VmOpen {
   static constexpr Op kOp = Op::kVmOpen;
   static constexpr bool kHasReply = true;
@@ -5193,7 +5202,7 @@ struct VmOpen {
 };
 static_assert(sizeof(VmOpen) == VmOpen::kFixedBytes);
 
-/// The end of a VmCreate; what is mapped stays until it is unmapped.
+/// Releases memory of VmCreate. It stays as long as it is mapped.
 struct VmRelease {
   static constexpr Op kOp = Op::kVmRelease;
   static constexpr bool kHasReply = false;
@@ -5213,7 +5222,7 @@ struct VmReserveReply {
 };
 static_assert(sizeof(VmReserveReply) == VmReserveReply::kFixedBytes);
 
-/// Reserves addresses, at `hint` if it is not 0 and they are free there.
+/// Reserves an address range, at `hint` if that is not 0 and the range is free.
 struct VmReserve {
   static constexpr Op kOp = Op::kVmReserve;
   static constexpr bool kHasReply = true;
@@ -5227,7 +5236,8 @@ struct VmReserve {
 };
 static_assert(sizeof(VmReserve) == VmReserve::kFixedBytes);
 
-/// Who may touch whole mappings. `access`: per device its ordinal and CUmemAccess_flags (i32 each).
+/// Sets which devices may access whole mappings. `access`: the ordinal and the CUmemAccess_flags of each
+/// device (i32 each).
 struct VmSetAccess {
   static constexpr Op kOp = Op::kVmSetAccess;
   static constexpr bool kHasReply = false;
@@ -5255,7 +5265,7 @@ struct VmShareReply {
 };
 static_assert(sizeof(VmShareReply) == VmShareReply::kFixedBytes);
 
-/// A handle by which other sessions of the claim open the memory of a VmCreate.
+/// Returns a handle by which other sessions of the claim open the memory of a VmCreate.
 struct VmShare {
   static constexpr Op kOp = Op::kVmShare;
   static constexpr bool kHasReply = true;
@@ -5267,7 +5277,7 @@ struct VmShare {
 };
 static_assert(sizeof(VmShare) == VmShare::kFixedBytes);
 
-/// Unmaps whole mappings, when the device is done with what it was given before.
+/// Unmaps whole mappings when the device has finished the work that precedes this command.
 struct VmUnmap {
   static constexpr Op kOp = Op::kVmUnmap;
   static constexpr bool kHasReply = false;
@@ -5279,7 +5289,7 @@ struct VmUnmap {
 };
 static_assert(sizeof(VmUnmap) == VmUnmap::kFixedBytes);
 
-/// The end of a VmReserve.
+/// Frees the address range of a VmReserve.
 struct VmUnreserve {
   static constexpr Op kOp = Op::kVmUnreserve;
   static constexpr bool kHasReply = false;

@@ -36,8 +36,8 @@ struct RingControl {
 struct SharedControl {
   RingControl submit;
   RingControl reply;
-  alignas(64) std::atomic<uint32_t> chunkBusy[wire::kStagingChunks];  ///< 1 while the client has not copied it out
-  alignas(64) FailureSlots failures;         ///< unreported ones of commands that nobody waited for
+  alignas(64) std::atomic<uint32_t> chunkBusy[wire::kStagingChunks];  ///< 1 until the client has copied the chunk
+  alignas(64) FailureSlots failures;         ///< failures of commands without a waiting thread, not reported yet
   alignas(64) std::atomic<uint32_t> closed;  ///< 1: the other side is gone, stop waiting
 };
 static_assert(sizeof(SharedControl) <= 4096);

@@ -181,7 +181,7 @@ TEST("threads know of each other by signals only") {
   Op third = copyOn(kA, kOther, kPinned);
   third.thread = 1;
   CHECK(judge({first, third}, 2) == Refusal::unordered);
-  // A thread that waits for all streams may turn out to wait for the promise of another.
+  // A thread that waits for all streams may thereby wait for another thread's promise.
   Op wait = on(OpKind::syncContext, kA);
   wait.thread = 1;
   Op fulfil = on(OpKind::fulfil, kA, 0);

@@ -12,8 +12,8 @@
 
 namespace millpond::worker {
 
-/// How many commands have given work to a stream, and how many to the default stream for which it waits. For the default
-/// stream itself, which waits for all blocking ones, `own` counts the work of all of them.
+/// The numbers of commands that have given work to a stream, and to the default stream, for which a blocking stream waits. The
+/// default stream waits for all blocking streams; its `own` counts their commands, too.
 struct StreamWorks {
   uint64_t own = 0;
   uint64_t byDefault = 0;
@@ -22,8 +22,8 @@ struct StreamWorks {
 class HandleMap {
  public:
   struct Entry {
-    uint64_t wire = 0;       ///< 0: the slot is free
-    bool used = false;       ///< once held a handle: using one that is gone is an error of the program, not an attack
+    uint64_t wire = 0;  ///< 0: the slot is free
+    bool used = false;  ///< it once held a handle: the use of a destroyed one is an error of the program, not an attack
     void* object = nullptr;  ///< null: the driver failed to create it
     uint16_t context = 0;
     bool isTouched = false;      ///< stream: it may have work
@@ -46,7 +46,7 @@ class HandleMap {
     if (object) ++live(handle::kind(wire));
     return true;
   }
-  /// Null when the session does not own such a handle.
+  /// Returns null if the session does not own such a handle.
   Entry* find(HandleKind kind, uint64_t wire) {
     return handle::kind(wire) == kind ? const_cast<Entry*>(find(wire)) : nullptr;
   }
@@ -67,7 +67,7 @@ class HandleMap {
     --count_;
     return true;
   }
-  /// Its object has ended; the handle stays.
+  /// Notes that the object is destroyed; the handle stays.
   void lose(Entry& entry) {
     if (std::exchange(entry.object, nullptr)) --live(handle::kind(entry.wire));
   }
@@ -100,7 +100,7 @@ class HandleMap {
   bool hasOpen() const { return !open_.empty(); }
   /// Notes that the default stream gets work.
   void noteDefaultWork() { ++defaultWorks_; }
-  /// Null: the default stream.
+  /// Returns the works of a stream. Null: the default stream.
   StreamWorks worksOf(const Entry* stream) const {
     if (!stream) return {defaultWorks_ + blockingWorks_, defaultWorks_};
     return {stream->works, stream->isBlocking ? defaultWorks_ : 0};
@@ -140,7 +140,7 @@ class HandleMap {
   std::array<size_t, kKinds> live_{};
   size_t count_ = 0;            ///< of the slots in use
   uint64_t defaultWorks_ = 0;   ///< commands that gave work to the default stream, of any context
-  uint64_t blockingWorks_ = 0;  ///< and to blocking ones
+  uint64_t blockingWorks_ = 0;  ///< commands that gave work to blocking streams
 };
 
 }  // namespace millpond::worker

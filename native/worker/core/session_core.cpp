@@ -13,7 +13,7 @@ bool waitsForDevice(cmd::Op op) {
          op == cmd::Op::kCopyFromDevice;
 }
 
-/// Whether the command, which names a stream, gives it work that synchronizing the stream waits for. On a card the
+/// Whether a command that names a stream gives it work for which a synchronization of the stream waits. On a card the
 /// record of an event does not count.
 bool givesWork(cmd::Op op) {
   switch (op) {
@@ -120,7 +120,7 @@ void SessionCore::answer(const Request& request, CUresult result) {
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
     log(LogLevel::Debug, "%s is answered with %d", cmd::opName(static_cast<cmd::Op>(request.op)),
         static_cast<int>(result));
-  // If the reply says that the device is done, the bytes must arrive first.
+  // If the reply reports that the device is done, the output must arrive before it.
   land();
   if (waitsForDevice(static_cast<cmd::Op>(request.op))) forwardOutput(request.context);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) forward(wire::OutputStream::kError);
@@ -138,8 +138,7 @@ void SessionCore::answer(const Request& request, CUresult result) {
 
 void SessionCore::forwardOutput(uint16_t context) {
   if (!output_ || context == 0 || counters_.launches.load(std::memory_order_relaxed) == 0) return;
-  // The driver writes the output of kernels when a stream is synchronized; that takes no time for a stream without
-  // work.
+  // The driver writes the output of kernels when a stream is synchronized, which takes no time if the stream has no work.
   const uint16_t before = contexts_.bound();
   if (!contexts_.use(context)) return;
   CUstream& quiet = contexts_.at(context).quiet;
@@ -163,7 +162,7 @@ void SessionCore::latch(const Request& request, CUresult result) {
   if (const ProgramCallsTable* calls = sanitizer_.isThere() ? programCallsOf(driver_) : nullptr)
     calls->failed(cmd::opName(static_cast<cmd::Op>(request.op)), static_cast<int32_t>(result));
   forward(wire::OutputStream::kError);
-  // Keeps the first failure of each context until the client has taken it: over shared memory the client reads it itself.
+  // The first failure of each context is kept until the client has taken it. Over shared memory the client reads it itself.
   if (!link_.remote() && !link_.memory().control().failures.keep(static_cast<int32_t>(result), request.context)) return;
   const wire::FailureReport report{position_, request.context, 0};
   if (!link_.reply(wire::ReplyKind::kFailure, request.op, 0, static_cast<int32_t>(result),

@@ -13,7 +13,7 @@ bool SynchronousCopies::isDone() {
 }
 
 void SynchronousCopies::issued(const Stream& stream) {
-  // The stream had no work but such copies.
+  // The stream had no work except for such copies.
   if (last_ && !isDone()) {
     if (last_->stream.context != stream.context || last_->stream.wire != stream.wire)
       driver_.cuStreamWaitEvent(stream.handle, last_->mark.event, 0);

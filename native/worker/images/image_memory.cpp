@@ -190,7 +190,7 @@ std::optional<ImageMemory> fatbinMemory(std::span<const std::byte> image, std::s
     if (!content) return std::nullopt;
     const auto memory = isCode ? cubinMemory(std::as_bytes(std::span(*content))) : ptxMemory(*content);
     if (!memory) return std::nullopt;
-    // A driver uses one of them.
+    // A driver uses one of the images, so the largest need counts.
     most.cover(*memory);
   }
   return most;

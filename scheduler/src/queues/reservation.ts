@@ -73,7 +73,7 @@ function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): S
   return withHolds(withoutGrants(snapshot, ended), staying);
 }
 
-/** The fewest ends of claims that are needed, in order, and the placement after them. */
+/** The smallest number of claims, in order of their ends, whose end makes room, and the placement after them. */
 interface Least {
   readonly ended: readonly Ending[];
   readonly statements: readonly Statement[];

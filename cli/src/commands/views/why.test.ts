@@ -35,7 +35,7 @@ test("why and usage say what a platform team is asked", async () => {
   const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
   await claims.createClaim({ claim: { name: "hers", leaseSeconds: 600, tenant: "team-a" } });
   const hers = await pool.home.millpond(["why", "hers", "--token", secret]);
-  // She does not see owners and names of other tenants' claims.
+  // Users do not see owners and names of other tenants' claims.
   expect(hers.stdout).toMatch(/waits for: +the end of 2 claims of other tenants\n/);
   expect(hers.stdout).toMatch(/next release: +a claim of another tenant, within /);
   await claims.releaseClaim({ name: "hers" });

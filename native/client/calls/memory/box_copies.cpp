@@ -50,8 +50,8 @@ CUresult postBox(Call& call, const End& to, const End& from, const Extent& exten
   return call.post(wire);
 }
 
-/// Between this process's own memory and an array or device memory, many rows at a time. `isTaken`: whether there was
-/// memory for that; otherwise nothing was done.
+/// Copies between this process's own memory and an array or device memory, many rows at a time. `isTaken`: whether there was
+/// device memory for the packed rows; otherwise nothing was copied.
 CUresult throughTemporary(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream,
                           bool& isTaken) {
   const End& own = from.isOwn ? from : to;
@@ -62,7 +62,7 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
       return r;
   const size_t rowsAtOnce = std::clamp<size_t>(kTemporaryBytes / extent.width, 1, extent.height);
   const size_t sliceBytes = rowsAtOnce * extent.width;
-  // Only whole slices go together.
+  // Several slices are copied together only if each of them is whole.
   const size_t slicesAtOnce =
       rowsAtOnce == extent.height ? std::clamp<size_t>(kTemporaryBytes / sliceBytes, 1, extent.depth) : 1;
   CUdeviceptr temporary = 0;
@@ -101,7 +101,7 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
   return result != CUDA_SUCCESS ? result : given;
 }
 
-/// Whether rows between this process's own memory and a device can go packed: the source must be read, and the
+/// Whether rows between this process's own memory and a device can be packed. The source must be read, and the
 /// destination written, before the call returns.
 CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait,
                  bool& can) {
@@ -127,9 +127,9 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
 }
 
 /// Whether an asynchronous copy between pinned memory of this process and the device is one command, for which the memory is
-/// mirrored. As one it is a single piece of work of its stream, and the call waits for nothing: streams may wait for
-/// functions of the program, or for words, and these for the calling thread. Also where more rows would land than the worker
-/// has room for.
+/// mirrored. One command is a single piece of work of its stream, and the call does not wait: streams may wait for
+/// functions of the program or for words, and these for the calling thread. It is also one command if more rows would land
+/// than the worker has room for.
 bool isOneCommand(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait) {
   if (to.isOwn == from.isOwn || wait == Wait::kYes) return false;
   const End& own = from.isOwn ? from : to;
@@ -143,7 +143,7 @@ bool isOneCommand(Call& call, const End& to, const End& from, const Extent& exte
   return mayBeHeldUp && (rows > 1 || to.array || from.array) && call.isDoneNow(stream);
 }
 
-/// Makes a synchronous copy of several commands, which work of other streams follows as if it were one.
+/// Sends the several commands of a synchronous copy, so that work of other streams follows them as it follows one command.
 template <typename Send>
 CUresult asOne(Call& call, uint64_t stream, const Send& send) {
   static std::atomic<uint64_t> copies{0};
@@ -215,7 +215,7 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     if (const CUresult r = call.isCaptured(stream, isCaptured); r != CUDA_SUCCESS) return r;
     if (isCaptured) return captureCopy(call, stream, boxOf(dst, src, extent));
   }
-  // As one piece.
+  // The size of the whole copy decides, not that of a row.
   const bool endsHere =
       wait == Wait::kYes && from.isOwn && endsWithCall(call, from.address, extent.width * extent.height * extent.depth);
   if (wait == Wait::kYes && from.isOwn && !to.isOwn && !endsHere && !isOneRun(to, from, extent))
@@ -387,7 +387,7 @@ CUresult cuMemcpyBatchAsync(Flavour flavour, CUdeviceptr* dsts, CUdeviceptr* src
                             CUstream hStream) noexcept {
   const CUresult result =
       batch("cuMemcpyBatchAsync", flavour, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
-  // No single copy is to blame.
+  // The failure is not that of a single copy.
   if (result != CUDA_SUCCESS && failIdx) *failIdx = SIZE_MAX;
   return result;
 }

@@ -10,7 +10,7 @@
 
 namespace millpond::client::api {
 
-/// One end: an array from a position on, or memory from its first byte on.
+/// One end of a copy: a position in an array, or the address of the first byte.
 struct End {
   uint64_t array = 0;
   size_t x = 0, y = 0, z = 0;
@@ -20,7 +20,7 @@ struct End {
   bool isOwn = false;  ///< memory of this process that the worker cannot access
 
   uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
-  /// The same end from a row of a slice on.
+  /// The part of this end that begins at a row of a slice.
   End from(size_t y0, size_t z0) const {
     End part = *this;
     if (array) {
@@ -33,7 +33,7 @@ struct End {
   }
 };
 
-/// The end that a side of a copy of that extent describes.
+/// Resolves a side of a copy of that extent.
 inline CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
   if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
   if (side.type == CU_MEMORYTYPE_ARRAY) {

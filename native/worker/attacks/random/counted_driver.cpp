@@ -21,7 +21,7 @@ Counting& counting() {
   return one;
 }
 
-/// Calls the driver, and counts what there is afterwards.
+/// Calls the driver, then counts the objects that exist.
 template <auto Call, typename... Arguments>
 CUresult call(Arguments... arguments) {
   const CUresult rc = (counting().plain.*Call)(arguments...);
@@ -74,7 +74,7 @@ void recount() {
   board.places[counting().place].has = {contexts, gpu.streams().all().size(), gpu.events().all().size()};
   std::array<uint64_t, kCounted> sum{};
   for (const Board::Place& each : board.places) {
-    // A process that was killed has its objects until it has ended.
+    // A killed process has its objects until it has ended.
     if (!each.pid || softgpu::processStartTime(each.pid) == 0) continue;
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += each.has[i];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts of the objects that the drivers of several processes have at once. The processes change them under a lock, so that a
-// sum is the true one of that moment.
+// Counts the driver objects of several processes. The processes change the counts under a common lock, so that their sum is exact
+// at any moment.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ inline constexpr size_t kMostHandles = 64;
 enum class Counted : uint8_t { kContext, kStream, kEvent };
 inline constexpr size_t kCounted = 3;
 
-/// In a file that the processes map.
+/// Lies in a file that the processes map.
 struct Board {
   struct Place {
     int32_t pid;
@@ -32,18 +32,18 @@ struct Board {
   };
 
   pthread_mutex_t mutex;
-  std::array<uint64_t, kCounted> most;  ///< at any time, of all processes together
+  std::array<uint64_t, kCounted> most;  ///< the highest sum over all processes so far
   std::array<Place, kMostProcesses> places;
-  /// Handles of objects that one session shares with others, and that these may open.
+  /// Handles of objects that one session shares and others may open.
   std::array<std::array<std::byte, 64>, kMostHandles> handles;
   std::atomic<uint32_t> handlesUsed;
 
   static Board& at(const std::string& path);
 };
 
-/// `plain`, with all its contexts, streams and events counted in a place of the board.
+/// Returns `plain` with its contexts, streams and events counted in a place of the board.
 Driver counted(const Driver& plain, Board& board, size_t place);
-/// After the driver was reset.
+/// Called after a reset of the driver.
 void recount();
 
 }  // namespace millpond::worker

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers of one claim whose clients send random commands, all at once, and are killed at random, beside a worker of another
-// claim whose program computes. Each is a process with the real session on the software GPU, behind a guard of addresses;
-// they share the device, its gates and, for one claim, its accounts, as the workers of a node do.
+// Several workers of one claim, whose clients send random commands at the same time and are killed at random, run beside a worker
+// of another claim whose program computes. Each worker is a process with the real session on the software GPU, behind a guard that
+// checks addresses. They share the device, its gates and, within a claim, its accounts, as the workers of a node do.
 //
 // hostile_sessions [SECONDS [SEED]]: the program starts itself in the other roles. A failure names the command that repeats
 // one session alone.
@@ -42,16 +42,16 @@ constexpr int64_t kSlower = 1;
 constexpr size_t kHostile = 4;
 constexpr size_t kNeighbour = kHostile;  ///< its place on the board
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-/// Everything that the device has is one claim's or the other's: a byte too many of one is missed by the other.
+/// The two claims have all memory of the device, so each byte that one takes too much is missing for the other.
 constexpr uint64_t kDeviceBytes = 64 * kMiB, kContextBytes = 4 * kMiB;
 constexpr uint64_t kHostileBytes = 40 * kMiB, kNeighbourBytes = 16 * kMiB;
 static_assert(kHostileBytes + kNeighbourBytes + 2 * kContextBytes == kDeviceBytes);
 constexpr uint64_t kHostBytes = 192 * kMiB, kSessionHostBytes = 16 * kMiB;
 constexpr uint64_t kMostContexts = 5, kMostStreams = 16, kMostEvents = 24, kMostNodes = 512;
-/// A worker's own, for each session: streams of copies and output, events that mark places in streams.
+/// Objects of a worker's own for each session: streams for copies and output, and events that mark places in streams.
 constexpr uint64_t kOwnStreams = 1, kOwnEvents = 32;
 constexpr int64_t kSecond = 1'000'000'000;
-/// A session ends within it, whatever was sent.
+/// Time within which a session ends, whatever was sent.
 constexpr int64_t kPatienceNs = 20 * kSecond * kSlower;
 constexpr int64_t kSessionNs = kSecond / 2 * kSlower;
 constexpr uint64_t kWorkerHostBytes = 1024 * kMiB;
@@ -60,7 +60,7 @@ struct Role {
   std::string folder;
   size_t place = 0;
   uint32_t seed = 0;
-  uint32_t sessions = 0;  ///< 0: until it is killed
+  uint32_t sessions = 0;  ///< 0: no limit, until the process is killed
 };
 
 ClaimPlace placeOf(const Role& role, const char* claim) {
@@ -82,7 +82,7 @@ std::vector<DeviceShare> shares(uint64_t bytes) {
   return all;
 }
 
-/// Answers other sessions.
+/// Answers requests for shared objects from other sessions, on a thread of its own.
 class Answering {
  public:
   explicit Answering(Sharing& sharing) {
@@ -174,7 +174,7 @@ class HostileWorker {
     recount();
   }
 
-  /// Sends, until the worker has ended the session or the client has had enough.
+  /// Sends commands until the worker ends the session or all commands are sent.
   void talk(uint32_t seed, UniqueFd socket, SessionMemory* memory, const Executor& executor,
             const std::atomic<bool>& isOver) {
     RandomCommands commands(seed, [&](std::span<std::byte> place) { takeHandle(seed, place); });
@@ -191,7 +191,7 @@ class HostileWorker {
       while (goesOn() && !client.send(each)) client.step(1);
       client.step(0);
     }
-    // A device that fails before the session is set up would end it.
+    // A failure of the device before the session is set up would end it.
     while (executor.counters().commands.load() == 0 && !isOver.load()) client.step(1);
     for (int i = 0; i < 50 && goesOn(); ++i) client.step(1);
     const uint32_t count = 50 + seed % 400;
@@ -233,7 +233,7 @@ class HostileWorker {
   Canary canary_;
 };
 
-/// A program of another claim: what it computes is right, and its memory is there whenever it wants all of it.
+/// A program of another claim. Its results must be right, and it must get all its memory at any time.
 class Neighbour {
  public:
   explicit Neighbour(const Role& role) : role_(role), place_(Board::at(role.folder + "/board").places[role.place]) {}
@@ -307,7 +307,7 @@ class Neighbour {
     cmd::MemAllocReply reply{};
     session.synchronise();
     while (session.run(reply, command) == 0) all.push_back(reply.address);
-    // The arena of small allocations, and what its module and stream cost, have the rest.
+    // The rest is used by the arena of small allocations and charged for module and stream.
     CHECK(all.size() * kPiece >= kNeighbourBytes - 8 * kMiB && all.size() * kPiece <= kNeighbourBytes);
     for (const CUdeviceptr each : all) free(session, each);
     session.settle();
@@ -323,7 +323,7 @@ class Neighbour {
   Board::Place& place_;
 };
 
-/// This program in another role.
+/// Starts this program in another role.
 pid_t start(const char* kind, const Role& role) {
   std::vector<std::string> words{
       "hostile_sessions",           kind, role.folder, std::to_string(role.place), std::to_string(role.seed),
@@ -337,7 +337,7 @@ pid_t start(const char* kind, const Role& role) {
 }
 
 int serve(const std::string& kind, const Role& role) {
-  // Not beyond the test, and with no more memory than a worker needs.
+  // The process must not outlive the test, nor use more memory than a worker needs.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setenv("MILLPOND_SOFTGPU_OVERHEAD", "context=4Mi,printf=1Mi,malloc=2Mi", 1);
   OwnDriver::share(role.folder + "/device", 2);

@@ -47,12 +47,12 @@ uint64_t RandomCommands::extreme() {
     case 0:
     case 1:
     case 2: return kEnds[below(std::size(kEnds))];
-    // Near the end, where a rounding or an offset overflows.
+    // Near the maximum, where rounding up or adding an offset overflows.
     case 3: return ~uint64_t{0} - below(2) * 0x1f'ffff - below(4096);
     case 4: return (uint64_t{1} << below(64)) + below(3) - 1;
-    // Factors whose product is small again.
+    // Factors whose product overflows to a small number.
     case 5: return (uint64_t{1} << (32 + below(32))) | (uint64_t{1} << below(12));
-    // The sum with an address of the session is a small number.
+    // Overflows to a small number when an address of the session is added.
     case 6: return memory_.empty() ? ~uint64_t{0} : ~memory_[below(memory_.size())].address + below(8192);
     default: return (uint64_t{random_()} << 32) | random_();
   }
@@ -119,7 +119,7 @@ uint64_t RandomCommands::word() {
   }
 }
 
-/// A field of a command that is executed by hand says only by its name what it is.
+/// Fields of hand-written commands have no kind in the description; the name tells it.
 uint64_t RandomCommands::plain(const cmd::CommandLayout& layout, const cmd::FieldLayout& field) {
   const std::string_view name = field.name;
   const std::string_view command = cmd::opName(layout.op);
@@ -252,7 +252,7 @@ std::vector<std::byte> RandomCommands::node() {
       record.count = 1 + below(3);
       for (uint32_t i = 0; i < record.count; ++i) {
         CUstreamBatchMemOpParams word{};
-        // Values that are written, and waits that are over at once.
+        // Writes of values, and waits that are satisfied immediately.
         word.operation = below(2) ? CU_STREAM_MEM_OP_WRITE_VALUE_32 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
         if (isWild()) word.operation = static_cast<CUstreamBatchMemOpType>(below(12));
         word.writeValue.address = address();
@@ -331,7 +331,7 @@ std::vector<std::byte> RandomCommands::frame(const cmd::CommandLayout& layout, s
   return all;
 }
 
-/// A command whose handles the session may have; one that ends most sessions only now and then.
+/// Chooses a command, mostly one whose handles the session has; commands that end most sessions are rare.
 const cmd::CommandLayout& RandomCommands::choose() {
   constexpr cmd::Op kEnding[] = {cmd::Op::kSessionRestored, cmd::Op::kProfileEnd,  cmd::Op::kProfileRead,
                                  cmd::Op::kHostKeep,        cmd::Op::kHostMirror,  cmd::Op::kHostContents,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the commands of a hostile client, from the generated description of all commands: any order, objects that exist,
-// existed or never did, numbers at the ends of their types and of the session's memory, and lengths that lie.
+// existed or never did, numbers at the limits of their types and of the session's memory, and wrong lengths.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace millpond::worker {
 
-/// The kernels that the client's module has: one that is correct, and one that does not end by itself.
+/// The kernels of the client's module: a correct one, and one that never ends.
 inline constexpr std::string_view kRandomModule = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -48,9 +48,9 @@ class RandomCommands {
   /// `sharedHandle`: of an object that another session shares.
   RandomCommands(uint32_t seed, SharedHandle sharedHandle);
 
-  /// The first commands: they make one of most things, so that the others find some.
+  /// The first commands, which create one object of most kinds for the later ones.
   std::vector<std::vector<std::byte>> beginning();
-  /// A whole frame.
+  /// Returns a whole frame.
   std::vector<std::byte> next();
   /// Takes the worker's reply to the frame with that request.
   void learn(uint32_t request, int32_t result, std::span<const std::byte> body);
@@ -87,8 +87,8 @@ class RandomCommands {
 
   std::mt19937 random_;
   const SharedHandle sharedHandle_;
-  const bool isGreedy_;  ///< it takes whatever there is
-  const uint32_t wild_;  ///< of a thousand values
+  const bool isGreedy_;  ///< whether it takes as much memory as it gets
+  const uint32_t wild_;  ///< how many of a thousand values are extreme
   uint32_t request_ = 0;
   uint32_t lastContext_ = 2;
   std::vector<uint64_t> contexts_{0, 1, 2};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client that sends whatever bytes it is given and waits for no reply: those that come are handed on.
+// A client that sends arbitrary bytes and does not wait for replies; it hands on those that come.
 #pragma once
 
 #include <poll.h>
@@ -33,7 +33,7 @@ class RawClient {
   }
 
   bool isEnded() const { return isEnded_; }
-  /// Returns false if the worker has no room for it.
+  /// Returns false if the worker has no room for the bytes.
   bool send(std::span<const std::byte> frame) {
     if (!memory_) {
       if (unsent_.size() > wire::kSubmitBytes) return false;
@@ -46,7 +46,7 @@ class RawClient {
     commands_.publish();
     return true;
   }
-  /// Moves what can be moved; waits for at most that long.
+  /// Sends and receives what is possible, waiting at most that long.
   void step(int timeoutMs) {
     if (memory_) {
       take({replies_.data(), replies_.available()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between memory that the worker and the device reach: memory shared with the client, device memory and arrays.
+// Copies between memory that the worker and the device can access: memory shared with the client, device memory and arrays.
 #pragma once
 
 #include "worker/commands/memory/host_copies.h"

@@ -71,7 +71,7 @@ std::optional<uint32_t> Downloads::freeChunk(const Download& download) {
 void Downloads::detach(CUstream stream) {
   for (Download& download : all_) {
     if (download.stream.handle != stream || !download.left || download.failure) continue;
-    // The rest of the copy goes to the default stream, after the work of this one.
+    // The rest of the copy is issued to the default stream, after the work of this one.
     const Stream rest{nullptr, download.stream.context, 0};
     const uint16_t before = contexts_.bound();
     Mark place;
@@ -100,7 +100,7 @@ bool Downloads::advance(Download& download) {
     Mark place;
     std::byte* to = link_.memory().chunk(*chunk);
     const SessionRange& from = download.from;
-    // Without the part of `left` beyond the range: the range of a null address, which the driver refuses, has no bytes.
+    // Not the part of `left` beyond the range: the range of a null address, which the driver refuses, has no bytes.
     const uint64_t done = download.done;
     const auto issued =
         from.isHost() ? hostCopies_.copy(download.stream, to, from.host() + done, bytes)
@@ -134,7 +134,7 @@ bool Downloads::advance(Download& download) {
       busy[piece.chunk].store(0, std::memory_order_relaxed);
       continue;
     }
-    // Bytes of an earlier copy that land later must not overwrite it.
+    // Bytes of an earlier copy must land before, or they would overwrite these.
     if (!landings_.empty()) landings_.progress();
     bool sent;
     if (link_.remote()) {

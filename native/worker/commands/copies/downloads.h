@@ -25,7 +25,7 @@ class Downloads : private SessionPart {
 
   CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command);
 
-  /// Issues a piece: the driver's result, or nothing if it must be tried again later.
+  /// Issues a piece of a copy. Returns the driver's result, or nothing if the piece must be tried again later.
   using Issue = std::function<std::optional<CUresult>(const Stream& stream, uint64_t bytes,
                                                       const std::function<CUresult()>& execute)>;
   void issueThrough(Issue issue) { issue_ = std::move(issue); }
@@ -42,7 +42,7 @@ class Downloads : private SessionPart {
   struct Download {
     Request request;
     Stream stream;
-    StreamWorks works;  ///< of the stream, with this copy; none if it goes on in another one
+    StreamWorks works;  ///< of the stream, including this copy; zero if the copy continues in another stream
     SessionRange from;
     uint64_t left = 0, done = 0;
     uint64_t sent = 0;
@@ -55,7 +55,7 @@ class Downloads : private SessionPart {
     CUresult failure = CUDA_SUCCESS;
   };
 
-  /// Issues pieces while chunks are free, sends those that have arrived. Returns whether anything happened.
+  /// Issues pieces as long as chunks are free, and sends those that are complete. Returns whether anything happened.
   bool advance(Download& download);
   /// A staging chunk that this download may use now.
   std::optional<uint32_t> freeChunk(const Download& download);

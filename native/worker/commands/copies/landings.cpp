@@ -251,7 +251,7 @@ CUresult Landings::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
   Stream s;
   if (!stream(copy.stream, s)) return violation("unknown stream");
   const auto landing = named_.find(copy.landing);
-  // It failed, and the failure was reported.
+  // The work failed, which has been reported.
   if (landing == named_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto part = std::find_if(landing->second.parts.begin(), landing->second.parts.end(), [&](const auto& each) {
     return copy.hostAddress >= each.hostAddress && copy.hostAddress - each.hostAddress <= each.bytes &&
@@ -287,7 +287,7 @@ std::vector<graph::Source> Landings::landBefore(const HostCall* call) {
         const auto stage = contents.stages.find(copy);
         if (stage == contents.stages.end() || run.landed.contains(stage->second.get())) continue;
         land(*stage->second, Mirrored::kSkippedIfFilled);
-        // The function may change it, so it is not sent again. Among several nodes, this one is unknown.
+        // The function may change the bytes, so they are not sent again. If several nodes have the function, it is unknown which runs.
         if (nodes.size() == 1) run.landed.insert(stage->second.get());
       }
       for (const uint64_t copy : nodesAt(contents.after, node)) addSources(contents, node, copy, sources);

@@ -14,15 +14,15 @@
 
 namespace millpond::worker {
 
-/// Replies over TCP with at least this much data are sent from where it is, which stays until the client has it; smaller
-/// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
+/// Replies over TCP with at least this much data are sent without a copy, and the memory stays until the client has
+/// acknowledged them. Smaller ones are copied, so that unacknowledged replies never hold many chunks.
 inline constexpr size_t kLentBytes = size_t{128} << 10;
 
 class LentReplies : private SessionPart {
  public:
   explicit LentReplies(SessionCore& session) : SessionPart(session) {}
 
-  /// The last reply is in that memory, which stays until the client has received it.
+  /// Notes that the last reply was sent from that memory, which stays until the client has received it.
   void add(uint32_t chunk) { all_.push_back({link_.replied(), chunk, {}}); }
   void add(std::shared_ptr<const HostBuffer> buffer) {
     all_.push_back({link_.replied(), std::nullopt, std::move(buffer)});
@@ -40,7 +40,7 @@ class LentReplies : private SessionPart {
 
  private:
   struct Lent {
-    uint64_t end;  ///< offset in the stream of replies after it
+    uint64_t end;  ///< offset of its end in the stream of replies
     std::optional<uint32_t> chunk;
     std::shared_ptr<const HostBuffer> buffer;
   };

@@ -16,7 +16,7 @@ class StreamReads {
   explicit StreamReads(Marks& marks) : marks_(marks) {}
 
   bool empty() const { return all_.empty(); }
-  /// The memory that `keeper` owns is read before that mark.
+  /// Keeps memory until that mark, before which a stream reads it.
   void add(const Mark& mark, std::shared_ptr<const void> keeper) { all_.push_back({mark, std::move(keeper)}); }
   /// Releases memory that was read. Returns whether there was any.
   bool progress() {

@@ -33,7 +33,7 @@ CUresult Uploads::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command)
 
 CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte> data, const Stream& s) {
   SessionRange range;
-  // The piece, after the preceding work.
+  // Copies the piece after the preceding work of the stream.
   if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))
     return data.empty() ? CUDA_SUCCESS : rc;
   if (range.isHost()) return hostCopies_.copyNow(s, range.host(), data);
@@ -60,7 +60,7 @@ CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte>
 }
 
 void Uploads::hold(const Hold& hold) {
-  // Copies of callback threads overtake.
+  // Copies of callback threads overtake others.
   const auto isBefore = [](const Hold& a, const Hold& b) { return a.start < b.start; };
   holds_.insert(std::upper_bound(holds_.begin(), holds_.end(), hold, isBefore), hold);
 }

@@ -31,7 +31,7 @@ class Uploads : private SessionPart {
 
   CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command);
 
-  /// Whether no copy still reads the ring, and none is awaited.
+  /// Whether no copy reads the ring any more, and none is awaited.
   bool empty() const { return holds_.empty() && !awaited_; }
   /// Whether later commands must not begin yet, because a copy is awaited that is not done.
   bool isAwaited() {
@@ -49,7 +49,7 @@ class Uploads : private SessionPart {
       holds_.pop_front();
     }
   }
-  /// The offset in the stream of commands before which no copy still reads, at most `read`.
+  /// The offset in the stream of commands up to which no copy reads any more, at most `read`.
   uint64_t doneUpTo(uint64_t read) const { return holds_.empty() ? read : std::min(read, holds_.front().start); }
   void forgetContext(uint16_t number) {
     for (Hold& each : holds_) each.mark.forgetContext(number);

@@ -118,7 +118,7 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) {
   });
 }
 
-// Kernels name the references of their module; there is nothing to add, and the unit is as good as any.
+// Kernels use the references of their module by name, so the call has no effect, whatever the texture unit.
 CUresult cuParamSetTexRef(CUfunction hfunc, int, CUtexref hTexRef) {
   return change(hTexRef, [&](Driver& driver, State&) -> CUresult {
     return driver.functions().find(hfunc) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
