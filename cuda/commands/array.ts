@@ -16,7 +16,6 @@ export const arrayCommands: readonly Command[] = [
       ["channels", "u32"],
       ["flags", "u32"],
       ["levels", "u32"],
-      ["elementBytes", "u32"],
     ],
     reply: { fields: [] },
   },

@@ -76,7 +76,4 @@ class Arrays {
   std::map<uint64_t, TextureInfo> textures_;
 };
 
-/// Bytes of one element; 0 for formats that are not supported.
-uint32_t elementBytes(CUarray_format format, unsigned channels);
-
 }  // namespace millpond::client

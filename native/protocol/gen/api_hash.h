@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xa7db633b992e9dd6;
+inline constexpr uint64_t kApiHash = 0xb697f919c43c1122;
 
 }  // namespace millpond

@@ -65,7 +65,6 @@ inline constexpr FieldLayout kArrayCreate[] = {
     {"channels", 36, 4},
     {"flags", 40, 4},
     {"levels", 44, 4},
-    {"elementBytes", 48, 4},
 };
 inline constexpr FieldLayout kArrayDestroy[] = {
     {"handle", 0, 8},
@@ -1101,7 +1100,7 @@ inline constexpr FieldLayout kVmUnreserve[] = {
 
 /// In the order of their numbers, from 1.
 inline constexpr CommandLayout kCommandLayouts[] = {
-    {Op::kArrayCreate, 56, 0, true, layouts::kArrayCreate, {}},
+    {Op::kArrayCreate, 48, 0, true, layouts::kArrayCreate, {}},
     {Op::kArrayDestroy, 8, 0, false, layouts::kArrayDestroy, {}},
     {Op::kArrayGetSparseProperties, 8, 0, true, layouts::kArrayGetSparseProperties, {}},
     {Op::kArrayLevel, 24, 0, true, layouts::kArrayLevel, {}},

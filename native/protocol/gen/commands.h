@@ -732,7 +732,7 @@ struct ArrayCreate {
   static constexpr Op kOp = Op::kArrayCreate;
   static constexpr bool kHasReply = true;
   using Reply = ArrayCreateReply;
-  static constexpr size_t kFixedBytes = 56;
+  static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
   uint64_t handle{};
@@ -743,8 +743,6 @@ struct ArrayCreate {
   uint32_t channels{};
   uint32_t flags{};
   uint32_t levels{};
-  uint32_t elementBytes{};
-  uint8_t pad0[4]{};
 };
 static_assert(sizeof(ArrayCreate) == ArrayCreate::kFixedBytes);
 

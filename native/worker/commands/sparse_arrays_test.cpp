@@ -13,19 +13,20 @@ uint64_t arrayHandle(uint32_t n) { return handle::make(HandleKind::kArray, 2000 
 struct SparseFixture : ExecutorFixture {
   using ExecutorFixture::ExecutorFixture;
 
-  int32_t makeArray(uint32_t n, unsigned flags = CUDA_ARRAY3D_SPARSE) {
+  static cmd::ArrayCreate wanted(uint32_t n, unsigned flags) {
     cmd::ArrayCreate command{};
     command.handle = arrayHandle(n);
     command.width = command.height = 4096;
     command.format = CU_AD_FORMAT_UNSIGNED_INT8;
     command.channels = 1;
     command.flags = flags;
-    command.elementBytes = 1;
-    return wait(command);
+    return command;
   }
-  void endArray(uint32_t n) {
+  int32_t makeArray(uint32_t n, unsigned flags = CUDA_ARRAY3D_SPARSE) { return wait(wanted(n, flags)); }
+  void endArray(uint32_t n) { destroy(arrayHandle(n)); }
+  void destroy(uint64_t array) {
     cmd::ArrayDestroy command{};
-    command.handle = arrayHandle(n);
+    command.handle = array;
     CHECK(post(command, 1));
   }
   void makeMemory(uint64_t memory) {
@@ -117,6 +118,54 @@ TEST("a list that the driver refuses counts what may have been mapped, until the
   CHECK_EQ(f.available(), before - kGranule);
   f.endArray(1);
   CHECK_EQ(f.available(), before);
+  CHECK(f.finish().ok);
+}
+
+TEST("an array whose size the driver does not report is charged by its description, with all levels") {
+  SparseFixture f(Carrier::kSharedMemory);
+  const uint64_t before = f.available();
+  const auto charged = [&](cmd::ArrayCreate command) {
+    if (command.levels) command.handle = handle::make(HandleKind::kMipmappedArray, 3000, 1);
+    f.fake().failNext("cuArrayGetMemoryRequirements", CUDA_ERROR_NOT_SUPPORTED);
+    const int32_t rc = f.wait(command);
+    const uint64_t bytes = before - f.available();
+    if (rc != 0) return static_cast<uint64_t>(-rc);
+    f.destroy(command.handle);
+    CHECK_EQ(f.available(), before);
+    return bytes;
+  };
+  cmd::ArrayCreate command = f.wanted(1, 0);
+  command.width = 100;
+  command.height = 20;
+  command.channels = 4;
+  // Rows of whole 64 bytes, in blocks of 8.
+  CHECK_EQ(charged(command), 448u * 24);
+  command.levels = 3;
+  CHECK_EQ(charged(command), 448u * 24 + 256 * 16 + 128 * 8);
+  command.levels = 0;
+  command.height = 0;
+  CHECK_EQ(charged(command), 448u);
+  command.height = 20;
+  command.depth = 3;
+  command.flags = CUDA_ARRAY3D_LAYERED;
+  command.levels = 2;
+  CHECK_EQ(charged(command), 3u * (448 * 24 + 256 * 16));
+  command.flags = 0;
+  CHECK_EQ(charged(command), 3u * 448 * 24 + 256 * 16);
+  command.format = CU_AD_FORMAT_NV12;
+  command.channels = 3;
+  command.levels = 0;
+  command.depth = 0;
+  CHECK_EQ(charged(command), 2u * 128 * 24);
+  // The size of these formats is unknown.
+  const auto invalid = -static_cast<int64_t>(CUDA_ERROR_INVALID_VALUE);
+  command.channels = 4;
+  CHECK_EQ(static_cast<int64_t>(charged(command)), invalid);
+  command.format = 0x91;
+  CHECK_EQ(static_cast<int64_t>(charged(command)), invalid);
+  command = f.wanted(1, 0);
+  command.width = command.height = UINT64_MAX;
+  CHECK_EQ(static_cast<int64_t>(charged(command)), -static_cast<int64_t>(CUDA_ERROR_OUT_OF_MEMORY));
   CHECK(f.finish().ok);
 }
 

@@ -143,6 +143,13 @@ struct FakeMemoryCalls : FakeCalls {
     d().arrays_.emplace(*out, std::move(array));
     return CUDA_SUCCESS;
   }
+  static CUresult mipmappedCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted, unsigned) {
+    return arrayCreate(reinterpret_cast<CUarray*>(out), wanted);
+  }
+  static CUresult mipmappedDestroy(CUmipmappedArray array) { return arrayDestroy(reinterpret_cast<CUarray>(array)); }
+  static CUresult mipmappedRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray array, CUdevice device) {
+    return arrayRequirements(out, reinterpret_cast<CUarray>(array), device);
+  }
   static CUresult arrayDestroy(CUarray array) {
     Lock lock(d().mutex_);
     const auto found = d().arrays_.find(array);
@@ -152,6 +159,7 @@ struct FakeMemoryCalls : FakeCalls {
     return CUDA_SUCCESS;
   }
   static CUresult arrayRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray, CUdevice) {
+    if (const CUresult rc = d().failure("cuArrayGetMemoryRequirements")) return rc;
     *out = {};
     out->size = kMi;
     return CUDA_SUCCESS;
@@ -218,6 +226,9 @@ void fillMemoryCalls(Driver& t) {
   t.cuArray3DCreate_v2 = &C::arrayCreate;
   t.cuArrayDestroy = &C::arrayDestroy;
   t.cuArrayGetMemoryRequirements = &C::arrayRequirements;
+  t.cuMipmappedArrayCreate = &C::mipmappedCreate;
+  t.cuMipmappedArrayDestroy = &C::mipmappedDestroy;
+  t.cuMipmappedArrayGetMemoryRequirements = &C::mipmappedRequirements;
   t.cuMemMapArrayAsync = &C::mapArray;
   t.cuMemGetInfo_v2 = &C::memGetInfo;
   t.cuMemHostRegister_v2 = &C::hostRegister;

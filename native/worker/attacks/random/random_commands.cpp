@@ -138,7 +138,6 @@ uint64_t RandomCommands::plain(const cmd::CommandLayout& layout, const cmd::Fiel
   if (command == "HostAlloc" && !isWild())
     return name == "bytes" ? 4096 * (uint64_t{1} << below(13)) : 0x5000'0000'0000 + (uint64_t{++lastIndex_} << 26);
   if (command == "VmCreate" && name == "memory") return 10 + ++lastIndex_;
-  if (name == "elementBytes") return 16;
   if (has(name, "tream")) return below(3) ? handleOf(HandleKind::kStream) : 0;
   if (has(name, "vent")) return handleOf(HandleKind::kEvent);
   if (name == "graph" || name == "clone") return numbered(graphs_);
@@ -418,7 +417,6 @@ std::vector<std::vector<std::byte>> RandomCommands::beginning() {
     array.width = array.height = 64;
     array.format = CU_AD_FORMAT_FLOAT;
     array.channels = 4;
-    array.elementBytes = 16;
     array.levels = i == 2 ? 4 : 0;
     all.push_back(certain(array));
   }

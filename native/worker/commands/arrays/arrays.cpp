@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cuda/array_format.h"
+
 namespace millpond::worker {
 namespace {
 
@@ -15,13 +17,28 @@ bool isBare(const cmd::ArrayCreate& wanted) {
   return (wanted.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
 }
 
-/// A lower bound of the memory of an array; its real size is known only after its creation.
-uint64_t leastBytes(const cmd::ArrayCreate& wanted) {
+/// Returns the bytes that an array is charged before it exists, and later if the driver does not report its size: all levels, in
+/// the blocks of 64 bytes by 8 rows in which devices lay arrays out. Only the description that the driver gets decides.
+uint64_t chargedBytes(const cmd::ArrayCreate& wanted) {
+  constexpr uint64_t kBlockBytes = 64;
+  const uint64_t blockRows = wanted.height > 1 ? 8 : 1;
   if (isBare(wanted)) return 0;
-  uint64_t bytes = wanted.elementBytes;
-  for (const uint64_t extent : {wanted.width, wanted.height, wanted.depth})
-    if (__builtin_mul_overflow(bytes, std::max<uint64_t>(extent, 1), &bytes)) return UINT64_MAX;
-  return bytes;
+  const auto format = static_cast<CUarray_format>(wanted.format);
+  const uint64_t element = elementBytes(format, wanted.channels), planes = std::max(planesOf(format).count, 1u);
+  const bool hasLayers = (wanted.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  uint64_t all = 0;
+  // No array has more levels than its extents have bits.
+  for (uint32_t level = 0; level < std::clamp(wanted.levels, 1u, 64u); ++level) {
+    const auto extent = [level](uint64_t whole) { return std::max<uint64_t>(whole >> level, 1); };
+    uint64_t row = 0, rows = extent(wanted.height), bytes = 0;
+    if (__builtin_mul_overflow(extent(wanted.width), element, &row) ||
+        __builtin_add_overflow(row, kBlockBytes - 1, &row) || __builtin_add_overflow(rows, blockRows - 1, &rows) ||
+        __builtin_mul_overflow(row / kBlockBytes * kBlockBytes, rows / blockRows * blockRows, &bytes) ||
+        __builtin_mul_overflow(bytes, hasLayers ? std::max<uint64_t>(wanted.depth, 1) : extent(wanted.depth), &bytes) ||
+        __builtin_mul_overflow(bytes, planes, &bytes) || __builtin_add_overflow(all, bytes, &all))
+      return UINT64_MAX;
+  }
+  return all;
 }
 
 }  // namespace
@@ -50,7 +67,9 @@ CUresult Arrays::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t
       (!d.cuMipmappedArrayCreate || !d.cuMipmappedArrayDestroy || !d.cuMipmappedArrayGetMemoryRequirements))
     return CUDA_ERROR_NOT_SUPPORTED;
   ClaimBudget& budget = budgets_.at(contexts_.deviceOf(contexts_.bound()));
-  bytes = leastBytes(wanted);
+  // The size of other formats is unknown.
+  if (elementBytes(static_cast<CUarray_format>(wanted.format), wanted.channels) == 0) return CUDA_ERROR_INVALID_VALUE;
+  bytes = chargedBytes(wanted);
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   desc.Width = wanted.width;
@@ -71,7 +90,10 @@ CUresult Arrays::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t
                           : wanted.levels ? d.cuMipmappedArrayGetMemoryRequirements(&real, mipmapped, device)
                                           : d.cuArrayGetMemoryRequirements(&real, array, device);
     // Some drivers report it only for deferred arrays: then the estimate stands.
-    if (told == CUDA_SUCCESS && real.size > bytes) {
+    if (told == CUDA_SUCCESS && real.size != 0 && real.size <= bytes) {
+      budget.give({bytes - real.size});
+      bytes = real.size;
+    } else if (told == CUDA_SUCCESS) {
       if (budget.take(real.size - bytes)) {
         bytes = real.size;
       } else {
