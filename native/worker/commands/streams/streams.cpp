@@ -12,6 +12,14 @@ bool isOfStreams(CUstreamAttrID id) {
   return kindOf(id) == LaunchAttributeKind::kPlain || kindOf(id) == LaunchAttributeKind::kWindow;
 }
 
+/// Notes, once a synchronization of the stream has succeeded, that the work it has now is done. Passes the result on.
+auto settling(SynchronousCopies& copies, const Stream& stream) {
+  return [&copies, stream, works = copies.worksOf(stream)](CUresult result) {
+    if (result == CUDA_SUCCESS) copies.settle(stream, works);
+    return result;
+  };
+}
+
 }  // namespace
 
 CUresult Streams::onMarker(const cmd::Decoded<cmd::Marker>&) { return CUDA_SUCCESS; }
@@ -20,10 +28,7 @@ CUresult Streams::onStreamSync(const cmd::Decoded<cmd::StreamSync>& command) {
   frees_.synchronisePools();
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  const auto settle = [this, s, works = session_.synchronousCopies().worksOf(s)](CUresult result) {
-    if (result == CUDA_SUCCESS) session_.synchronousCopies().settle(s, works);
-    return result;
-  };
+  const auto settle = settling(session_.synchronousCopies(), s);
   if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return settle(now);
   if (auto end = marks_.endOf(command.fixed.stream)) return waits_.until(std::move(end));
   Mark place;
@@ -48,11 +53,7 @@ CUresult Streams::onContextSync(const cmd::Decoded<cmd::ContextSync>&) {
   frees_.synchronisePools();
   std::vector<Mark> marks;
   if (CUresult rc = marks_.fence(session_.current().context, marks)) return rc;
-  const Stream byDefault{nullptr, session_.current().context, 0};
-  const auto settle = [this, byDefault, works = session_.synchronousCopies().worksOf(byDefault)](CUresult result) {
-    if (result == CUDA_SUCCESS) session_.synchronousCopies().settle(byDefault, works);
-    return result;
-  };
+  const auto settle = settling(session_.synchronousCopies(), {nullptr, session_.current().context, 0});
   if (marks.empty()) return settle(CUDA_SUCCESS);
   return waits_.until(std::move(marks), settle);
 }
