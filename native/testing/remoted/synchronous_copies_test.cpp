@@ -180,3 +180,34 @@ TEST("a failure before a copy that does not ask is told by the next wait") {
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, CU(cuCtxSynchronize)());
   });
 }
+
+TEST("a copy that meets the failure of a kernel while it is prepared tells that failure") {
+  everywhere([] {
+    begin();
+    void* from = pinned();
+    const CUdeviceptr to = allocate();
+    CUmodule module = nullptr;
+    CUfunction store = nullptr;
+    OK(CU(cuModuleLoadData)(&module, kStoreWord));
+    OK(CU(cuModuleGetFunction)(&store, module, "store"));
+    CUstream stream = nullptr;
+    OK(CU(cuStreamCreate)(&stream, CU_STREAM_DEFAULT));
+    std::atomic<bool> mayFail{false};
+    OK(CU(cuLaunchHostFunc)(
+        stream, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); }, &mayFail));
+    CUdeviceptr nowhere = 8;
+    unsigned value = 1;
+    std::array<void*, 2> parameters = {&nowhere, &value};
+    OK(CU(cuLaunchKernel)(store, 1, 1, 1, 1, 1, 1, 0, stream, parameters.data(), nullptr));
+    mayFail.store(true);
+    mayFail.notify_one();
+    // Each of these takes memory of the worker that is not there yet.
+    for (size_t bytes = 4096; bytes <= kBytes; bytes *= 2) {
+      const CUresult copied = CU(cuMemcpyHtoDAsync_v2)(to, from, bytes, stream);
+      CHECK(copied == CUDA_SUCCESS || copied == CUDA_ERROR_ILLEGAL_ADDRESS);
+      const CUresult landed = CU(cuMemcpyDtoHAsync_v2)(from, to, bytes, stream);
+      CHECK(landed == CUDA_SUCCESS || landed == CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, CU(cuStreamSynchronize)(stream));
+  });
+}

@@ -39,11 +39,10 @@ CUresult Landings::start(const Stream& s, const cmd::LandFromDevice& copy) {
   landing.stream = s.handle;
   landing.hostAddress = copy.hostAddress;
   landing.bytes = copy.bytes;
-  landing.staging = buffers_.take(copy.bytes);
-  if (!landing.staging) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult rc = from.isHost()
-                    ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
-                    : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
+  CUresult rc = buffers_.take(copy.bytes, landing.staging);
+  if (rc) return rc;
+  rc = from.isHost() ? hostCopies_.copy(s, landing.staging->memory, from.host(), copy.bytes)
+                     : driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
   if (!rc && copy.isHeld) {
     landing.isReached = std::make_shared<bool>(false);
     // Later work of the stream may read the memory as mirrored, so it waits for the bytes.

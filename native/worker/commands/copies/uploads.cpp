@@ -47,8 +47,10 @@ CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte>
   // command would arrive, not even the return of that function.
   const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
   const bool isHeldUp = order_.expected() > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
-  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;
-  if (aside) std::memcpy(aside->memory, data.data(), data.size());
+  std::shared_ptr<const HostBuffer> aside;
+  // Without one the copy reads from the ring.
+  if ((isLong || isHeldUp) && buffers_.take(data.size(), aside) == CUDA_SUCCESS)
+    std::memcpy(aside->memory, data.data(), data.size());
   const std::byte* from = aside ? aside->memory : data.data();
   if (CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to, from, data.size(), s.handle)) return rc;
   if (CUresult rc = marks_.mark(s, place)) return rc;

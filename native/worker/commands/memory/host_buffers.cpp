@@ -33,7 +33,7 @@ bool HostBuffers::takeHost(uint64_t bytes) {
   return counts_.take(Thing::kHostByte, bytes);
 }
 
-std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
+CUresult HostBuffers::take(uint64_t wanted, std::shared_ptr<const HostBuffer>& out) {
   const uint64_t bytes = std::max(wanted, kLeastBuffer);
   const auto owned = [this](const HostBuffer& buffer) {
     return std::shared_ptr<const HostBuffer>(
@@ -48,21 +48,25 @@ std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
     const HostBuffer buffer = spare->second;
     spareBytes_ -= buffer.bytes;
     spare_.erase(spare);
-    return owned(buffer);
+    out = owned(buffer);
+    return CUDA_SUCCESS;
   }
   // A hostile client may request a size that cannot be rounded.
-  if (bytes > UINT64_MAX - kLargeBuffer) return nullptr;
+  if (bytes > UINT64_MAX - kLargeBuffer) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t size =
       bytes <= kLargeBuffer ? std::bit_ceil(bytes) : (bytes + kLargeBuffer - 1) / kLargeBuffer * kLargeBuffer;
-  if (!takeHost(size)) return nullptr;
+  if (!takeHost(size)) return CUDA_ERROR_OUT_OF_MEMORY;
   // Memory of this process, which a reset of the context does not take away.
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED || pinned_.pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE)) {
+  const CUresult rc =
+      memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : pinned_.pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+  if (rc) {
     if (memory != MAP_FAILED) ::munmap(memory, size);
     counts_.give(Thing::kHostByte, size);
-    return nullptr;
+    return rc;
   }
-  return owned({static_cast<std::byte*>(memory), size, 0});
+  out = owned({static_cast<std::byte*>(memory), size, 0});
+  return CUDA_SUCCESS;
 }
 
 void HostBuffers::shrink(uint64_t spareBytes) {

@@ -30,9 +30,9 @@ class HostBuffers : private SessionPart {
               ClientPages& clientPages)
       : SessionPart(session), counts_(counts), pinned_(pinned), functions_(functions), clientPages_(clientPages) {}
 
-  /// A buffer of at least that many bytes; it becomes a spare again when its last owner releases it. Null if there is
-  /// no room.
-  std::shared_ptr<const HostBuffer> take(uint64_t bytes);
+  /// A buffer of at least that many bytes; it becomes a spare again when its last owner releases it.
+  /// CUDA_ERROR_OUT_OF_MEMORY if there is no room, otherwise the driver's error, for example that of a kernel before.
+  CUresult take(uint64_t bytes, std::shared_ptr<const HostBuffer>& out);
   /// If all streams are done: frees spare buffers, the least recently used first, until at most that many bytes are left,
   /// and ends the views that `leave` took.
   void shrink(uint64_t spareBytes);

@@ -42,24 +42,25 @@ CUresult HostCopies::run(const Stream& stream, std::function<void()> copy) {
     copy();
     return CUDA_SUCCESS;
   }
-  const auto word = takeWord();
-  if (!word) return CUDA_ERROR_OUT_OF_MEMORY;
+  Word word;
+  CUresult rc = takeWord(word);
+  if (rc) return rc;
   Mark reached;
-  CUresult rc = marks_.mark(stream, reached);
+  rc = marks_.mark(stream, reached);
   if (rc) {
-    spare_.push_back(*word);
+    spare_.push_back(word);
     return rc;
   }
   const uint16_t before = contexts_.bound();
   contexts_.use(stream.context);
-  rc = driver_.cuStreamWaitValue32_v2(stream.handle, addressOf(word->place), word->value, CU_STREAM_WAIT_VALUE_GEQ);
+  rc = driver_.cuStreamWaitValue32_v2(stream.handle, addressOf(word.place), word.value, CU_STREAM_WAIT_VALUE_GEQ);
   contexts_.use(before);
   if (rc) {
     marks_.giveBack(reached);
-    spare_.push_back(*word);
+    spare_.push_back(word);
     return rc;
   }
-  all_.push_back({reached, *word, std::move(copy)});
+  all_.push_back({reached, word, std::move(copy)});
   return CUDA_SUCCESS;
 }
 
@@ -72,8 +73,8 @@ CUresult HostCopies::copyNow(const Stream& stream, std::byte* to, std::span<cons
     std::memcpy(to, from.data(), from.size());
     return CUDA_SUCCESS;
   }
-  const auto kept = buffers_.take(from.size());
-  if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::shared_ptr<const HostBuffer> kept;
+  if (CUresult rc = buffers_.take(from.size(), kept)) return rc;
   std::memcpy(kept->memory, from.data(), from.size());
   return run(stream, [kept, to, bytes = from.size()] { std::memcpy(to, kept->memory, bytes); });
 }
@@ -120,8 +121,11 @@ CUresult HostCopies::keepOrder(const Stream& stream, uint64_t bytes) {
   // The default stream must not be queried during a capture.
   if (bytes >= kLongBytes || !captures_.empty() || !isBlocking(stream)) return CUDA_SUCCESS;
   if (queryDefault(stream) != CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
-  if (!nothing_) nothing_ = takeWord();
-  if (!nothing_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!nothing_) {
+    Word word;
+    if (CUresult rc = takeWord(word)) return rc;
+    nothing_ = word;
+  }
   const uint16_t before = contexts_.bound();
   contexts_.use(stream.context);
   const CUresult rc =
@@ -160,10 +164,10 @@ void HostCopies::close() {
   all_.clear();
 }
 
-std::optional<HostCopies::Word> HostCopies::takeWord() {
+CUresult HostCopies::takeWord(Word& word) {
   if (spare_.empty()) {
-    auto page = buffers_.take(kPageBytes);
-    if (!page) return std::nullopt;
+    std::shared_ptr<const HostBuffer> page;
+    if (CUresult rc = buffers_.take(kPageBytes, page)) return rc;
     auto* words = reinterpret_cast<uint32_t*>(page->memory);
     for (uint64_t i = 0; i < kPageBytes / sizeof(uint32_t); ++i) {
       std::atomic_ref(words[i]).store(0, std::memory_order_relaxed);
@@ -171,9 +175,9 @@ std::optional<HostCopies::Word> HostCopies::takeWord() {
     }
     pages_.push_back(std::move(page));
   }
-  const Word word = spare_.back();
+  word = spare_.back();
   spare_.pop_back();
-  return word;
+  return CUDA_SUCCESS;
 }
 
 void HostCopies::set(const Word& word) {

@@ -52,8 +52,8 @@ class HostCopies : private SessionPart {
 
  private:
   struct Word {
-    uint32_t* place;
-    uint32_t value;  ///< with which the stream continues
+    uint32_t* place = nullptr;
+    uint32_t value = 0;  ///< with which the stream continues
   };
   struct Copy {
     Mark mark;
@@ -72,7 +72,7 @@ class HostCopies : private SessionPart {
   /// Whether the default stream is in step with it.
   bool isBlocking(const Stream& stream);
   CUresult queryDefault(const Stream& stream);
-  std::optional<Word> takeWord();
+  CUresult takeWord(Word& word);
   void set(const Word& word);
 
   HostBuffers& buffers_;
