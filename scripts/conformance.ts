@@ -51,7 +51,7 @@ export async function main(args: string[]): Promise<void> {
   await script(async () => {
     const [first, name] = args;
     if (first === "--sanitizer" && !isSanitizer(name))
-      throw new ScriptError(`--sanitizer: ${name ?? ""} is none of ${Object.keys(runtimes).join(", ")}`);
+      throw new ScriptError(`--sanitizer: ${name ?? ""} is not one of ${Object.keys(runtimes).join(", ")}`);
     if (!args.includes("--help") && !args.includes("-h"))
       await step("conformance programs", buildConformance);
     const program = inRoot("conformance", "src", "main.ts");

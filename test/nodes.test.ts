@@ -53,7 +53,7 @@ test("a node that is removed ends what runs there, and joins again with a new to
   );
   expect(outcome).toMatchObject({
     stdout: "node/gpu-9 removed\n",
-    stderr: "claim/runs has lost what it had there\n",
+    stderr: "claim/runs has lost its allocation there\n",
   });
   expect(await names()).not.toContain("gpu-9");
   expect(await remove()).toMatchObject({ status: 0 });

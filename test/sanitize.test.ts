@@ -173,5 +173,5 @@ it("a program that is not there, and a check that there is not, are told at once
   expect((await sanitize("--", "./no-such-program")).status).toBe(127);
   const { status, stderr } = await sanitize("--tool", "leakcheck", "--", "true");
   expect(status).toBe(118);
-  expect(stderr).toContain('--tool: "leakcheck" is none of memcheck, racecheck, initcheck, synccheck');
+  expect(stderr).toContain('--tool: "leakcheck" is not one of memcheck, racecheck, initcheck, synccheck');
 });

@@ -66,7 +66,7 @@ test.skipIf(missingPostgres !== undefined)(
     const { listen } = await cluster.untilLed();
     const follower = cluster.urls.split(",").find((url) => url !== `http://${listen}`) ?? "";
     const { stdout } = await millpond("version", "--controller", follower).finished;
-    expect(stdout).toContain(`at ${follower}; the one at http://${listen} leads\n`);
+    expect(stdout).toContain(`at ${follower}; the leader is at http://${listen}\n`);
     endless.signal("SIGINT");
     expect(await endless.finished).toMatchObject({ status: 130 });
   },

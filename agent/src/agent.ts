@@ -233,7 +233,7 @@ class RunningAgent implements Agent {
         };
         const answer = (await call()) ?? (await call());
         if (answer === undefined)
-          throw new Error("the controller does not remember the node's description, not even for one call");
+          throw new Error("the controller asked again for the description that it has just received");
         // The answer to a call that was overtaken is not needed: the call that overtook it listed them too.
         run.forgetEndedSessions(ended);
         return answer;

@@ -53,7 +53,7 @@ export function parseAgentCommand(
   const hostMemory = values["claim-host-memory"];
   const overhead = values["session-overhead"];
   if (drain !== "none" && drain !== "idle" && drain !== "all") {
-    throw invalid(`--drain ${quote(drain)} is none of none, idle and all`);
+    throw invalid(`--drain ${quote(drain)} is not one of none, idle, all`);
   }
   const name = required("name");
   const controller = required("controller");

@@ -34,7 +34,7 @@ test.for([
   { listen: "127.0.0.1:0", controller: "http://127.0.0.1:7170,https://10.77.0.1:7170" },
 ])("an agent that would be reached on loopback refuses a controller that is not: %j", (more) => {
   expect(() => resolveAgentOptions({ ...options, ...more })).toThrow(
-    /by programs of this machine only, and its controller https:.*Leave --listen and --advertise out/,
+    /by programs of this machine only, and its controller https:.*Omit --listen and --advertise/,
   );
 });
 

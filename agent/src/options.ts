@@ -199,10 +199,10 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
   if (remote !== undefined && isLoopbackHost(advertisedHost)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `the agent would be reached at ${advertisedHost}, by programs of this machine only, and its controller ${remote} is not of this machine only`,
+      `the agent would be reached at ${advertisedHost}, by programs of this machine only, and its controller ${remote} is on another machine`,
       {
         remedy:
-          "Leave --listen and --advertise out, or give addresses of this machine that others reach: --listen 0.0.0.0:7171.",
+          "Omit --listen and --advertise, or give addresses of this machine that others reach: --listen 0.0.0.0:7171.",
       },
     );
   }

@@ -75,7 +75,7 @@ export class AuditChain {
     }
     // Older records have been dropped, so the predecessor of the first record cannot be checked.
     if (last !== undefined && record.previousHash !== last.hash) {
-      return `between the records ${last.id} and ${record.id} others were removed, added or put in another order`;
+      return `records between ${last.id} and ${record.id} were removed, added or reordered`;
     }
     return undefined;
   }

@@ -192,7 +192,7 @@ export const claimFields = {
     flags: "--affinity <labels>",
     env: "MILLPOND_AFFINITY",
     type: "labels",
-    description: "Only nodes that hold a claim with these labels; where no node does, any",
+    description: "Only nodes that hold a claim with these labels; any node if none does",
     defaultText: "any node",
   },
   antiAffinity: {
@@ -224,7 +224,7 @@ export const claimFields = {
     choices: ["guaranteed", "burstable", "best-effort"],
     description:
       "guaranteed: exactly the share; burstable: at least the share; best-effort: idle time only, preempted first",
-    defaultText: "guaranteed; burstable where memory is asked for and no compute",
+    defaultText: "guaranteed; burstable if memory is requested without compute",
   },
   nodeLoss: {
     flags: "--node-loss <policy>",

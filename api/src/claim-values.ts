@@ -107,7 +107,7 @@ export function parseClaimVariables(variables: Readonly<Record<string, string>>)
   for (const [variable, text] of Object.entries(variables)) {
     const name = claimFieldNames.find((each) => claimFieldSpecs[each].env === variable);
     if (name === undefined) {
-      throw millpondError("MILLPOND_E_INVALID", `${quote(variable)} is no variable of a claim`);
+      throw millpondError("MILLPOND_E_INVALID", `${quote(variable)} is not a variable of a claim`);
     }
     values = { ...values, ...about(variable, () => parseClaimField(name, text)) };
   }
@@ -250,8 +250,8 @@ function memberText(name: ClaimFieldName, value: unknown): string {
 
 /** The types that a member may have besides text. */
 const kindsOfValue: { readonly [T in ClaimFieldType]?: string } = {
-  list: "neither a text nor a list such as [H200, A100]",
-  labels: "neither a text nor a map such as {app: web}",
+  list: "neither a string nor a list such as [H200, A100]",
+  labels: "neither a string nor a map such as {app: web}",
 };
 
 /** A list or a map without members is the same as an absent member. */
@@ -267,7 +267,7 @@ function isEmpty(name: ClaimFieldName, value: unknown): boolean {
  * @param what describes any other type, for the message
  * @throws MILLPOND_E_INVALID
  */
-export function scalarText(value: unknown, what = "neither a text, a number nor a boolean"): string {
+export function scalarText(value: unknown, what = "neither a string, a number nor a boolean"): string {
   if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
     return String(value);
   }
@@ -293,7 +293,7 @@ function about<T>(what: string, read: () => T): T {
 
 function parseChoice(text: string, { choices = [] }: ClaimField): string {
   if (!choices.includes(text)) {
-    throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is none of ${choices.join(", ")}`);
+    throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is not one of ${choices.join(", ")}`);
   }
   return text;
 }
@@ -338,7 +338,7 @@ function parseList(text: string): readonly string[] {
   if (parts.length > 16 || parts.some((part) => part === "" || part.length > 64)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `${quote(text)} is not 1 to 16 texts of up to 64 characters, separated by commas`,
+      `${quote(text)} is not 1 to 16 strings of up to 64 characters, separated by commas`,
     );
   }
   return parts;

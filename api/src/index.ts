@@ -204,7 +204,7 @@ export { readReason, writeReason } from "./reasons/json.ts";
 export { refusal, refusalFor } from "./reasons/refusal.ts";
 export { type MayKnow, mayKnowAll, mayKnowNone, renderReason } from "./reasons/render.ts";
 
-// What can be asked of the pool
+// Fields of a claim
 export { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";
 export type { ClaimFieldName } from "./claim-fields.ts";
 export {

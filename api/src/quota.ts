@@ -23,7 +23,7 @@ export function parseBorrowing(text: string): Borrowing {
   for (const [word, value] of Object.entries(borrowings)) {
     if (word === text) return value;
   }
-  throw millpondError("MILLPOND_E_INVALID", `borrowing: ${quote(text)} is none of any, preemptible, none`);
+  throw millpondError("MILLPOND_E_INVALID", `borrowing: ${quote(text)} is not one of any, preemptible, none`);
 }
 
 export function borrowingWord(borrowing: Borrowing): string {
@@ -70,7 +70,7 @@ export function parseQuotaMembers(members: Readonly<Record<string, string>>): Qu
         quota.memoryBytes = parseSize(text);
         break;
       default:
-        throw millpondError("MILLPOND_E_INVALID", `${quote(key)} is none of gpus, compute, memory`);
+        throw millpondError("MILLPOND_E_INVALID", `${quote(key)} is not one of gpus, compute, memory`);
     }
   }
   return quota;

@@ -31,7 +31,7 @@ const sizePattern = /^(\d{1,16})(?:\.(\d{1,9}))?(?:([kmgt]i?)?(b)?)$/i;
  * Parses a size: `512Mi`, `8G`, `1.5Gi`, `1048576B`; a whole number without a unit counts MiB. `Ki Mi Gi Ti` are powers of
  * 1024, `K M G T` of 1000, as in Kubernetes; a `B` may follow; case does not matter. Fractions of a byte are cut off.
  *
- * @throws MILLPOND_E_INVALID when malformed or not within 1 MiB and 1 PiB
+ * @throws MILLPOND_E_INVALID when malformed or not between 1 MiB and 1 PiB
  */
 export function parseSize(text: string): bigint {
   const match = sizePattern.exec(text);
@@ -46,7 +46,7 @@ export function parseSize(text: string): bigint {
   const factor = isBare ? bytesPerMiB : (unitBytes[unit.toLowerCase()] ?? 1n);
   const bytes = (BigInt(whole + decimals) * factor) / 10n ** BigInt(decimals.length);
   if (bytes < minMemoryBytes || bytes > maxMemoryBytes) {
-    throw millpondError("MILLPOND_E_INVALID", `the size ${quote(text)} is not within 1 MiB and 1 PiB`);
+    throw millpondError("MILLPOND_E_INVALID", `the size ${quote(text)} is not between 1 MiB and 1 PiB`);
   }
   return bytes;
 }

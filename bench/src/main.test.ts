@@ -31,7 +31,7 @@ test("everything is measured over every transport on the software GPU", async ()
 
 test.each([
   [["--rounds", "0"], "--rounds"],
-  [["--only", "calls,nothing"], "nothing is none of"],
+  [["--only", "calls,nothing"], "nothing is not one of"],
   [["--save", "../elsewhere"], "--save"],
   [["--no-such-option"], "no-such-option"],
 ])("a bad command line is refused: %j", async (args, complaint) => {

@@ -43,7 +43,7 @@ function toList<T extends string>(
   if (text === undefined) return known;
   return text.split(",").map((name) => {
     const found = known.find((each) => each === name);
-    if (found === undefined) throw new UsageError(`--${option}: ${name} is none of ${known.join(", ")}`);
+    if (found === undefined) throw new UsageError(`--${option}: ${name} is not one of ${known.join(", ")}`);
     return found;
   });
 }

@@ -156,7 +156,7 @@ function readOptions(args: string[]): Options | undefined {
   const carriers = values.transports.split(",").map((name) => {
     const found = transports.find((each) => each === name);
     if (found === undefined || found === "native")
-      throw new UsageError(`--transports: ${name} is none of shm, tcp, tls`);
+      throw new UsageError(`--transports: ${name} is not one of shm, tcp, tls`);
     return found;
   });
   return {

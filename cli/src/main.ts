@@ -38,7 +38,7 @@ function endQuietly(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") process.exit(141);
   // Without errors.ts, because this handler is synchronous and ends the process.
   process.stderr.write(
-    `error: standard output cannot be written: ${error.message}\n  Make room where it goes, or send it elsewhere.\n  [MILLPOND_E_INVALID]\n`,
+    `error: standard output cannot be written: ${error.message}\n  Free space there, or redirect it elsewhere.\n  [MILLPOND_E_INVALID]\n`,
   );
   process.exit(exitStatus.failed);
 }

@@ -37,7 +37,7 @@ function isSuperseded(entry: Entry, plan: Plan): boolean {
 
 const columns: readonly (readonly [Treatment, string])[] = [
   ["generated", "remoted, generated"],
-  ["hand", "remoted, by hand"],
+  ["hand", "remoted, hand-written"],
   ["local", "answered in the client"],
   ["refused", "refused"],
   ["older", "older version, not remoted"],
@@ -52,7 +52,7 @@ const styleText = (entry: Entry, plan: Plan): string => {
     case "wait":
       return remoting.cached ? "waits, answer kept" : "waits";
     case "hand":
-      return `by hand: ${remoting.why}`;
+      return `hand-written: ${remoting.why}`;
     case "local":
       return remoting.how === undefined
         ? "answered in the client"
@@ -117,7 +117,7 @@ export function emitCoverage(plan: Plan): string {
 
 The client library exports every symbol of the CUDA ${release} driver API: ${bases} names in ${plan.abi.functions.length} variants (versions, and
 twins for per-thread default streams), ${plan.entries.length} without the twins. A call that is refused or not remoted returns
-\`CUDA_ERROR_NOT_SUPPORTED\` (801) and says so once in the log.
+\`CUDA_ERROR_NOT_SUPPORTED\` (801) and logs a warning once.
 
 ${coveredNames(plan)}
 

@@ -54,7 +54,7 @@ test("programs of every form do through Millpond what they do without", async ()
 
 test.each([
   [["--jobs", "0"], 2, "--jobs"],
-  [["--transport", "pigeon"], 2, "pigeon is none of"],
+  [["--transport", "pigeon"], 2, "pigeon is not one of"],
   [["--no-such-option"], 2, "no-such-option"],
   [["--list", "no-such-program"], 1, "no program is named no-such-program"],
 ])("a bad command line is refused: %j", async (args, status, complaint) => {

@@ -37,7 +37,7 @@ function toTransports(names: readonly string[]): readonly Transport[] {
   if (names[0] === "none") return [];
   const unknown = names.find((name) => !transports.some((known) => known === name));
   if (unknown !== undefined)
-    throw new UsageError(`--transport: ${unknown} is none of ${transports.join(", ")}, none`);
+    throw new UsageError(`--transport: ${unknown} is not one of ${transports.join(", ")}, none`);
   return transports.filter((known) => names.includes(known));
 }
 

@@ -14,20 +14,20 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                            [--store URL [--advertise URL] [--ca FILE]]
                            [--tls-cert FILE --tls-key FILE | --tls-names NAME,...]
 
-  --listen HOST:PORT   where to listen; beyond loopback with TLS; port 0 takes a free one
+  --listen HOST:PORT   address to listen on; beyond loopback with TLS; port 0 takes a free one
                        (MILLPOND_LISTEN, default ${defaultListen})
-  --state DIR          where the state and the tokens are kept
+  --state DIR          directory of the state and the tokens
                        (MILLPOND_STATE, default ~/.local/state/millpond/controller)
-  --store URL          where the state is kept instead: postgres://user@host:5432/database,
+  --store URL          store of the state instead: postgres://user@host:5432/database,
                        which several controllers may share (MILLPOND_STORE, where a
                        password is out of sight)
   --key-file FILE      the key that seals the pool's secrets in the state and in backups, the
                        same file for all controllers of a pool
                        (MILLPOND_KEY_FILE, default pool.key in the state directory)
-  --advertise URL      where other controllers send who wants this one, and ask it
-                       (MILLPOND_ADVERTISE, default where it listens)
-  --ca FILE            the authority to trust of the other controllers, PEM (MILLPOND_CA);
-                       default: the pool's own authority where this one serves with a
+  --advertise URL      URL at which other controllers and redirected clients reach it
+                       (MILLPOND_ADVERTISE, default: the address of --listen)
+  --ca FILE            certificate authority of the other controllers, PEM (MILLPOND_CA);
+                       default: the pool's own authority if this controller has a
                        certificate of it, else those of the machine
   --log-level LEVEL    trace, debug, info, warn, error or silent
                        (MILLPOND_LOG_LEVEL, default info)
@@ -35,20 +35,21 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                        loopback: one of the pool's own authority, tls/ca.crt in the state
                        directory, which clients name in MILLPOND_CA
   --tls-key FILE       its key, PEM (MILLPOND_TLS_KEY)
-  --audit-log FILE     where the audit is written besides the state, as JSON lines
-                       (MILLPOND_AUDIT_LOG); SIGHUP opens it again
+  --audit-log FILE     file to which the audit is also written, as JSON lines
+                       (MILLPOND_AUDIT_LOG); SIGHUP reopens it
   --audit-log-required refuse changes that cannot be written there
                        (MILLPOND_AUDIT_LOG_REQUIRED=1)
   --changes-per-second N
                        changes that a token of a tenant may make per second
                        (MILLPOND_CHANGES_PER_SECOND, default 100)
   --own-agent-tokens-only
-                       take agents only with tokens that were made for their nodes, not
-                       with the one of the state directory
+                       accept only agent tokens that were created for their node, not
+                       the shared one of the state directory
                        (MILLPOND_OWN_AGENT_TOKENS_ONLY=1)
   --webhooks FILE      receivers of events, as JSON (MILLPOND_WEBHOOKS)
   --oidc FILE          OpenID provider of the console, as JSON (MILLPOND_OIDC)
-  --tls-names NAMES    more names and addresses of this machine for the own certificate
+  --tls-names NAMES    further names and addresses of this machine for the generated
+                       certificate
                        (MILLPOND_TLS_NAMES)
 
 Further tokens, separated by commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.

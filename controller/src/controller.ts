@@ -228,7 +228,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   // Calls that wait for the previously led pool are ended with an error.
   const begin = (pool: Pool): void => {
     handlers = handlersOf(pool);
-    server.endCalls(millpondError("MILLPOND_E_NOT_LEADER", "this controller leads no longer"));
+    server.endCalls(millpondError("MILLPOND_E_NOT_LEADER", "this controller is no longer the leader"));
   };
   const url = await listen(server, resolved);
   await elector.start(resolved.advertise ?? url);

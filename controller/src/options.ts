@@ -132,7 +132,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   if (!(changesPerSecond > 0 && changesPerSecond <= maxChangesPerSecond)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `the changes per second are ${changesPerSecond}, not within 1 and ${maxChangesPerSecond}`,
+      `the changes per second are ${changesPerSecond}, not between 1 and ${maxChangesPerSecond}`,
     );
   }
   const { host, port } = parseListen(listen);

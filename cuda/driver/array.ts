@@ -5,11 +5,11 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 const allocation = {
   style: "hand",
-  why: "counts against the limit; the client keeps the descriptors",
+  why: "counts against the memory limit; the client keeps the descriptors",
 } as const;
 const object = {
   style: "hand",
-  why: "the object is the driver's, because kernels are given it; the client keeps the descriptors",
+  why: "the object is the driver's, because kernels receive it; the client keeps the descriptors",
 } as const;
 const sparseProperties = { kind: "out" } as const;
 export const arrays: Group = {
@@ -18,7 +18,7 @@ export const arrays: Group = {
   cuArrayDestroy: allocation,
   cuArrayGetDescriptor_v2: local,
   cuArray3DGetDescriptor_v2: local,
-  cuArrayGetMemoryRequirements: { style: "hand", why: "asks with a handle that the client invented" },
+  cuArrayGetMemoryRequirements: { style: "hand", why: "takes a handle that the client assigned" },
   cuArrayGetPlane: allocation,
   cuArrayGetSparseProperties: {
     style: "wait",
@@ -31,7 +31,7 @@ export const arrays: Group = {
   cuMipmappedArrayGetLevel: allocation,
   cuMipmappedArrayGetMemoryRequirements: {
     style: "hand",
-    why: "asks with a handle that the client invented",
+    why: "takes a handle that the client assigned",
   },
   cuMipmappedArrayGetSparseProperties: {
     style: "wait",

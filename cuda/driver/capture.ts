@@ -5,7 +5,7 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 const capture = {
   style: "hand",
-  why: "the client enforces the threads' capture modes; questions are asked only while a capture is open",
+  why: "the client enforces the threads' capture modes; it queries the worker only while a capture is open",
 } as const;
 
 export const captures = {

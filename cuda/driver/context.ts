@@ -8,9 +8,9 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 const create = {
   style: "hand",
-  why: "the client invents the context's number and makes it current",
+  why: "the client assigns the context's number and makes it current",
 } as const;
-const ofContext = { style: "hand", why: "names another context than the current one" } as const;
+const ofContext = { style: "hand", why: "takes a context other than the current one" } as const;
 
 export const context = {
   cuDevicePrimaryCtxRetain: local,
@@ -43,7 +43,7 @@ export const context = {
   cuCtxGetId: local,
   cuCtxGetStreamPriorityRange: local,
   cuCtxGetCacheConfig: local,
-  cuCtxSetCacheConfig: { style: "hand", why: "the client remembers what was set" },
+  cuCtxSetCacheConfig: { style: "hand", why: "the client keeps the value that was set" },
   cuCtxGetSharedMemConfig: local,
   cuCtxSetSharedMemConfig: local,
   cuCtxGetLimit: {

@@ -3,22 +3,22 @@
 import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;
-const capabilities = { style: "hand", why: "as many answers as operations are asked about" } as const;
+const capabilities = { style: "hand", why: "one result for each operation in the request" } as const;
 const notification = {
   style: "local",
-  how: "they tell of memory above its limit, and no limit is set below what is in use: none comes",
+  how: "notifications report memory above its limit, and no limit can be set below current use: none occurs",
 } as const;
 const coredump = {
   style: "local",
-  how: "what is set can be read; what would have the driver write a dump, on the GPU's host, is refused",
+  how: "values can be set and read; calls that would make the driver write a dump on the GPU's host are refused",
 } as const;
 const running = {
   style: "local",
-  how: "this process runs, since nothing locks it; others are refused",
+  how: "reports this process as running, because it cannot be locked; other processes are refused",
 } as const;
 const checkpoint = {
   style: "refused",
-  why: "the threads of the driver are those of another process",
+  why: "the driver's threads are in another process",
 } as const;
 
 export const device = {
@@ -52,8 +52,14 @@ export const device = {
       dstDevice: { kind: "device" },
     },
   },
-  cuDeviceGetLuid: { style: "local", how: "as every driver on Linux: only Windows has locally unique ids" },
-  cuDeviceGetNvSciSyncAttributes: { style: "local", how: "as every driver but those of embedded platforms" },
+  cuDeviceGetLuid: {
+    style: "local",
+    how: "as every driver on Linux: locally unique ids exist only on Windows",
+  },
+  cuDeviceGetNvSciSyncAttributes: {
+    style: "local",
+    how: "as every driver except those of embedded platforms",
+  },
   cuDeviceGetHostAtomicCapabilities: capabilities,
   cuDeviceGetP2PAtomicCapabilities: capabilities,
   cuFlushGPUDirectRDMAWrites: {

@@ -7,7 +7,7 @@ import type { Group, HandWritten, Refused } from "../schema.ts";
 
 const hand: HandWritten = {
   style: "hand",
-  why: "the worker's driver makes graphs and nodes; copies from and to this process's memory are staged for each launch",
+  why: "the worker's driver creates graphs and nodes; copies to and from client memory are staged for each launch",
 };
 const semaphores: Refused = {
   style: "refused",

@@ -5,9 +5,9 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 const resource = {
   style: "hand",
-  why: "what a resource is made of is the driver's secret: the worker takes only what it has given",
+  why: "the layout of a resource is private to the driver: the worker accepts only resources that it has returned",
 } as const;
-const ofContext = { style: "hand", why: "names another context than the current one" } as const;
+const ofContext = { style: "hand", why: "takes a context other than the current one" } as const;
 
 export const greenContexts = {
   cuDeviceGetDevResource: resource,
@@ -15,7 +15,7 @@ export const greenContexts = {
   cuGreenCtxGetDevResource: resource,
   cuDevSmResourceSplitByCount: resource,
   cuDevResourceGenerateDesc: resource,
-  cuGreenCtxCreate: { style: "hand", why: "the client invents the context's number" },
+  cuGreenCtxCreate: { style: "hand", why: "the client assigns the context's number" },
   cuGreenCtxDestroy: { style: "hand", why: "its streams end with it" },
   cuCtxFromGreenCtx: local,
   cuGreenCtxGetId: local,

@@ -54,7 +54,7 @@ const ofResources = [
   "cuGraphicsUnmapResources",
   "cuGraphicsUnregisterResource",
 ] as const;
-const noResource: Local = { style: "local", how: "nothing can be registered, so it knows no such resource" };
+const noResource: Local = { style: "local", how: "nothing can be registered, so every resource is unknown" };
 
 /** Memory and semaphores of other APIs. */
 const external = ["cuImportExternalMemory", "cuImportExternalSemaphore"] as const;
@@ -67,10 +67,10 @@ const ofImports = [
   "cuSignalExternalSemaphoresAsync",
   "cuWaitExternalSemaphoresAsync",
 ] as const;
-const noImport: Local = { style: "local", how: "nothing can be imported, so it knows no such object" };
+const noImport: Local = { style: "local", how: "nothing can be imported, so every object is unknown" };
 const ofOtherApis: Refused = {
   style: "refused",
-  why: "memory of other APIs lies in this machine, not on the GPU's host",
+  why: "memory of other APIs is on this machine, not on the GPU's host",
 };
 
 const multicast = [

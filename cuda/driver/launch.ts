@@ -4,7 +4,7 @@ import type { Group } from "../schema.ts";
 
 const launch = {
   style: "hand",
-  why: "parameters are packed by the layout that the client has learnt with the function",
+  why: "parameters are packed by the layout that the client received with the function",
 } as const;
 
 /** The launch functions of CUDA 3: a function stores its shape and parameters. */

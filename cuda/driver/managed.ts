@@ -18,6 +18,6 @@ export const managed = {
   cuMemRangeGetAttributes: local,
   cuLibraryGetManaged: {
     style: "hand",
-    why: "a managed variable lies where the driver on the worker's side put it: mirrored at the same address",
+    why: "a managed variable has the address that the worker's driver chose, and is mirrored there",
   },
 } as const satisfies Group;

@@ -4,11 +4,11 @@ import type { Group } from "../schema.ts";
 
 const byHand = {
   style: "hand",
-  why: "counts against the limit; the client keeps the pools and a map of what is device memory",
+  why: "counts against the memory limit; the client keeps the pools and a map of device memory",
 } as const;
 const betweenSessions = {
   style: "hand",
-  why: "handles are the worker's own, good for the sessions of one claim",
+  why: "handles are the worker's own, valid for the sessions of one claim",
 } as const;
 
 export const memoryPools = {

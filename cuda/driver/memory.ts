@@ -3,14 +3,14 @@
 import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;
-const pinned = { style: "hand", why: "memory that client and worker map together" } as const;
+const pinned = { style: "hand", why: "memory that client and worker both map" } as const;
 const copy = {
   style: "hand",
-  why: "client memory is read or written: data travels in pieces or lies in shared memory",
+  why: "reads or writes client memory: the data is sent in pieces, or is in shared memory",
 } as const;
 const allocation = {
   style: "hand",
-  why: "counts against the limit; the client keeps a map of what is device memory",
+  why: "counts against the memory limit; the client keeps a map of device memory",
 } as const;
 
 /** `N` elements of `elementBytes` each. */
@@ -39,7 +39,7 @@ export const memory = {
   cuMemGetAddressRange_v2: local,
   cuMemBatchDecompressAsync: {
     style: "local",
-    how: "as on a device that has no engine for it, which its attributes say",
+    how: "as on a device without an engine for it, as its attributes report",
   },
   cuPointerGetAttribute: local,
   cuPointerGetAttributes: local,

@@ -7,10 +7,10 @@ const image = {
   style: "hand",
   why: "the length of an image is found by its format; options are pairs of untyped pointers",
 } as const;
-const link = { style: "hand", why: "the inputs, the logs and the result lie in client memory" } as const;
+const link = { style: "hand", why: "the inputs, the logs and the result are in client memory" } as const;
 const lookup = {
   style: "hand",
-  why: "one question brings everything about the function, and every answer is kept",
+  why: "one query returns all properties of the function, and the client caches the replies",
 } as const;
 
 const value = { kind: "value" } as const;
@@ -54,7 +54,7 @@ export const module = {
   cuLibraryEnumerateKernels: lookup,
   cuLibraryGetUnifiedFunction: {
     style: "local",
-    how: "no device has unified functions, which are code of the GPU's own host: there is none of any name",
+    how: "no device has unified functions, which are code of the GPU's own host: every name is unknown",
   },
   cuLibraryGetKernelCount: {
     style: "wait",

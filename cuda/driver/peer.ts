@@ -4,7 +4,7 @@ import type { Group } from "../schema.ts";
 
 const betweenSessions = {
   style: "hand",
-  why: "handles are the worker's own, good for the sessions of one claim",
+  why: "handles are the worker's own, valid for the sessions of one claim",
 } as const;
 
 export const peers = {

@@ -18,7 +18,7 @@ const word = (bytes: 4 | 8) =>
   }) as const;
 const attribute = {
   style: "hand",
-  why: "which member of the value counts depends on the attribute",
+  why: "the attribute determines which member of the value is used",
 } as const;
 
 export const streams = {

@@ -4,12 +4,12 @@ import type { Group } from "../schema.ts";
 
 const encode = {
   style: "hand",
-  why: "the number of elements of the arrays follows from the rank; asked once for the same numbers",
+  why: "the rank determines the length of the arrays; replies are cached",
 } as const;
 
 export const tensorMaps = {
   cuTensorMapEncodeTiled: encode,
   cuTensorMapEncodeIm2col: encode,
   cuTensorMapEncodeIm2colWide: encode,
-  cuTensorMapReplaceAddress: { style: "hand", why: "reads and writes the map" },
+  cuTensorMapReplaceAddress: { style: "hand", why: "reads and writes the tensor map in client memory" },
 } as const satisfies Group;

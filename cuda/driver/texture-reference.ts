@@ -18,7 +18,7 @@ const hArray = { kind: "handle", of: "array" } as const;
 const phArray = { kind: "finds", of: "array" } as const;
 const lookup = {
   style: "hand",
-  why: "the reference ends with its module; the same one for the same name",
+  why: "the reference ends with its module; one reference for each name",
 } as const;
 
 const wait = (parameters: Remoted["arguments"]): Remoted => ({

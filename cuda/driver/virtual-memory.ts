@@ -4,7 +4,7 @@ import type { Group } from "../schema.ts";
 
 const byHand = {
   style: "hand",
-  why: "the client keeps what is reserved, made and mapped, and checks the calls against it",
+  why: "the client keeps reservations, allocations and mappings, and checks the calls against them",
 } as const;
 
 export const virtualMemory = {
@@ -27,6 +27,6 @@ export const virtualMemory = {
   },
   cuMemGetHandleForAddressRange: {
     style: "local",
-    how: "as on a device that has no such files, which its attributes say",
+    how: "as on a device without such files, as its attributes report",
   },
 } as const satisfies Group;

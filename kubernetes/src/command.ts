@@ -34,26 +34,26 @@ const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--se
                       [--listen 0.0.0.0:8080] -- PROGRAM [ARGUMENT...]
 
 keep: runs the agent of the release that is published in --releases, again when it is killed, and that of the next release
-when one is published: the agent's workers, which are in the same container, go on meanwhile, and so do their sessions.
+when one is published: the agent's workers, which are in the same container, and their sessions continue meanwhile.
 
 release: publishes the files of --image, and how their agent is started, in --releases. /readyz of --listen is 200 while that
 agent runs. When it ends because its DaemonSet is deleted, it removes all releases.
 
 setup: makes the Secret millpond-pool of a pool that runs in the cluster, with its tokens and the controller's certificate,
-where there is none.
+if there is none.
 
-node: gives the pods of a node the client library of --library, which it copies to --install; that is --host-install for
-the host, where it is another path there. Programs whose GPU is on the same node reach it by --sockets, which is in the
-run directory of the node's agent; empty: by TCP, as all others. It needs nothing of the pool. When it ends because its
+node: gives the pods of a node the client library of --library, which it copies to --install; --host-install is that path on
+the host, if it differs. Programs whose GPU is on the same node reach it through --sockets, which is in the
+run directory of the node's agent; if empty, over TCP, like all others. It does not connect to the pool. When it ends because its
 DaemonSet is deleted, it takes its files away from the host.
 
-operator: answers the webhooks of a cluster and keeps its pods and their claims in agreement. Several may run; one leads.
+operator: answers the webhooks of a cluster and keeps its pods and their claims in agreement. Several may run; one is the leader.
 
-API servers reach it by the Service millpond of its namespace, or where --webhook-url says. When the one that leads is
-killed, another takes over within --lease-seconds; one of the same --identity, such as the UID of its pod, does so at once.
+API servers reach it by the Service millpond of its namespace, or where --webhook-url says. When the leader is
+killed, another replica becomes the leader within --lease-seconds; one of the same --identity, such as the UID of its pod, immediately.
 
 The pool is MILLPOND_CONTROLLER, with MILLPOND_TOKEN of an administrator (or MILLPOND_TOKEN_FILE) and MILLPOND_CA.
---programs-controller is what programs in pods reach it by, where that is another URL. --resource-names are more names of
+--programs-controller is the URL at which programs in pods reach it, if that differs. --resource-names are further names of
 the resources vgpu, compute, memory and memory-percent: vgpu=pool.example.org/gpu. --allocation says how pods get their
 vGPUs: by ResourceClaims (dra, Kubernetes 1.34 or later with consumable capacity) or by a device plugin; auto takes the
 first where the cluster's version has it.
@@ -83,7 +83,7 @@ export async function runKubernetesCommand(
     process.stdout.write(usage);
     return 0;
   }
-  throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is no part that runs in a cluster`, {
+  throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is not a command`, {
     remedy: "The commands are operator, node, setup, keep and release.",
   });
 }
@@ -248,7 +248,7 @@ function parseAllocation(text: string): Allocation | "auto" {
   if (text === "auto" || text === "dra" || text === "device-plugin") return text;
   throw millpondError(
     "MILLPOND_E_INVALID",
-    `--allocation ${quote(text)} is none of auto, dra, device-plugin`,
+    `--allocation ${quote(text)} is not one of auto, dra, device-plugin`,
   );
 }
 
@@ -293,7 +293,7 @@ function parse(args: readonly string[]) {
 function endpointOf(environment: NodeJS.ProcessEnv) {
   const controller = environment["MILLPOND_CONTROLLER"] ?? "";
   if (controller === "") {
-    throw millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
+    throw millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is configured", {
       remedy: "Set MILLPOND_CONTROLLER to its URL.",
     });
   }

@@ -129,7 +129,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.logIn(pool.adminToken);
     await watched.row("ClaimBound").waitFor();
     await pool.stopController();
-    await page.getByRole("alert").filter({ hasText: "does not answer since" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "has not answered since" }).waitFor();
     // The last known state is still shown, and marked as old.
     await page.locator(".old .row").filter({ hasText: "ClaimBound" }).waitFor();
     await pool.startController();
@@ -157,7 +157,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     expect(await gpu.locator(".meter-unknown").count()).toBe(2);
     expect(await gpu.locator(".badge.good, .meter-used").count()).toBe(0);
     await watched.visit("");
-    await expect.poll(() => page.locator(".card").first().innerText()).toContain("measured not known");
+    await expect.poll(() => page.locator(".card").first().innerText()).toContain("measurement unknown");
     expect(await page.locator(".attention").innerText()).toContain("node-b");
     watched.expectNoFaults();
   });

@@ -111,7 +111,7 @@ it.skipIf(missing !== "")(
     const repair = await cluster.strike("leader killed");
     // A page without an answer reports that, and marks its content as old. The other pages may retry only when there is a new
     // leader.
-    await silence(ofLeader).filter({ hasText: "does not answer since" }).waitFor();
+    await silence(ofLeader).filter({ hasText: "has not answered since" }).waitFor();
     await ofLeader.page.locator(".old").getByRole("row").nth(1).waitFor();
     await make("after");
     await Promise.all(

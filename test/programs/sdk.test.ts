@@ -151,7 +151,7 @@ print(json.dumps(errors))
 `);
     expect(answer).toEqual([
       expect.stringContaining("is not a size"),
-      expect.stringContaining("not within 1 MiB and 1 PiB"),
+      expect.stringContaining("not between 1 MiB and 1 PiB"),
       expect.stringContaining("everything or one percent"),
       expect.stringContaining("in steps of 1%"),
       expect.stringContaining("is not a share"),

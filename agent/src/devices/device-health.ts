@@ -171,7 +171,7 @@ export class DeviceHealth {
     const { silenceMs, log, onChange } = this.#options;
     watch.silence =
       watch.failure === undefined
-        ? `its driver has said nothing for ${silenceMs / 1000} s`
+        ? `its driver has not answered for ${silenceMs / 1000} s`
         : `its driver cannot be asked: ${watch.failure}`;
     log.error({ driver: watch.driver, reason: watch.silence }, "lost monitoring of devices");
     onChange();

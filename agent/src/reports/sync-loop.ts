@@ -80,7 +80,7 @@ export class SyncLoop {
       this.#calls += 1;
       await this.#options.call(this.#calls, AbortSignal.timeout(options.lastReportMs), { isLast: true });
     } catch (error) {
-      this.#options.log.info({ reason: errorText(error) }, "the controller did not take the last report");
+      this.#options.log.info({ reason: errorText(error) }, "the controller did not accept the last report");
     }
   }
 

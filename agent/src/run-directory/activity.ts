@@ -80,10 +80,7 @@ export class Activity {
     } catch (error) {
       if (!isDiskFull(error)) throw error;
       if (this.#hasRoom)
-        this.#log.warn(
-          { err: error },
-          "the disk is full: the use of claims is reported when there is room to write it down",
-        );
+        this.#log.warn({ err: error }, "the disk is full: usage is reported once it can be recorded");
       this.#hasRoom = false;
     }
     return this.#hasRoom;

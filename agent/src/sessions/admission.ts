@@ -49,7 +49,7 @@ export class Admission {
         `the answer is of term ${term}, and a controller of term ${this.#run.term} has answered before`,
         {
           remedy:
-            "It leads no longer. Where its state was put back from a copy, do that with `millpond restore`, which begins a new term.",
+            "It is no longer the leader. If its state was restored from a copy, use `millpond restore`, which begins a new term.",
         },
       );
     }
@@ -166,7 +166,7 @@ export class Admission {
     if (payload.epoch < seen) {
       throw millpondError(
         "MILLPOND_E_TICKET_STALE",
-        `the ticket of claim ${payload.claim} is of epoch ${payload.epoch}, and only ${seen} or later is good by now`,
+        `the ticket of claim ${payload.claim} is of epoch ${payload.epoch}; only epoch ${seen} or later is valid now`,
       );
     }
     this.assertGranted(payload);

@@ -108,7 +108,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
     if (certificate === undefined && !isOwnHost(request.headers.host, [options.advertisedHost])) {
       const error = millpondError(
         "MILLPOND_E_FORBIDDEN",
-        `without TLS this agent answers for its address and localhost, and was asked as ${quote(request.headers.host ?? "")}`,
+        `without TLS this agent answers for its address and localhost, and was addressed as ${quote(request.headers.host ?? "")}`,
         { remedy: "Use the address that `millpond get nodes -o wide` shows." },
       );
       await reply.code(421).send({ code: "permission_denied", message: error.rawMessage });

@@ -118,7 +118,7 @@ function takePlace({ places, admission }: SessionOpener, payload: TicketPayload)
 function parseTransport(text: string): "auto" | "shm" | "tcp" {
   if (text === "" || text === "auto") return "auto";
   if (text === "shm" || text === "tcp") return text;
-  throw millpondError("MILLPOND_E_INVALID", `the transport ${quote(text)} is none of auto, shm and tcp`);
+  throw millpondError("MILLPOND_E_INVALID", `the transport ${quote(text)} is not one of auto, shm, tcp`);
 }
 
 /** Checks that the devices are here, healthy, and of one driver: a worker loads only one. */

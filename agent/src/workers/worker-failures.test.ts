@@ -113,7 +113,7 @@ describe("a device that must not be used any more", () => {
   });
 
   test.each([
-    ["says nothing", { isSilent: true }, /^its driver has said nothing for 0\.3 s$/],
+    ["says nothing", { isSilent: true }, /^its driver has not answered for 0\.3 s$/],
     [
       "prints something else",
       { nonsense: "{}" },

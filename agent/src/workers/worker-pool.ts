@@ -261,7 +261,7 @@ export class WorkerPool {
     const warm = this.#idle(device).filter(({ phase }) => phase === "warm");
     const wanted = this.#wanted(device);
     const reason = this.#options.isIll(device.uuid)
-      ? "its device is ill"
+      ? "its device is unhealthy"
       : wanted < this.#options.warm
         ? "its device has no memory for it"
         : "enough others are warm";

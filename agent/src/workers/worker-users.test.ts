@@ -20,7 +20,7 @@ const ofContainer = "         0     231072      65536\n";
 test("a range of user ids is read, and anything else is refused", () => {
   expect(parseUserRange("70000-70099")).toEqual({ first: 70_000, last: 70_099 });
   for (const text of ["", "70000", "70099-70000", "70000-70001", "0-100", "1-4294967295", "a-b", "1-9 "])
-    expect(() => parseUserRange(text), text).toThrow(/is no range of at least 3 user ids/);
+    expect(() => parseUserRange(text), text).toThrow(/is not a range of at least 3 user ids/);
 });
 
 test("ids exist in a user namespace that maps all of them", () => {

@@ -39,7 +39,7 @@ export function parseUserRange(text: string): UserRange {
   ) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `${quote(text)} is no range of at least ${leastUsers} user ids, such as ${formatRange(defaultRange)}`,
+      `${quote(text)} is not a range of at least ${leastUsers} user ids, such as ${formatRange(defaultRange)}`,
     );
   }
   return range;

@@ -265,7 +265,7 @@ export class Worker {
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const end = await this.#endedWithin(options.graceMs);
       if (end !== undefined) return end;
-      if (this.#letGo.signal.aborted) return { ok: false, reason: "the agent let it go" };
+      if (this.#letGo.signal.aborted) return { ok: false, reason: "the agent released it" };
       signalProcess(this.process, signal);
     }
     return this.ended;
@@ -448,7 +448,7 @@ export class Worker {
       );
     }
     if (hello.id !== this.directory.id) {
-      throw new Error(`the worker in ${this.directory.path} calls itself ${hello.id}`);
+      throw new Error(`the worker in ${this.directory.path} reports the id ${hello.id}`);
     }
     if (hello.session !== (this.session?.session ?? "") && hello.session !== "") {
       throw new Error(`the worker serves session ${hello.session}, which is not in its record`);

@@ -41,14 +41,14 @@ function typeText(type: ApiType): string {
   switch (type.kind) {
     case "scalar":
       return type.json === "int64"
-        ? "integer as text"
+        ? "integer as string"
         : type.json === "bytes"
           ? "base64"
           : type.json === "string"
-            ? "text"
+            ? "string"
             : type.json;
     case "map":
-      return `map of text to ${typeText(type.value)}`;
+      return `map of string to ${typeText(type.value)}`;
     default:
       return `[${type.name}](#${anchor(type.name)})`;
   }
@@ -98,9 +98,9 @@ ${answers === undefined ? "" : fieldTable(answers)}`;
 
 # The API
 
-What the command line, the console and the [packages for Python and TypeScript](../sdk.md) call. Every method is an HTTP request
-with JSON, by the Connect protocol; gRPC and gRPC-Web clients made from
-[the protobuf files](../../api/proto/millpond/v1) work as well, and tools that read OpenAPI take [openapi.json](openapi.json).
+The command line, the console and the [packages for Python and TypeScript](../sdk.md) use this API. Every
+method is an HTTP request with JSON, by the Connect protocol. gRPC and gRPC-Web clients generated from
+[the protobuf files](../../api/proto/millpond/v1) work as well; [openapi.json](openapi.json) describes the API for OpenAPI tools.
 
 \`\`\`sh
 curl -sS -H "Authorization: Bearer $MILLPOND_TOKEN" -H "Content-Type: application/json" \\
@@ -108,14 +108,14 @@ curl -sS -H "Authorization: Bearer $MILLPOND_TOKEN" -H "Content-Type: applicatio
   "$MILLPOND_CONTROLLER/millpond.v1.ClaimService/CreateClaim"
 \`\`\`
 
-- What is left out of a request is 0, empty or false; a field that does not exist is refused. Answers have all fields but those
-  that are messages and not set.
-- Numbers of 64 bits are texts in JSON; answers always have them so, requests may have numbers. Times are Unix seconds, sizes bytes.
-- The token is one of \`millpond token create\`, and says [who may call what](../access.md).
+- Omitted fields of a request are 0, empty or false; unknown fields are refused. Responses contain all fields except unset
+  messages.
+- 64-bit integers are strings in JSON responses; requests may use numbers. Times are Unix seconds, sizes bytes.
+- The token comes from \`millpond token create\`; its role determines the [permitted calls](../access.md).
 - Errors have an HTTP status, and a JSON body with \`code\`, \`message\` and \`details\` ([errors](errors.md)).
 - A header \`Millpond-Reason\` (percent-encoded) is written into the [audit](../access.md) with a change.
 
-Fields and methods are added; none changes its meaning or disappears within \`v1\`.
+Within \`v1\`, fields and methods may be added; none changes its meaning or is removed.
 
 ## Services
 

@@ -30,7 +30,7 @@ export function renderClaimFieldsDoc(): string {
   });
   return `<!-- Generated from api/src/claim-fields.ts by \`npm run generate -w api\`. Do not edit. -->
 
-# What can be asked of the pool
+# Fields of a claim
 
 Each field can be given in a claim file (\`millpond apply -f\`), as an option of \`millpond run\` and \`millpond env\`, and as
 an environment variable of a program that makes its own claim. Members of a claim file are written as on the command

@@ -21,17 +21,17 @@ export function renderErrorsDoc(): string {
 
 # Errors
 
-Every error message of Millpond is one line: what happened and why, what to do, and at the end, in brackets, one of the
-codes below. A code never changes its meaning, so scripts may depend on it; the text before it may change.
+Every error message of Millpond is one line. It has the event and its cause, the remedy, and at the end, in brackets, one of
+the codes below. A code never changes its meaning, so scripts may depend on it; the text before it may change.
 
 Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the line>", "details": […]}\`. Programs read the
 code from the detail \`millpond.v1.ErrorInfo\` ([error.proto](../../api/proto/millpond/v1/error.proto)), which also has the remedy
-and, where what happened is one of the [reasons](reasons.md), that as data; an error of an earlier release has the line only.
+and, for errors that are [reasons](reasons.md), the reason as data. Errors of earlier releases have only the line.
 
 ## Exit statuses
 
-\`millpond\` exits with a status by the kind of the error, so that scripts need not read the text. \`millpond run\` exits with the
-status of its program once that runs, and with 75 when the program's vGPUs were taken back.
+\`millpond\` exits with a status that depends on the kind of the error, so scripts need not parse the text. \`millpond run\` exits with the
+status of its program once that runs, and with 75 when its vGPUs were preempted.
 
 | status | errors |
 |---|---|

@@ -23,9 +23,9 @@ export function renderReasonsDoc(): string {
 
 # Reasons
 
-Why a claim waits, is dormant or ended, why a call for it is refused, and what an event says is data: a code and arguments
+The reasons for the state of a claim, for the refusal of a call, and the content of events are data: a code and arguments
 (\`Reason\` in [reason.proto](../../api/proto/millpond/v1/reason.proto)). \`millpond why -o json\` prints both as \`why\`;
-\`millpond get events -o json\` as \`detail\`. The sentence beside them is made from them for its reader, and may change;
+\`millpond get events -o json\` as \`detail\`. The sentence beside them is rendered from them and may change;
 a code keeps its meaning.
 
 Sizes are bytes, durations seconds, \`gpuMilli\` thousandths of a device. \`?\` marks an argument that may be absent.

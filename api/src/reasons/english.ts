@@ -142,8 +142,9 @@ export const sentences: Sentences = {
   "granted-to-others": ({ device }) => `${device} was granted to others after the restored backup was made`,
   "node-removed": ({ node }) => `its node ${node} was removed from the pool`,
   "node-drained": ({ node, note }) => `node ${node} is drained${colon(note)}`,
-  "time-limit-over": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} is over`,
-  "time-limit-ends": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} ends`,
+  "time-limit-over": ({ limitSeconds }) => `it has reached its time limit of ${formatDuration(limitSeconds)}`,
+  "time-limit-ends": ({ limitSeconds }) =>
+    `it is about to reach its time limit of ${formatDuration(limitSeconds)}`,
   "idle-limit": ({ limitSeconds }) =>
     `its devices were idle for ${formatDuration(limitSeconds)}, its idle limit`,
   "released-by-owner": ({ note }) => `released by its owner${colon(note)}`,
@@ -157,7 +158,7 @@ export const sentences: Sentences = {
   "claim-ended": ({ claim, reason }) => `the claim ${claim} has ended: ${reason}`,
   "claim-dormant": ({ claim, reason }) => `the claim ${claim} is dormant: ${reason}`,
   "claim-waits": ({ claim, reason }) => `the claim ${claim} waits: ${reason}`,
-  "claim-gives-back": ({ claim, reason }) => `the claim ${claim} has notice: ${reason}`,
+  "claim-gives-back": ({ claim, reason }) => `the claim ${claim} has been given notice: ${reason}`,
   "claim-keeps-size": ({ claim, reason }) => `the claim ${claim} keeps its size: ${reason}`,
   "keeps-what-it-has": ({ reason }) => `${reason}; it keeps its allocation`,
   "worker-refused": ({ text }) => text,
@@ -183,7 +184,7 @@ export const sentences: Sentences = {
     `its session ${session} is older than the restored state and ends: ${text}`,
   "bound-to": ({ devices }) => `bound to ${devices.join(", ")}`,
   notice: ({ isFinal, seconds, reason }) =>
-    `${isFinal ? "it ends" : "its allocation is taken back"} in ${formatDuration(seconds)}: ${reason}`,
+    `${isFinal ? "it ends" : "it is preempted"} in ${formatDuration(seconds)}: ${reason}`,
 
   "node-silent": ({ seconds }) => `its agent has not reported for ${seconds} s`,
   "node-silent-since-start": () => "its agent has not reported since the controller started",
@@ -201,8 +202,8 @@ export const sentences: Sentences = {
   "queue-settings": ({ parent, weight, borrowing, guaranteed, limit }) =>
     `${parent === undefined ? "" : `part of ${parent}, `}weight ${weight}, borrowing ${borrowing}, guaranteed ${formatQuota(guaranteed)}, limit ${formatQuota(limit)}`,
   "tenant-settings": ({ limit, userLimit, ownLimits = 0 }) => {
-    const ofUsers = userLimit === undefined ? "" : `, of each user ${formatQuota(userLimit)}`;
-    const own = ownLimits === 0 ? "" : `, and an own one for ${countOf(ownLimits, "user")}`;
+    const ofUsers = userLimit === undefined ? "" : `, limit for each user ${formatQuota(userLimit)}`;
+    const own = ownLimits === 0 ? "" : `, with separate limits for ${countOf(ownLimits, "user")}`;
     return `limit ${formatQuota(limit)}${ofUsers}${own}`;
   },
   deleted: () => "deleted",

@@ -44,7 +44,7 @@ export function verifyText(
   const id = keyIdOf(payload);
   const keys = findKeys(id);
   if (id !== undefined && keys.length === 0) {
-    throw refuse(`it is signed with the key ${id}, which this pool does not have, or accepts no longer`);
+    throw refuse(`it is signed with the key ${id}, which this pool does not have or no longer accepts`);
   }
   const signed = Buffer.from(`${version}.${payloadText}`, "ascii");
   if (!keys.some((key) => verify(null, signed, key, signature))) {

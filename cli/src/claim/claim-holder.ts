@@ -152,9 +152,9 @@ export class ClaimHolder {
       if (this.#claim.lazy) return;
       const why = this.#claim.reason === "" ? "the pool has no room" : this.#claim.reason;
       const ahead = this.#claim.queuePosition - 1;
-      const place = ahead > 0 ? ` (${ahead} waiting before it)` : "";
+      const place = ahead > 0 ? ` (${ahead} ahead of it)` : "";
       options.onWaiting(`claim ${name} is waiting for ${this.#wanted}: ${why}${place}`, {
-        head: `claim ${name}${ahead > 0 ? `, ${ahead} before it` : ""}`,
+        head: `claim ${name}${ahead > 0 ? `, ${ahead} ahead of it` : ""}`,
         rest: `${this.#wanted}: ${why}`,
         expectedAt: await this.#expectation(options.signal),
       });
@@ -189,7 +189,7 @@ export class ClaimHolder {
         }
         await this.#refresh(Number.POSITIVE_INFINITY, signal, () => undefined);
         this.#assertAlive();
-        if (this.#claim.requeues > requeues) return "they were taken back";
+        if (this.#claim.requeues > requeues) return "they were preempted";
       } catch (error) {
         if (signal.aborted) return undefined;
         return errorParts(error).what;
@@ -227,7 +227,7 @@ export class ClaimHolder {
       } catch (error) {
         if (errorCodeOf(error) === "MILLPOND_E_NOT_FOUND") return undefined;
         if (!isSilent(error) || Date.now() > deadline) {
-          return `claim ${name} could not be given back and ends by itself within ${leaseSeconds} s: ${errorParts(error).what}`;
+          return `claim ${name} could not be released and expires within ${leaseSeconds} s: ${errorParts(error).what}`;
         }
       }
       await delay(retryMs);

@@ -52,9 +52,9 @@ export function existingClaim(
   if (claim === environment["MILLPOND_CLAIM"]) return undefined;
   throw millpondError(
     "MILLPOND_E_INVALID",
-    `--claim ${claim} is there already, and ${wanted.join(", ")} asks for another`,
+    `--claim ${claim} names an existing claim, and ${wanted.join(", ")} would change it`,
     {
-      remedy: "Leave one of them out; `millpond resize` changes a claim that is there.",
+      remedy: "Omit one of them; `millpond resize` changes an existing claim.",
     },
   );
 }

@@ -79,7 +79,7 @@ export const documentMembers: Readonly<Record<"claim" | "queue" | "tenant", read
     },
     {
       name: "users",
-      description: "Upper bounds of single users; an empty one is no bound",
+      description: "Upper bounds of single users; an empty one means no limit",
       byDefault: "none",
       example: "{ann: {gpus: 4}, ci: {}}",
     },

@@ -117,7 +117,7 @@ function readDocument(value: unknown): Document {
         "MILLPOND_E_INVALID",
         kind === undefined
           ? "kind is missing: it is one of Claim, Queue, Tenant"
-          : `kind is ${quote(scalarText(kind))}, which is none of Claim, Queue, Tenant`,
+          : `kind is ${quote(scalarText(kind))}, which is not one of Claim, Queue, Tenant`,
       );
   }
 }
@@ -195,7 +195,7 @@ function readName(name: unknown): string {
   if (typeof name === "string" && isName(name)) return name;
   if (name === undefined) throw millpondError("MILLPOND_E_INVALID", "name is missing");
   const isText = typeof name === "string";
-  const what = isText ? "which is not a name" : "which YAML reads as something other than a text";
+  const what = isText ? "which is not a name" : "which YAML reads as something other than a string";
   throw millpondError("MILLPOND_E_INVALID", `name is ${quote(scalarText(name))}, ${what}`, {
     remedy: isText ? "Give it a name of lower-case letters, digits and hyphens." : "Write it in quotes.",
   });

@@ -96,19 +96,17 @@ const elsewhere: Readonly<Record<string, string>> = {
   cancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
   scancel: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
   kill: "Release a claim with `millpond release`; end a program of `millpond run` with Ctrl-C.",
-  exec: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
-  submit:
-    "A program is run with `millpond run -- PROGRAM`, and without a terminal with `millpond run --detach`.",
-  sbatch:
-    "A program is run with `millpond run -- PROGRAM`, and without a terminal with `millpond run --detach`.",
-  srun: "A program is run with `millpond run -- PROGRAM`.",
-  squeue: "What waits is listed with `millpond get claims`; `millpond why` explains one claim.",
+  exec: "Run a program in an existing claim with `millpond run --claim NAME -- PROGRAM`.",
+  submit: "Run a program with `millpond run -- PROGRAM`, or without a terminal with `millpond run --detach`.",
+  sbatch: "Run a program with `millpond run -- PROGRAM`, or without a terminal with `millpond run --detach`.",
+  srun: "Run a program with `millpond run -- PROGRAM`.",
+  squeue: "List waiting claims with `millpond get claims`; `millpond why` explains one claim.",
   delete: "Release a claim with `millpond release`, a queue with `millpond queue delete`.",
-  sinfo: "Nodes are listed with `millpond get nodes`, and queues with `millpond get queues`.",
-  ls: "The pool is listed with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
-  list: "The pool is listed with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
-  ps: "What runs is listed with `millpond get sessions`, or watched with `millpond top`.",
-  status: "The pool is shown by `millpond smi`, and checked by `millpond doctor`.",
+  sinfo: "List nodes with `millpond get nodes`, and queues with `millpond get queues`.",
+  ls: "List the pool with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
+  list: "List the pool with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
+  ps: "List running programs with `millpond get sessions`, or watch them with `millpond top`.",
+  status: "Show the pool with `millpond smi`, and check it with `millpond doctor`.",
 };
 
 function usageError(error: CommanderError, command: CommandName | undefined): UsageError {
@@ -144,7 +142,7 @@ function withChoices(invocation: Invocation): Invocation {
     }
     const near = choices.find((choice) => choice.startsWith(given.slice(0, 3)));
     throw new UsageError(
-      `${name}: ${JSON.stringify(given)} is none of ${choices.join(", ")}`,
+      `${name}: ${JSON.stringify(given)} is not one of ${choices.join(", ")}`,
       near === undefined ? `See \`millpond ${command} --help\`.` : `Did you mean ${near}?`,
     );
   }

@@ -59,7 +59,7 @@ export function readOptions(
       continue;
     }
     if (spec.aliasOf !== undefined && typeof found[target] === "string") {
-      throw millpondError("MILLPOND_E_INVALID", `${sources[target]} and ${source} say the same thing twice`);
+      throw millpondError("MILLPOND_E_INVALID", `${sources[target]} and ${source} set the same option twice`);
     }
     values[target] = readValue(spec, text, source);
     sources[target] = source;
@@ -92,7 +92,7 @@ export function parseChoice(text: string, choices: readonly string[], source: st
   const isTaken = (choice: string): boolean =>
     choice.includes("=<") ? text.startsWith(choice.slice(0, choice.indexOf("<"))) : text === choice;
   if (choices.some(isTaken)) return text;
-  throw millpondError("MILLPOND_E_INVALID", `${source}: ${quote(text)} is none of ${choices.join(", ")}`);
+  throw millpondError("MILLPOND_E_INVALID", `${source}: ${quote(text)} is not one of ${choices.join(", ")}`);
 }
 
 function parseNumber(text: string, least: number, most: number): number {

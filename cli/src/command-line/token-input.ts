@@ -34,7 +34,7 @@ function checkToken(text: string, source: string): string {
   if (/^[\x21-\x7e]{1,4096}$/.test(text)) return text;
   throw millpondError(
     "MILLPOND_E_INVALID",
-    `${source}: a token is one word of at most 4096 printable characters, and this is none`,
+    `${source}: a token is one word of at most 4096 printable characters; this value is not`,
   );
 }
 

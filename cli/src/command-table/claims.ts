@@ -53,7 +53,7 @@ keep the priority that they began with, and a notice that was given stands. All 
         // Not read from the environment, whose claim name refers to claims that are created in it.
         flags: "--priority <number>",
         type: "integer",
-        description: "The new priority, -1000 to 1000; higher is served first",
+        description: "New priority, -1000 to 1000; higher is served first",
       },
       ...changing,
     },
@@ -66,7 +66,7 @@ keep the priority that they began with, and a notice that was given stands. All 
     arguments: [
       {
         name: "claim",
-        description: "Name of the claim, or of one without a given name a unique beginning of it",
+        description: "Name of the claim; a unique prefix suffices if the name was generated",
         names: "claims",
       },
     ],

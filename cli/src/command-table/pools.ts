@@ -61,7 +61,7 @@ docs/backup.md.`,
       state: {
         flags: "--state <dir>",
         type: "text",
-        description: "State directory of a controller that does not run",
+        description: "State directory of a stopped controller",
         defaultText: "ask the controller",
       },
       to: {
@@ -119,19 +119,19 @@ omits them; the pool then gets new keys, token files and a new authority, and us
     group: "Operate",
   },
   downgrade: {
-    summary: "Take the state of a controller back to the release before",
-    description: `Stop the controllers first; after this command, start those of the release before. Claims with their GPUs, queues,
+    summary: "Downgrade the state of a controller to the previous release",
+    description: `Stop the controllers first; after this command, start those of the previous release. Claims with their GPUs, queues,
 tenants, nodes and tokens stay, and running programs continue.
 
-What that release does not know is lost: the node of an agent's token, hashes of the audit, users in the usage, reasons of cordoned
-devices, and all signing keys but the current one, so that tokens made by \`millpond env\` and \`millpond run\` end. The release before
+Lost is the state that the previous release does not know: the node of an agent's token, hashes of the audit, users in the usage, reasons of cordoned
+devices, and all signing keys but the current one, so that tokens made by \`millpond env\` and \`millpond run\` end. The previous release
 stores its signing key unsealed. A state directory is backed up into a file in it first; back up a database with its own tools.
 
 After a restore, wait until all nodes are back before a downgrade.`,
     examples: [
       {
         command: "millpond downgrade --state /var/lib/millpond/controller",
-        what: "then install the release before, and start it",
+        what: "then install the previous release, and start it",
       },
       {
         command:

@@ -69,7 +69,10 @@ not given stay as they are.`,
       },
       { command: "millpond tenant change team-a --user-limit gpus=2", what: "each of its users" },
       { command: "millpond tenant change team-a --user ann --user-limit gpus=4", what: "one user" },
-      { command: "millpond tenant change team-a --forget-user ann", what: "ann as the others again" },
+      {
+        command: "millpond tenant change team-a --forget-user ann",
+        what: "ann has the limit of the others again",
+      },
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
@@ -85,8 +88,7 @@ not given stay as they are.`,
       userLimit: {
         flags: "--user-limit <quota>",
         type: "quota",
-        description:
-          "Upper bound for each of its users that has no own one; with --user, the own one of that user",
+        description: "Upper bound for each user without an own limit; with --user, that user's own limit",
         defaultText: "none",
       },
       user: {
@@ -98,7 +100,7 @@ not given stay as they are.`,
       forgetUser: {
         flags: "--forget-user <token>",
         type: "text",
-        description: "Take away the own limit of a user: the one for each user holds again",
+        description: "Remove a user's own limit; the limit for each user applies again",
       },
       ...changing,
     },

@@ -138,7 +138,7 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         description:
           "Key that seals the pool's secrets in the state and in backups; the same file for all controllers of a pool",
         env: "MILLPOND_KEY_FILE",
-        defaultText: "pool.key in the state directory, made where there is none",
+        defaultText: "pool.key in the state directory, created if missing",
       },
       auditLog: {
         flags: "--audit-log <file>",

@@ -80,5 +80,5 @@ export interface CommandSpec {
   readonly arguments: readonly ArgumentSpec[];
   readonly options: Readonly<Record<string, OptionSpec>>;
   /** Heading under which it appears in the list of commands. */
-  readonly group: "Run programs" | "See the pool" | "Pools of yours" | "Operate" | "Serve";
+  readonly group: "Run programs" | "View the pool" | "Your pools" | "Operate" | "Serve";
 }

@@ -129,14 +129,14 @@ function rootOf(leaf: DetailedPeerCertificate): X509Certificate | undefined {
 async function confirm(address: string, fingerprint: string): Promise<void> {
   const about = `the authority of the controller at ${address} is unknown to this machine; its fingerprint is\n  ${fingerprint}`;
   if (!process.stdin.isTTY) {
-    throw millpondError("MILLPOND_E_TLS", `${about}\n  and there is no terminal to ask whether it is right`, {
-      remedy: `Compare it with what the pool's administrator says, and give --fingerprint ${fingerprint}.`,
+    throw millpondError("MILLPOND_E_TLS", `${about}\n  and there is no terminal on which to confirm it`, {
+      remedy: `Compare it with the fingerprint from the pool's administrator, and give --fingerprint ${fingerprint}.`,
     });
   }
   const ask = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await ask.question(
-      `millpond: ${about}\nIs it the one that the pool's administrator says? [y/N] `,
+      `millpond: ${about}\nIs it the one from the pool's administrator? [y/N] `,
     );
     if (/^y(es)?$/i.test(answer.trim())) return;
   } finally {

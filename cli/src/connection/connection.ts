@@ -88,13 +88,13 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
 function notConfigured(file: ContextFile | undefined, name: string) {
   const known = Object.keys(file?.contexts ?? {}).join(", ");
   if (known === "") {
-    return millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
+    return millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is configured", {
       remedy: "Start a pool with `millpond up`, use `millpond login`, or set MILLPOND_CONTROLLER.",
     });
   }
   return millpondError(
     "MILLPOND_E_NOT_CONFIGURED",
-    name === "" ? "no context is the current one" : `there is no context ${quote(name)}`,
+    name === "" ? "no context is selected" : `there is no context ${quote(name)}`,
     { remedy: `Choose one of ${known}: \`millpond context use\`, --context or MILLPOND_CONTEXT.` },
   );
 }
@@ -212,7 +212,7 @@ async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError
   ) {
     return millpondError(
       "MILLPOND_E_UNREACHABLE",
-      `what answers at ${endpoint.controller} does not speak TLS`,
+      `the server at ${endpoint.controller} does not speak TLS`,
       {
         remedy: "Use http:// where that controller serves without TLS, or correct the address.",
         cause: failure,
@@ -241,7 +241,7 @@ function checkToken(text: string, source: string): string {
   if (!/^[\x21-\x7e]{0,4096}$/.test(text)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `${source}: a token is one word of at most 4096 printable characters, and this is none`,
+      `${source}: a token is one word of at most 4096 printable characters; this value is not`,
     );
   }
   return text;
@@ -268,7 +268,7 @@ export function checkUrls(text: string, source: string): string {
         "MILLPOND_E_INVALID",
         `${source}: the URL of ${url.host} has a user or a password`,
         {
-          remedy: "Leave them out; a controller knows users by their tokens: `millpond login`, or --token.",
+          remedy: "Omit them; a controller identifies users by their tokens: `millpond login`, or --token.",
         },
       );
     }

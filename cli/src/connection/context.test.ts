@@ -167,7 +167,7 @@ describe("the endpoint", () => {
     expect(() => resolveEndpoint({ ...asked, context: "prod" }, environment)).toThrow(
       /there is no context "prod"\. Choose one of production, local: /,
     );
-    expect(() => resolveEndpoint(asked, environment)).toThrow(/no context is the current one\. Choose one/);
+    expect(() => resolveEndpoint(asked, environment)).toThrow(/no context is selected\. Choose one/);
   });
 
   test("that is no controller is said to be none", async () => {

@@ -140,8 +140,8 @@ export function requireContext(file: ContextFile, name: string): Context {
   const known = Object.keys(file.contexts).join(", ");
   throw millpondError(
     "MILLPOND_E_NOT_FOUND",
-    name === "" ? "no context is the current one" : `there is no context ${quote(name)}`,
-    { remedy: known === "" ? "`millpond login` makes one." : `There is ${known}.` },
+    name === "" ? "no context is selected" : `there is no context ${quote(name)}`,
+    { remedy: known === "" ? "`millpond login` creates one." : `There is ${known}.` },
   );
 }
 

@@ -201,7 +201,7 @@ class Landing implements AsyncDisposable {
       this.#code.reject(
         millpondError(
           "MILLPOND_E_UNAUTHENTICATED",
-          `nobody has logged in within ${patienceMs / 60_000} minutes`,
+          `no login was completed within ${patienceMs / 60_000} minutes`,
           {
             remedy: "Run `millpond login --oidc` again.",
           },
@@ -221,7 +221,7 @@ class Landing implements AsyncDisposable {
         }
       });
       lines.on("close", () =>
-        this.#code.reject(millpondError("MILLPOND_E_INVALID", "the login was given up")),
+        this.#code.reject(millpondError("MILLPOND_E_INVALID", "the login was cancelled")),
       );
     }
     try {

@@ -132,7 +132,7 @@ export function checkEnvironment(
     ...checkLibraryPath(environment, native),
     ...checkCudaVariables(environment),
   ];
-  return findings.length > 0 ? findings : [ok("environment", "no variable that gets in the way")];
+  return findings.length > 0 ? findings : [ok("environment", "no conflicting variables")];
 }
 
 function checkOwnVariables(environment: NodeJS.ProcessEnv): Finding[] {

@@ -65,10 +65,8 @@ async function checkOthers(endpoint: Endpoint): Promise<readonly Finding[]> {
     } catch (error) {
       const { what, code } = errorParts(error);
       if (code === "MILLPOND_E_UNAUTHENTICATED") return [];
-      const others = `one of ${addresses.length} controllers does not answer, and the others do its work`;
-      return [
-        warning("controller", `${others}: ${what}`, `Look into the log of ${controller}, and start it.`),
-      ];
+      const others = `one of ${addresses.length} controllers does not answer; the others serve its calls`;
+      return [warning("controller", `${others}: ${what}`, `See the log of ${controller}, and start it.`)];
     }
   });
   return (await Promise.all(findings)).flat();
@@ -99,7 +97,7 @@ async function checkController({ pool, controller, source }: Connection): Promis
     );
   }
   return median > slowMs
-    ? warning("controller", text, "Claims will be slow: look at the network and at the controller's load.")
+    ? warning("controller", text, "Claims will be slow: check the network and the controller's load.")
     : ok("controller", text);
 }
 
@@ -131,7 +129,7 @@ async function checkNodes(nodes: readonly Node[]): Promise<readonly Finding[]> {
 async function checkOneNode(node: Node): Promise<readonly Finding[]> {
   const name = `node ${node.name}`;
   if (node.state !== NodeState.READY) {
-    return [failure(name, `is not ready: ${node.reason}`, "Look into its agent's log, and start the agent.")];
+    return [failure(name, `is not ready: ${node.reason}`, "See its agent's log, and start the agent.")];
   }
   const findings: Finding[] = [];
   const reason = await agentFailure(node.agentUrl);
@@ -140,7 +138,7 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
       failure(
         name,
         `its agent at ${parseAgentUrl(node.agentUrl).baseUrl} cannot be reached from here: ${reason}`,
-        "Programs of this machine cannot use that node: look at the network between the two.",
+        "Programs of this machine cannot use that node: check the network between the two.",
       ),
     );
   }
@@ -148,8 +146,8 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
     findings.push(
       failure(
         name,
-        `device ${device.index} (${device.uuid}) is ill: ${device.healthReason}`,
-        "Look into the agent's log; claims are not placed on it meanwhile.",
+        `device ${device.index} (${device.uuid}) is unhealthy: ${device.healthReason}`,
+        "See the agent's log; meanwhile no claims are placed on it.",
       ),
     );
   }

@@ -7,7 +7,7 @@ import {
   type OptionSpec,
 } from "../command-table/command-table.ts";
 
-const groups = ["Run programs", "See the pool", "Pools of yours", "Operate", "Serve"] as const;
+const groups = ["Run programs", "View the pool", "Your pools", "Operate", "Serve"] as const;
 
 /** The usage line of a command, without `Usage: `. */
 export function usageOf(name: CommandName): string {
@@ -102,7 +102,7 @@ export function renderHelp(width: number): string {
         [
           ["millpond up", "a pool on this machine, with software GPUs where there are no real ones"],
           ["millpond run -n 1 -m 1Gi -- ./program", "in another terminal: the program on a vGPU with 1 GiB"],
-          ["millpond smi", "who uses what"],
+          ["millpond smi", "which programs use which GPUs"],
           ["millpond doctor", "what is wrong, and how to repair it"],
         ],
         width,

@@ -39,7 +39,7 @@ function renderOverview(version: string): string {
     ".I command",
     "[options]",
     ".SH DESCRIPTION",
-    "Runs unmodified CUDA programs on vGPUs from a pool of all GPUs of a data centre, and keeps that pool.",
+    "Runs unmodified CUDA programs on vGPUs from a pool of all GPUs of a data centre, and manages that pool.",
     ".SH COMMANDS",
     ...commands,
     ...files,
@@ -58,13 +58,13 @@ const files = [
   ".SH FILES",
   ".TP",
   ".I ~/.config/millpond/config.json",
-  "The pools that are known, written by millpond\\-login(1) and millpond\\-up(1).",
+  "Known pools, written by millpond\\-login(1) and millpond\\-up(1).",
   ".TP",
   ".I /etc/millpond/controller.yaml, /etc/millpond/agent.yaml",
   "Options of the services.",
   ".TP",
   ".I /var/lib/millpond",
-  "The state of a controller, and what an agent keeps.",
+  "State of the controller and of the agent.",
 ] as const;
 
 function renderCommand(name: CommandName, version: string): string {

@@ -30,6 +30,6 @@ export async function runTool<O>({ help, readOptions, run }: Tool<O>): Promise<v
 export function toCount(option: string, text: string, least: number, most: number): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < least || value > most)
-    throw new UsageError(`--${option}: ${text} is no number from ${least} to ${most}`);
+    throw new UsageError(`--${option}: ${text} is not a number from ${least} to ${most}`);
   return value;
 }

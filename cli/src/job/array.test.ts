@@ -46,7 +46,7 @@ test("tasks run so many at a time, and none begins after the signal", async () =
   expect(statuses.size).toBeLessThan(10);
   expect(describeTasks(parseArray("0-9"), statuses)).toMatch(
     new RegExp(
-      `^${statuses.size - 1} of 10 tasks succeeded; 2 ended with 7; ${10 - statuses.size} were not begun$`,
+      `^${statuses.size - 1} of 10 tasks succeeded; 2 ended with 7; ${10 - statuses.size} were not started$`,
     ),
   );
 });

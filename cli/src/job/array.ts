@@ -34,8 +34,7 @@ export function parseArray(text: string): TaskArray {
     if (indexes.size > mostTasks) throw invalid(text, `an array has ${mostTasks} tasks at most`);
   }
   const atOnce = limit === undefined ? Math.min(indexes.size, mostAtOnce) : Number(limit);
-  if (atOnce < 1 || atOnce > mostAtOnce)
-    throw invalid(text, `1 to ${mostAtOnce} tasks can be there at a time`);
+  if (atOnce < 1 || atOnce > mostAtOnce) throw invalid(text, `1 to ${mostAtOnce} tasks can run at a time`);
   return { indexes: [...indexes].sort((one, other) => one - other), atOnce };
 }
 
@@ -76,7 +75,7 @@ export function describeTasks(array: TaskArray, statuses: ReadonlyMap<number, nu
   const parts = [
     `${statuses.size - failed.length} of ${array.indexes.length} tasks succeeded`,
     [...shown, ...more].join(", "),
-    missing === 0 ? "" : `${missing} were not begun`,
+    missing === 0 ? "" : `${missing} were not started`,
   ];
   return parts.filter((part) => part !== "").join("; ");
 }

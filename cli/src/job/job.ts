@@ -74,7 +74,7 @@ export function makeJob(jobs: string, name: string, command: readonly string[]):
   const directory = join(jobs, name);
   const before = readJob(jobs, name);
   if (before !== undefined && jobState(before) !== "ended" && jobState(before) !== "lost") {
-    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a job ${name} already`, {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the job ${name} already exists`, {
       remedy: "Choose another name, or end it with `millpond release`.",
     });
   }
@@ -110,7 +110,7 @@ function unwritable(path: string, cause: unknown) {
   const why = cause instanceof Error ? cause.message : String(cause);
   return millpondError("MILLPOND_E_INVALID", `${quote(path)} cannot be written: ${why}`, {
     remedy:
-      "Make room on its disk, or name another folder in XDG_STATE_HOME; without --detach no file is needed.",
+      "Free space on its disk, or name another folder in XDG_STATE_HOME; without --detach no file is needed.",
     cause,
   });
 }

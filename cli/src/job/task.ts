@@ -102,16 +102,14 @@ export class Task {
       }
     } catch (error) {
       if (!signals.cancelled.aborted) throw error;
-      this.#say(
-        created?.isOwn === true ? `cancelled, claim ${created.claim.name} is given back` : "cancelled",
-      );
+      this.#say(created?.isOwn === true ? `cancelled, claim ${created.claim.name} is released` : "cancelled");
       throw new ExitError(signals.cancelStatus);
     } finally {
       if (created !== undefined) this.#plan.stopped.delete(created.claim.name);
       const problem = await created?.release();
       if (problem !== undefined) this.#say(problem);
       else if (values.verbose && created?.isOwn === true && !signals.cancelled.aborted) {
-        this.#say(`claim ${created.claim.name} given back`);
+        this.#say(`claim ${created.claim.name} released`);
       }
     }
   }

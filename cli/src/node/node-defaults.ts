@@ -96,7 +96,7 @@ export async function resolveDriver(driver: string, native: NativeFiles | undefi
   if (driver !== "auto" && driver !== "libcuda.so.1") {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `--driver: ${quote(driver)} is none of auto, soft and a path with a /`,
+      `--driver: ${quote(driver)} is neither auto nor soft nor a path with a /`,
     );
   }
   const { driver: found, rejected } = await findDriver(native);

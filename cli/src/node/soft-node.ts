@@ -25,7 +25,7 @@ export function checkSoftDevices(devices: SoftDevices, countOption = "--gpus"): 
   if (memoryBytes < minMemoryBytes || memoryBytes > maxMemoryBytes) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `--device-memory: ${formatSize(memoryBytes)} is not within 64Mi and 1Ti`,
+      `--device-memory: ${formatSize(memoryBytes)} is not between 64Mi and 1Ti`,
     );
   }
   return devices;

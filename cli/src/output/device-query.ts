@@ -73,7 +73,10 @@ export function parseDeviceQuery(names: readonly string[], format: readonly stri
   }
   for (const word of format) {
     if (["csv", "noheader", "nounits"].includes(word)) continue;
-    throw millpondError("MILLPOND_E_INVALID", `--format: ${quote(word)} is none of csv, noheader, nounits`);
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `--format: ${quote(word)} is not one of csv, noheader, nounits`,
+    );
   }
   return { names, hasHeader: !format.includes("noheader"), hasUnits: !format.includes("nounits") };
 }

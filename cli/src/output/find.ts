@@ -30,7 +30,7 @@ export async function findOne<T>(
   const names = similar.slice(0, 4).map(kind.nameOf).join(", ");
   throw millpondError(
     "MILLPOND_E_INVALID",
-    `${quote(name)} begins the names of ${similar.length}: ${names}`,
+    `${quote(name)} is a prefix of ${similar.length} names: ${names}`,
     {
       remedy: "Give more of the name.",
     },

@@ -50,7 +50,7 @@ function parsePiece(text: string, template: string): Piece {
   let rest = text.replace(/^\$/, "");
   while (rest !== "" && rest !== ".") {
     const match = /^(?:\.([\w-]+)|\.?\[(?:(-?\d+)|(\*)|'([^']*)')\])/.exec(rest);
-    if (match === null) throw refused(template, `${quote(rest)} is no .member, [0], [*] or ['member']`);
+    if (match === null) throw refused(template, `${quote(rest)} is not .member, [0], [*] or ['member']`);
     const [whole, member, index, all, quoted] = match;
     steps.push(index === undefined ? (all ?? member ?? quoted ?? "") : Number(index));
     rest = rest.slice(whole.length);

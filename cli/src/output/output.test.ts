@@ -105,7 +105,7 @@ test("smi lists devices, and writes the CSV of nvidia-smi", () => {
   expect(() => csv("fan.speed", "csv")).toThrow(
     /no field "fan.speed". There are index, .*MILLPOND_E_INVALID/,
   );
-  expect(() => csv("index", "xml")).toThrow(/--format: "xml" is none of csv, noheader, nounits/);
+  expect(() => csv("index", "xml")).toThrow(/--format: "xml" is not one of csv, noheader, nounits/);
 });
 
 test("errors of a card's memory and its Xids are told as far as its driver reports them", () => {

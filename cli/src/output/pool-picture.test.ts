@@ -92,7 +92,7 @@ test("what is given back and still in use stands in the way", () => {
   const [first] = toSnapshot(pool).nodes[0]?.devices ?? [];
   expect(first?.grants.map(({ claim, memoryBytes }) => [claim, memoryBytes])).toEqual([
     ["a", 8n * GiB],
-    ["(given back)", 4n * GiB],
+    ["(released)", 4n * GiB],
   ]);
   const options = { goal: "device", maxMoves: 8 } as const;
   // Device 1 can no longer be combined with device 0, and device 0 cannot be emptied.

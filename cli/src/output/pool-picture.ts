@@ -59,7 +59,7 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
           device.allocatedMemoryBytes > known
             ? [
                 {
-                  claim: "(given back)",
+                  claim: "(released)",
                   memoryBytes: device.allocatedMemoryBytes - known,
                   computePercent: Math.max(1, device.allocatedComputePercent - knownCompute),
                 },

@@ -34,7 +34,7 @@ export function parseSelector(text: string): Test {
     if (parts === null || (negation !== "" && operator !== undefined)) {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `--selector: ${quote(term)} is none of key=value, key!=value, key and !key`,
+        `--selector: ${quote(term)} is not of the form key=value, key!=value, key or !key`,
       );
     }
     return (object) => {
@@ -64,7 +64,7 @@ export function parseConditions(text: string): readonly Condition[] {
     if (path === undefined) {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `--where: ${quote(term)} is no condition such as state=pending or priority>=10`,
+        `--where: ${quote(term)} is not a condition such as state=pending or priority>=10`,
       );
     }
     return { path, test: (object) => holds(memberOf(object, path), operator, value) };
@@ -116,7 +116,7 @@ export function parseOrder(text: string): {
 } {
   const [, sign = "", path] = /^(-?)([A-Za-z][\w.-]*)$/.exec(text) ?? [];
   if (path === undefined) {
-    throw millpondError("MILLPOND_E_INVALID", `--sort-by: ${quote(text)} is no member such as createdAt`);
+    throw millpondError("MILLPOND_E_INVALID", `--sort-by: ${quote(text)} is not a member such as createdAt`);
   }
   const direction = sign === "" ? 1 : -1;
   return { path, compare: (a, b) => direction * compare(memberOf(a, path), memberOf(b, path)) };

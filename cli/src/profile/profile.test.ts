@@ -146,5 +146,5 @@ test.each([
   ["of a kind that is not known", `${header}\nx\t1\n`],
   ["that is empty", `${header}\n\n`],
 ])("a line %s is refused with its number", async (_what, text) => {
-  await expect(entriesOf(text)).rejects.toThrow(/records:\d: .* is no line of a profile/);
+  await expect(entriesOf(text)).rejects.toThrow(/records:\d: .* is not a line of a profile/);
 });

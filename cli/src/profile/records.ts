@@ -158,7 +158,7 @@ class LineReader {
     const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
     return millpondError(
       "MILLPOND_E_INVALID",
-      `${this.#path}:${this.#line}: ${quote(shown)} is no line of a profile`,
+      `${this.#path}:${this.#line}: ${quote(shown)} is not a line of a profile`,
     );
   }
 }

@@ -39,12 +39,12 @@ test("the command line wins over the environment, that over the file, and the fi
 });
 
 test.for([
-  ["controler: x", /agent\.yaml: "controler" is no option of millpond agent\. There are controller, /],
-  ["token-file: x", /"token-file" is no option of millpond agent\. Did you mean tokenFile\?/],
+  ["controler: x", /agent\.yaml: "controler" is not an option of millpond agent\. There are controller, /],
+  ["token-file: x", /"token-file" is not an option of millpond agent\. Did you mean tokenFile\?/],
   ["warm: lots", /agent\.yaml: --warm: "lots" is not a whole number/],
   ["encrypt: 1", /encrypt: the value is neither true nor false/],
   ["name: Big_Node", /agent\.yaml: --name: the node name "Big_Node" is not/],
-  ["config: other.yaml", /"config" is no option/],
+  ["config: other.yaml", /"config" is not an option/],
   ["- a\n- b", /it is not a map of options/],
   ["a: [", /agent\.yaml: /],
   ["warm: 1\nwarm: 2", /agent\.yaml: .*unique/],

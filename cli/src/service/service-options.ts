@@ -88,7 +88,7 @@ function readMember(service: ServiceName, key: string, value: unknown, path: str
   if (spec === undefined || ownOptions.has(key)) {
     const known = Object.keys(specs).filter((each) => !ownOptions.has(each));
     const near = known.find((each) => each.toLowerCase() === key.replaceAll(/[-_]/g, "").toLowerCase());
-    throw invalid(path, `${quote(key)} is no option of millpond ${service}`, {
+    throw invalid(path, `${quote(key)} is not an option of millpond ${service}`, {
       remedy: near === undefined ? `There are ${known.join(", ")}.` : `Did you mean ${near}?`,
     });
   }

@@ -212,7 +212,7 @@ test("without a controller, a bundle has what this host knows", async () => {
     code: 0,
   });
   const doctor = spawnSync("tar", ["-xzOf", path, "doctor.json"], { encoding: "utf8" }).stdout;
-  expect(doctor).toContain("no controller is known");
+  expect(doctor).toContain("no controller is configured");
 });
 
 test("of the options of services, each is listed or is not shown", () => {

@@ -36,7 +36,7 @@ const commandTimeoutMs = 10_000;
 
 export interface BundleOptions {
   readonly environment: NodeJS.ProcessEnv;
-  /** Undefined: no controller is known. */
+  /** Undefined: no controller is configured. */
   readonly connection: Connection | undefined;
   readonly findings: readonly Finding[];
   /** State directory of `millpond up`. */

@@ -67,7 +67,7 @@ export async function* readTraceFile(path: string): AsyncGenerator<Entry> {
 
 function badLine(path: string, line: number, text: string): Error {
   const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
-  return millpondError("MILLPOND_E_INVALID", `${path}:${line}: ${quote(shown)} is no line of a trace`);
+  return millpondError("MILLPOND_E_INVALID", `${path}:${line}: ${quote(shown)} is not a line of a trace`);
 }
 
 /**

@@ -146,7 +146,7 @@ function checkDevice(node: string, device: DeviceReport): DeviceRecord {
   }
   if (device.memoryBytes < minMemoryBytes || device.memoryBytes > maxMemoryBytes) {
     throw invalid(
-      `${what} has ${formatBytes(device.memoryBytes)} of memory, which is not within 1 MiB and 1 PiB`,
+      `${what} has ${formatBytes(device.memoryBytes)} of memory, which is not between 1 MiB and 1 PiB`,
     );
   }
   if (device.overheadBytes > device.memoryBytes / 4n) {

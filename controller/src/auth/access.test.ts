@@ -106,9 +106,9 @@ test("a role may call its methods and no others, and the refusal says which role
       } else {
         expect(status, what).toBe(403);
         expect(text, what).toMatch(
-          /needs a token of the role (?:claim|program|user|tenant-admin|admin|agent), this is one/,
+          /needs a token of the role (?:claim|program|user|tenant-admin|admin|agent), this token has/,
         );
-        expect(text, what).toContain(`of the role ${role}. `);
+        expect(text, what).toContain(`this token has the role ${role}. `);
       }
     }
     expect((await post(pool, method, "no-such-token-0000000", "{")).status).toBe(401);
@@ -397,7 +397,7 @@ test("a token that expires makes none that is good for longer", async () => {
   for (const lifetimeSeconds of [0n, 61n]) {
     const { code, message } = await refusal(access.createToken({ ...made, lifetimeSeconds }));
     expect(code).toBe("MILLPOND_E_FORBIDDEN");
-    expect(message).toContain("a token does not outlive the one that makes it, which expires in 1m");
+    expect(message).toContain("a token cannot outlive the token that creates it, which expires in 1m");
   }
   expect((await access.createToken({ ...made, lifetimeSeconds: 60n })).token?.createdBy).toBe("brief-chief");
 });

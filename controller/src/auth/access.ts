@@ -119,7 +119,7 @@ const table: Readonly<Record<string, Readonly<Record<string, Rule<never>>>>> = {
 export function ruleOf(method: DescMethod): Rule<never> {
   const rule = table[method.parent.typeName]?.[method.localName];
   if (rule === undefined) {
-    throw millpondError("MILLPOND_E_INTERNAL", `nobody may call ${methodName(method)}`);
+    throw millpondError("MILLPOND_E_INTERNAL", `no role may call ${methodName(method)}`);
   }
   return rule;
 }

@@ -144,7 +144,7 @@ function requireRole(caller: Caller, required: RequiredRole, what: string): void
   if (!mayCall(caller.role, required)) {
     throw millpondError(
       "MILLPOND_E_FORBIDDEN",
-      `${what} needs a token of the role ${required}, this is one of the role ${caller.role}`,
+      `${what} needs a token of the role ${required}, this token has the role ${caller.role}`,
       { remedy: "Use a token of that role, or ask an administrator. `millpond whoami` shows yours." },
     );
   }
@@ -156,14 +156,14 @@ export function requireToken(authorization: string | null | undefined, tokens: T
   if (token === undefined) {
     throw millpondError(
       "MILLPOND_E_UNAUTHENTICATED",
-      "the request carries no bearer token, or one that cannot be any of ours",
+      "the request carries no bearer token, or a malformed one",
     );
   }
   const caller = tokens.verify(token);
   if (caller === "unknown") {
     throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the controller does not know the request's token", {
       remedy:
-        "Set MILLPOND_TOKEN to a token of `millpond token create`; one from the file user.token or agent.token is known only to the controller that wrote the file, and another one may lead now.",
+        "Set MILLPOND_TOKEN to a token of `millpond token create`; one from the file user.token or agent.token is known only to the controller that wrote the file, and another controller may be the leader now.",
     });
   }
   if (caller === "expired") {

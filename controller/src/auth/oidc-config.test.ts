@@ -62,7 +62,7 @@ test.each([
   [{ ...least, clientSecretFile: "none" }, /the secret cannot be read/],
   [{ ...least, clientSecretFile: "empty" }, /has 0 characters/],
   [{ ...least, scopes: "profile" }, /scopes lacks openid/],
-  [{ ...least, clockToleranceSeconds: 86_400 }, /not within 0 and 300/],
+  [{ ...least, clockToleranceSeconds: 86_400 }, /not between 0 and 300/],
   [{ ...least, rules: [] }, /not a list of 1 to 1000/],
   [{ ...least, rules: [{ group: "a", role: "agent" }] }, /rule 1: the role "agent" is unknown/],
   [{ ...least, rules: [{ group: "a", role: "user" }] }, /the role user needs a tenant/],

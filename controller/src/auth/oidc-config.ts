@@ -71,7 +71,7 @@ export function readOidcConfig(path: string): OidcConfig {
   const tolerance = given.get("clockToleranceSeconds") ?? 30;
   if (typeof tolerance !== "number" || !(tolerance >= 0 && tolerance <= mostToleranceSeconds)) {
     throw given.invalid(
-      `clockToleranceSeconds is not within 0 and ${mostToleranceSeconds}`,
+      `clockToleranceSeconds is not between 0 and ${mostToleranceSeconds}`,
       "Set the clocks by NTP.",
     );
   }

@@ -13,7 +13,7 @@ export const callerKey = createContextKey<Caller | undefined>(undefined, { descr
 export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
   const caller = values.get(callerKey);
   if (caller === undefined) {
-    throw millpondError("MILLPOND_E_INTERNAL", "a call came past the gate");
+    throw millpondError("MILLPOND_E_INTERNAL", "a call reached its handler without authentication");
   }
   return caller;
 }
@@ -46,7 +46,7 @@ export function sightOf({
 export function scopeTenant(caller: Caller, asked: string): string {
   if (caller.tenant !== "" && asked !== "" && asked !== caller.tenant) {
     throw millpondError("MILLPOND_E_FORBIDDEN", `the token is for the tenant ${caller.tenant} only`, {
-      remedy: "Leave the tenant out, or use a token for that tenant.",
+      remedy: "Omit the tenant, or use a token for that tenant.",
     });
   }
   return asked === "" ? caller.tenant : asked;

@@ -55,7 +55,7 @@ export class ConfigObject {
       throw this.invalid(`${member} ${quote(text)} is no address`, "Write https://host/path.");
     }
     if (url.username !== "" || url.password !== "") {
-      throw this.invalid(`${member} has a user or a password`, "Leave them out: a file has the secret.");
+      throw this.invalid(`${member} has a user or a password`, "Omit them: the secret is read from a file.");
     }
     if (url.protocol === "http:" && !isLoopbackUrl(url)) {
       throw this.invalid(`${member} ${quote(text)} is not encrypted, and not of this host`, "Use https://.");

@@ -7,7 +7,7 @@ import type { AllocationRecord, NodeRecord } from "./records.ts";
 
 /** Name of a claim's allocation in the grants of devices: the name of the claim, until it is released. */
 export function grantName({ claim, epoch, releasedRevision }: AllocationRecord): string {
-  return releasedRevision === null ? claim : `${claim} (given back, epoch ${epoch})`;
+  return releasedRevision === null ? claim : `${claim} (released, epoch ${epoch})`;
 }
 
 const statements = new WeakMap<

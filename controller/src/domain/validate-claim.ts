@@ -111,7 +111,7 @@ export function checkTold({
   ) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `toldModels and toldHost are not up to ${maxGpus} names and one, of up to 256 characters`,
+      `toldModels has more than ${maxGpus} names, or a name in it or toldHost has more than 256 characters`,
     );
   }
   return { toldModels: toldModels.map(cleanText), toldHost: cleanText(toldHost) };
@@ -150,7 +150,7 @@ function checkWhere(claim: Claim) {
   if (claim.models.length > maxModels || claim.models.some((model) => model === "" || model.length > 64)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `models are not up to ${maxModels} texts of 1 to 64 characters`,
+      `models is not a list of up to ${maxModels} strings of 1 to 64 characters`,
     );
   }
   const capability = claim.minComputeCapability;
@@ -166,16 +166,13 @@ function checkWhere(claim: Claim) {
   ) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `onlyDevices are not up to ${maxGpus} UUIDs of 1 to 64 characters`,
+      `onlyDevices is not a list of up to ${maxGpus} UUIDs of 1 to 64 characters`,
     );
   }
   const locality = checkChoice("locality", claim.locality, localities);
   const clientHost = cleanText(claim.clientHost);
   if (locality === "local-only" && clientHost === "") {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      "the locality is local-only, but clientHost does not say where",
-    );
+    throw millpondError("MILLPOND_E_INVALID", "the locality is local-only, but clientHost is empty");
   }
   return {
     models: claim.models.map(cleanText),
@@ -251,7 +248,7 @@ function checkChoice<T extends string>(what: string, value: number, words: reado
  */
 export function checkRange(value: number, what: string, least: number, most: number): number {
   if (value < least || value > most) {
-    throw millpondError("MILLPOND_E_INVALID", `${what} is ${value}, not within ${least} and ${most}`);
+    throw millpondError("MILLPOND_E_INVALID", `${what} is ${value}, not between ${least} and ${most}`);
   }
   return value;
 }

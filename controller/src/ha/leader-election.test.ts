@@ -187,7 +187,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect(refused.headers.get(leaderHeader)).toBe(url);
     expect(refused.body).toMatchObject({
       message: expect.stringMatching(
-        new RegExp(`^ClaimService/ReleaseClaim is for the controller that leads, which is at ${url}\\. `),
+        new RegExp(`^only the leader serves ClaimService/ReleaseClaim; it is at ${url}\\. `),
       ),
     });
     // A client that is redirected follows.
@@ -279,7 +279,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect(refused.headers.get(leaderHeader)).toBe(leader.url);
     expect(refused).toMatchObject({
       status: 503,
-      body: { message: expect.stringMatching(/name its authority to this controller: --ca\./) as string },
+      body: { message: expect.stringMatching(/give its authority to this controller: --ca\./) as string },
     });
   });
 
@@ -336,7 +336,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     // An expired leader is not reported as the leader.
     await until(async () => {
       const refusal: unknown = await atFollower.claims.createClaim({ claim: {} }).catch(String);
-      return /none does now\. As this one sees it, the database at .* does not answer: [^[]*\[MILLPOND_E_NOT_LEADER\]$/.test(
+      return /there is no leader now\. This controller reports: the database at .* does not answer: [^[]*\[MILLPOND_E_NOT_LEADER\]$/.test(
         String(refusal),
       );
     });

@@ -134,7 +134,7 @@ export class LeaderElector implements AsyncDisposable {
     const { pool, term, id } = this.#replica;
     if (this.isLeading) {
       await pool.noteActivity().catch((error: unknown) => {
-        this.#log.warn({ err: error }, "the use of claims could not be recorded");
+        this.#log.warn({ err: error }, "the usage of claims could not be recorded");
       });
     }
     await pool.close();
@@ -279,19 +279,19 @@ function notLeader(what: string, leader: string, failure: string | undefined): C
   if (leader !== "") {
     const error = millpondError(
       "MILLPOND_E_NOT_LEADER",
-      `${what} is for the controller that leads, which is at ${leader}`,
+      `only the leader serves ${what}; it is at ${leader}`,
     );
     error.metadata.set(leaderHeader, leader);
     return error;
   }
   return millpondError(
     "MILLPOND_E_NOT_LEADER",
-    `${what} is for the controller that leads, and none does now`,
+    `only the leader serves ${what}, and there is no leader now`,
     {
       remedy:
         failure === undefined
-          ? "Try again in a few seconds: another takes over."
-          : `As this one sees it, ${withoutCode(failure)}`,
+          ? "Try again in a few seconds: another controller becomes the leader."
+          : `This controller reports: ${withoutCode(failure)}`,
     },
   );
 }

@@ -223,7 +223,7 @@ export class Console {
     try {
       const body = await readBody(request, maxLoginBytes);
       if (!isOfOurPage(request)) {
-        throw millpondError("MILLPOND_E_FORBIDDEN", "logins are made by the console's own page", {
+        throw millpondError("MILLPOND_E_FORBIDDEN", "logins are possible only from the console's own page", {
           remedy: "Scripts call the API with a token.",
         });
       }
@@ -307,7 +307,7 @@ function requirePerson({ role }: Caller): void {
   if (!mayCall(role, "user")) {
     throw millpondError(
       "MILLPOND_E_FORBIDDEN",
-      `the console needs a token of the role user, this is one of the role ${role}`,
+      `the console needs a token of the role user, this token has the role ${role}`,
     );
   }
 }

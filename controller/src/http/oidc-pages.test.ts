@@ -259,7 +259,7 @@ describe("a login by an OpenID provider", () => {
     // An answer with an attacker's code, opened in the victim's browser.
     const attacker = new Tab(pool);
     const attackers = await attacker.begin();
-    await refused(new Tab(pool), attackers, /this browser has begun no login/);
+    await refused(new Tab(pool), attackers, /this browser has started no login/);
     const victim = new Tab(pool);
     await victim.begin();
     await refused(victim, attackers, /the answer is for another login/);
@@ -270,7 +270,7 @@ describe("a login by an OpenID provider", () => {
     expect(locationOf(await tab.get(answer))).toBe("/console/");
     const replay = new Tab(pool);
     for (const [name, value] of before) replay.cookies.set(name, value);
-    await refused(replay, answer, /this login has ended before/);
+    await refused(replay, answer, /this login was already completed/);
     // The state is right, but the code belongs to another login.
     const swapped = new Tab(pool);
     const own = new URL(await swapped.begin());
@@ -279,14 +279,14 @@ describe("a login by an OpenID provider", () => {
     const late = new Tab(pool);
     const lateAnswer = await late.begin();
     pool.clock.advance(600_000);
-    await refused(late, lateAnswer, /more than ten minutes ago/);
+    await refused(late, lateAnswer, /in the last ten minutes/);
     // A cookie of another kind is not accepted.
     const mixed = new Tab(pool);
     const mixedAnswer = await mixed.begin();
     const [name = ""] = mixed.cookies.keys();
     await tab.logIn();
     mixed.cookies.set(name, [...tab.cookies.values()][0] ?? "");
-    await refused(mixed, mixedAnswer, /this browser has begun no login/);
+    await refused(mixed, mixedAnswer, /this browser has started no login/);
   });
 
   test("leads to no other site, and is begun by none", async () => {

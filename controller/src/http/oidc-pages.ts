@@ -118,7 +118,7 @@ export class OidcPages {
       // Another site could begin a login to see its user come back logged in.
       const site = request.headers["sec-fetch-site"];
       if (site !== undefined && site !== "same-origin" && site !== "none") {
-        throw millpondError("MILLPOND_E_FORBIDDEN", "logins begin at the console's own page");
+        throw millpondError("MILLPOND_E_FORBIDDEN", "logins can be started only from the console's own page");
       }
       const query = queryOf(request);
       terminal = readTerminal(query);
@@ -137,7 +137,7 @@ export class OidcPages {
     try {
       const begun = kept === undefined ? undefined : this.#kept.unseal(kept);
       if (begun === undefined || !("flow" in begun)) {
-        throw stale("this browser has begun no login, or more than ten minutes ago");
+        throw stale("this browser has started no login in the last ten minutes");
       }
       const query = queryOf(request);
       if (query.get("state") !== begun.flow.state) {
@@ -145,7 +145,7 @@ export class OidcPages {
       }
       ({ terminal } = begun);
       if (!this.#ended.add(begun.flow.state)) {
-        throw stale("this login has ended before");
+        throw stale("this login was already completed");
       }
       const user = await this.#verify(query, begun.flow);
       log.info(

@@ -105,7 +105,7 @@ describe("bad input is refused with one clear line, and changes nothing", () => 
   const wait = "ClaimService/WaitClaim";
   test.each([
     ["no claim", method, {}, 'the request has no "claim"'],
-    ["too many vGPUs", method, { claim: { gpus: 65 } }, "gpus is 65, not within 1 and 64"],
+    ["too many vGPUs", method, { claim: { gpus: 65 } }, "gpus is 65, not between 1 and 64"],
     ["a negative number of vGPUs", method, { claim: { gpus: -1 } }, "millpond.v1.Claim.gpus"],
     ["half a vGPU", method, { claim: { gpus: 0.5 } }, "millpond.v1.Claim.gpus"],
     ["a number of vGPUs that is text", method, { claim: { gpus: "many" } }, "millpond.v1.Claim.gpus"],
@@ -129,19 +129,19 @@ describe("bad input is refused with one clear line, and changes nothing", () => 
       "more than all memory",
       method,
       { claim: { memoryPercent: 101 } },
-      "memoryPercent is 101, not within 1 and 100",
+      "memoryPercent is 101, not between 1 and 100",
     ],
     [
       "more than all compute",
       method,
       { claim: { computePercent: 101 } },
-      "computePercent is 101, not within 1 and 100",
+      "computePercent is 101, not between 1 and 100",
     ],
     [
       "too short a lease",
       method,
       { claim: { leaseSeconds: 4 } },
-      "leaseSeconds is 4, not within 5 and 604800",
+      "leaseSeconds is 4, not between 5 and 604800",
     ],
     ["too long a lease", method, { claim: { leaseSeconds: 604_801 } }, "leaseSeconds is 604801"],
     ["a bad name", method, { claim: { name: "../etc" } }, 'the claim name "../etc" is not'],
@@ -156,9 +156,9 @@ describe("bad input is refused with one clear line, and changes nothing", () => 
     ["an array", method, "[]", "cannot decode message"],
     ["nothing", method, "", "cannot decode message"],
     ["more than 1 MiB", method, " ".repeat((1 << 20) + 1), "message size"],
-    ["too long a wait", wait, { name: "a", timeoutSeconds: 61 }, "timeoutSeconds is 61, not within 0 and 60"],
+    ["too long a wait", wait, { name: "a", timeoutSeconds: 61 }, "Seconds is 61, not between 0 and 60"],
     ["a wait for nothing", wait, { timeoutSeconds: 1 }, "names no claim"],
-    ["a bad event limit", "PoolService/ListEvents", { limit: 1001 }, "limit is 1001, not within 1 and 1000"],
+    ["a bad event limit", "PoolService/ListEvents", { limit: 1001 }, "limit is 1001, not between 1 and 1000"],
     ["a bad node name", "PoolService/GetNode", { name: "a/b" }, "the node name"],
   ])("%s", async (_what, path, body, words) => {
     const pool = await TestPool.start();

@@ -161,7 +161,7 @@ function watchCertificate(
     if (trouble !== undefined && trouble !== told) {
       log.error(
         { reason: trouble },
-        "who calls will not trust this controller, now or soon: renew its certificate",
+        "the certificate is invalid or expires soon, and clients will reject it: renew it",
       );
     }
     told = trouble;
@@ -225,7 +225,7 @@ async function readPage(options: ServerOptions, request: IncomingMessage, path: 
 function misdirected(host = ""): Page {
   const error = millpondError(
     "MILLPOND_E_FORBIDDEN",
-    `without TLS this controller answers for its addresses and localhost, and was asked as ${quote(host)}`,
+    `without TLS this controller answers for its addresses and localhost, and was addressed as ${quote(host)}`,
     { remedy: "Use its address, or start it with --advertise and that name." },
   );
   return json(421, { code: "permission_denied", message: error.rawMessage });
@@ -268,7 +268,7 @@ async function readMetrics(
   try {
     caller = requireToken(authorization, tokens);
     if (!mayCall(caller.role, "user") && caller.role !== "agent") {
-      const message = `metrics need a token of the role user, this is one of the role ${caller.role}`;
+      const message = `metrics need a token of the role user, this token has the role ${caller.role}`;
       return json(403, { code: "permission_denied", message: `${message}. [MILLPOND_E_FORBIDDEN]` });
     }
   } catch (error) {

@@ -34,7 +34,7 @@ export async function createLogin(pool: Pool, caller: Caller, { id, kind }: NewL
   await pool.mutate((transaction) => {
     const { now, logins } = transaction;
     if (logins.get(id) !== undefined) {
-      throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a login ${id} already`);
+      throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the login ${id} already exists`);
     }
     forgetEnded(transaction);
     const others = logins.all().filter((each) => each.tenant === tenant && !each.isRevoked);
@@ -62,9 +62,13 @@ export function listLogins(pool: Pool, caller: Caller, now: number): LoginRecord
 export async function revokeLogin(pool: Pool, caller: Caller, id: string): Promise<LoginRecord> {
   const own = id === "" ? caller.login?.id : id;
   if (own === undefined) {
-    throw millpondError("MILLPOND_E_INVALID", "the request names no login, and its token is of none", {
-      remedy: "Name one: `millpond get logins`.",
-    });
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "the request names no login, and its token does not belong to one",
+      {
+        remedy: "Name one: `millpond get logins`.",
+      },
+    );
   }
   currentCall()?.name(`login/${own}`);
   return await pool.mutate((transaction) => {

@@ -74,7 +74,7 @@ function readWebhook(
   const bad = events.find((each) => !eventForm.test(each));
   if (bad !== undefined) {
     throw given.invalid(
-      `${quote(bad)} is no kind of event`,
+      `${quote(bad)} is not a kind of event`,
       "Write `NodeNotReady`, or `Claim*` for all that begin so.",
     );
   }
@@ -95,5 +95,5 @@ function listOf(given: ConfigObject, member: string): string[] {
   const value = given.get(member) ?? [];
   const isTexts = Array.isArray(value) && value.every((each) => typeof each === "string");
   if (isTexts) return value.map(String);
-  throw given.invalid(`${member} is not a list of texts`, "Write [] or leave it out for all.");
+  throw given.invalid(`${member} is not a list of strings`, "Write [] or omit it for all.");
 }

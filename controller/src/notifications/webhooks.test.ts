@@ -146,7 +146,7 @@ test.each([
   [[{ name: "a", url: "https://a.b", secretFile: "none" }], /the secret cannot be read: ENOENT/],
   [[{ name: "a", url: "https://a.b", secretFile: "" }], /secretFile is missing, or no text/],
   [[{ name: "a", url: "https://a.b", secretFile: "short" }], /the secret in .*short has 5 characters/],
-  [[{ name: "a", url: "https://a.b", events: ["*Lost"] }], /"\*Lost" is no kind of event/],
+  [[{ name: "a", url: "https://a.b", events: ["*Lost"] }], /"\*Lost" is not a kind of event/],
   [[{ name: "a", url: "https://a.b", tenant: "x" }], /it has no member "tenant"/],
   [[{ name: "a", url: "https://a.b", format: "xml" }], /the format "xml" is unknown/],
   [

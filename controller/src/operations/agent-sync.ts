@@ -67,7 +67,7 @@ export async function sync(
   if (admission.isStale) {
     // Its sessions may not have been adopted yet, and would be ended.
     if (adoption.isUrgent(pool)) {
-      throw millpondError("MILLPOND_E_NOT_LEADER", "a newer call of the same agent is being taken over");
+      throw millpondError("MILLPOND_E_NOT_LEADER", "a newer call of the same agent is being processed");
     }
     return desiredOf(pool, node, describedBy);
   }

@@ -330,7 +330,7 @@ function refuseDouble(transaction: Transaction, name: string, tenant: string): v
   const [held] = transaction.allocations.heldBy(name);
   // Another tenant's claim is disclosed only through the fact that its name is taken.
   if (isLive(claim) || (held !== undefined && claim.tenant !== tenant)) {
-    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the claim ${name} already exists`);
   }
   if (held !== undefined) {
     throw millpondError(
@@ -367,14 +367,14 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   }
   const others = transaction.gangClaims(spec.gang);
   if (others.some(({ tenant }) => tenant !== spec.tenant)) {
-    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a gang ${spec.gang} of another tenant`, {
-      remedy: "Take another name.",
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the gang ${spec.gang} belongs to another tenant`, {
+      remedy: "Choose another name.",
     });
   }
   if (others.length >= spec.gangSize) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `the gang ${spec.gang} has its ${countOf(spec.gangSize, "claim")} already`,
+      `the gang ${spec.gang} already has its ${countOf(spec.gangSize, "claim")}`,
     );
   }
   for (const member of [

@@ -86,7 +86,7 @@ describe("a node that is removed", () => {
     await pool.claims.releaseClaim({ name: "a" });
     await pool.passTime(12);
     expect(await remove()).toMatch(
-      /holds 1 claim and what was taken back from 1 and may still be in use, and its agent called 12 s ago\. Start the agent .*`--lost`/,
+      /holds 1 claim and the allocations of 1 ended claim that may still be in use, and its agent called 12 s ago\. Start the agent .*`--lost`/,
     );
     expect(await remove(true)).toMatch(
       /node node-a is not lost: its agent called 12 s ago, and a node is lost after 30 s.*MILLPOND_E_IN_USE/,

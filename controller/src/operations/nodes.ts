@@ -139,7 +139,7 @@ function refuseUsed(pool: Pool, name: string, held: readonly AllocationRecord[])
   const left = held.length - bound;
   const what = [
     ...(bound === 0 ? [] : [countOf(bound, "claim")]),
-    ...(left === 0 ? [] : [`what was taken back from ${left} and may still be in use`]),
+    ...(left === 0 ? [] : [`the allocations of ${countOf(left, "ended claim")} that may still be in use`]),
   ];
   const holds = what.length === 0 ? "holds nothing, but" : `holds ${what.join(" and ")}, and`;
   throw millpondError("MILLPOND_E_IN_USE", `node ${name} ${holds} its agent ${lastWord(pool, name)}`, {
@@ -216,8 +216,8 @@ function refuseMissingLabel(node: NodeRecord, key: string): void {
     return;
   }
   if (node.agentLabels[key] !== undefined) {
-    throw millpondError("MILLPOND_E_INVALID", `the label ${key} of node ${node.name} is its agent's`, {
-      remedy: `Give it another value with \`--set ${key}=…\`, or take it out of the agent's options.`,
+    throw millpondError("MILLPOND_E_INVALID", `the label ${key} of node ${node.name} is set by its agent`, {
+      remedy: `Give it another value with \`--set ${key}=…\`, or remove it from the agent's options.`,
     });
   }
   throw millpondError("MILLPOND_E_NOT_FOUND", `node ${node.name} has no label ${quote(key)}`, {

@@ -48,7 +48,7 @@ describe("what claims ask", () => {
       [ClaimState.BOUND, "node-a"],
       [ClaimState.BOUND, "node-b"],
     ]);
-    await expect(make(pool, { name: "c", ...member })).rejects.toThrow(/has its 2 claims already/);
+    await expect(make(pool, { name: "c", ...member })).rejects.toThrow(/already has its 2 claims/);
     await expect(make(pool, { gangSize: 2 })).rejects.toThrow(/gangSize is given without gang/);
   });
 
@@ -99,13 +99,13 @@ describe("what claims ask", () => {
     await pool.passTime(40);
     expect((await pool.claims.getClaim({ name: "timed" })).claim).toMatchObject({
       state: ClaimState.BOUND,
-      reason: "its time limit of 1m ends",
+      reason: "it is about to reach its time limit of 1m",
       preemptAt: BigInt(Math.floor(pool.clock.unixMs() / 1000) + 20),
     });
     await pool.passTime(20);
     expect((await pool.claims.getClaim({ name: "timed" })).claim).toMatchObject({
       state: ClaimState.RELEASED,
-      reason: "its time limit of 1m is over",
+      reason: "it has reached its time limit of 1m",
     });
   });
 
@@ -156,9 +156,9 @@ describe("what claims ask", () => {
       memoryBytes: GiB,
     });
     for (const [variables, message] of [
-      [{ MILLPOND_PRIORITI: "1" }, /"MILLPOND_PRIORITI" is no variable of a claim/],
+      [{ MILLPOND_PRIORITI: "1" }, /"MILLPOND_PRIORITI" is not a variable of a claim/],
       [{ MILLPOND_PRIORITY: "high" }, /MILLPOND_PRIORITY: "high" is not a whole number from -1000 to 1000/],
-      [{ MILLPOND_GPUS: "2" }, /variables say what the claim itself says/],
+      [{ MILLPOND_GPUS: "2" }, /variables repeat fields of the claim/],
     ] as const) {
       await expect(pool.claims.createClaim({ claim: {}, variables })).rejects.toThrow(message);
     }

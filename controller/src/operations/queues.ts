@@ -28,7 +28,7 @@ export async function putQueue(pool: Pool, queue: QueueSpec, options: PutOptions
     const before = transaction.queues.get(queue.name);
     refuse("queue", queue.name, before !== undefined, options);
     if (before === undefined && transaction.queues.all().length >= maxQueues) {
-      throw millpondError("MILLPOND_E_INVALID", `there are ${maxQueues} queues already`);
+      throw millpondError("MILLPOND_E_INVALID", `the pool already has ${maxQueues} queues`);
     }
     const excess = excessOf(
       { gpuMilli: 0, computePercent: 0, memoryBytes: 0n, ...queue.guaranteed },
@@ -85,7 +85,7 @@ export async function putTenant(
     const tenant = makeTenantSpec({ name, limit, userLimit, userLimits });
     refuse("tenant", tenant.name, before !== undefined, options);
     if (before === undefined && transaction.tenants.all().length >= maxTenants) {
-      throw millpondError("MILLPOND_E_INVALID", `there are ${maxTenants} tenants already`);
+      throw millpondError("MILLPOND_E_INVALID", `the pool already has ${maxTenants} tenants`);
     }
     if (isDeepStrictEqual(before, tenant)) {
       return;
@@ -125,7 +125,7 @@ export async function deleteTenant(pool: Pool, name: string): Promise<void> {
 
 function refuse(kind: string, name: string, isThere: boolean, { createOnly, changeOnly }: PutOptions): void {
   if (isThere && createOnly) {
-    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a ${kind} ${name} already`, {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the ${kind} ${name} already exists`, {
       remedy: `Change it with \`millpond ${kind} change ${name}\`.`,
     });
   }
@@ -152,7 +152,9 @@ function refuseParent(transaction: Transaction, { name, parent }: QueueSpec): vo
     depth += 1;
     if (above === name || depth > maxDepth) {
       const why =
-        above === name ? `${name} would be its own ancestor` : `queues are nested ${maxDepth} deep at most`;
+        above === name
+          ? `${name} would be its own ancestor`
+          : `queues can be nested ${maxDepth} deep at most`;
       throw millpondError("MILLPOND_E_INVALID", `the queue ${name} cannot be a part of ${parent}: ${why}`);
     }
   }
@@ -183,6 +185,6 @@ function settingsOf({ parent, weight, borrowing, guaranteed, limit }: QueueSpec)
 /** Default settings cannot be deleted. */
 function isDefault(kind: "queue" | "tenant") {
   return millpondError("MILLPOND_E_INVALID", `the ${kind} default is always there and cannot be deleted`, {
-    remedy: `Change it with \`millpond ${kind} change default\`; deleting one that was changed gives it its first settings again.`,
+    remedy: `Change it with \`millpond ${kind} change default\`; deleting it resets it to its initial settings.`,
   });
 }

@@ -318,7 +318,7 @@ describe("a claim without an open session", () => {
     expect(await booked(pool)).toEqual([1n, 13]);
     await pool.passTime(10);
     await expect(resize(pool, { name: "x", memoryBytes: 2n * GiB })).rejects.toThrow(
-      /the claim x has notice: its time limit of 40s ends/,
+      /the claim x has been given notice: it is about to reach its time limit of 40s/,
     );
   });
 

@@ -42,7 +42,7 @@ export async function rotateKey(
     if (usable >= maxUsableKeys) {
       throw millpondError(
         "MILLPOND_E_IN_USE",
-        `there are ${usable} signing keys that claims or programs still have tokens of, and there may be ${maxUsableKeys}`,
+        `claims or programs still hold tokens of ${usable} signing keys, and at most ${maxUsableKeys} are kept`,
         { remedy: "Release the oldest claims, or revoke the earlier keys with --revoke." },
       );
     }

@@ -50,15 +50,15 @@ export async function createToken(
   if (lifetimeSeconds < 0 || lifetimeSeconds > maxLifetimeSeconds) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `lifetimeSeconds is ${lifetimeSeconds}, not within 0 and ${maxLifetimeSeconds} (10 years)`,
+      `lifetimeSeconds is ${lifetimeSeconds}, not between 0 and ${maxLifetimeSeconds} (10 years)`,
     );
   }
   const isOfTenant = role === "user" || role === "tenant-admin";
   if (!isOfTenant && request.tenant !== "") {
-    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} is for no tenant`);
+    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} cannot have a tenant`);
   }
   if (role !== "agent" && request.node !== "") {
-    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} is for no node`);
+    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} cannot have a node`);
   }
   const tenant = isOfTenant ? scopeTenant(caller, request.tenant) || defaultTenantName : "";
   const secret = makeSecret(role);
@@ -146,7 +146,7 @@ function checkRole(caller: Caller, text: string): StoredRole {
   if (caller.role !== "admin" && text !== "user" && text !== "tenant-admin") {
     throw millpondError(
       "MILLPOND_E_FORBIDDEN",
-      `to make a token of the role ${text} needs a token of the role admin, this is one of the role ${caller.role}`,
+      `creating a token of the role ${text} needs a token of the role admin, this token has the role ${caller.role}`,
     );
   }
   return text;
@@ -160,7 +160,7 @@ function refuseToOutlive(makerExpiresAt: number | null, now: number, lifetimeSec
   const left = Math.max(0, makerExpiresAt - now);
   throw millpondError(
     "MILLPOND_E_FORBIDDEN",
-    `a token does not outlive the one that makes it, which expires in ${formatDuration(left)}`,
+    `a token cannot outlive the token that creates it, which expires in ${formatDuration(left)}`,
     {
       remedy: `Give it a shorter life, such as \`--expires ${formatDuration(left)}\`, or make it with another token.`,
     },

@@ -130,17 +130,17 @@ function refusalOf(
   const held = transaction.allocation(ticket.claim);
   const isNew = claim !== undefined && isLive(claim) && claim.arrival > restoration.resumedAt;
   if (isNew || (held !== undefined && held.epoch > restoration.resumedAt)) {
-    return `claim ${ticket.claim} has been granted anew since the state was restored`;
+    return `claim ${ticket.claim} has been granted again since the state was restored`;
   }
   const missing = sizes.find(
     ({ uuid }) => !transaction.nodes.get(node)?.devices.some((device) => device.uuid === uuid),
   );
   if (missing !== undefined) {
-    return `its device ${missing.uuid} is not there`;
+    return `its device ${missing.uuid} is missing`;
   }
   return makeRoom(transaction, observed, { node, own: held, sizes })
     ? undefined
-    : "other programs run on what it has";
+    : "other programs use its devices";
 }
 
 function adoptClaim(

@@ -65,7 +65,7 @@ export function beginResize(
   if (claim.preemptAt !== null) {
     const why = claim.reason ?? reason("not-planned-yet");
     throw refusal("MILLPOND_E_IN_USE", reason("claim-gives-back", { claim: claim.name, reason: why }), {
-      remedy: claim.isNoticeFinal ? "It ends then: make another." : "Try again when it is bound again.",
+      remedy: claim.isNoticeFinal ? "It ends then: create another." : "Try again when it is bound again.",
     });
   }
   const sizes = sizesOf(claim, asked);

@@ -68,7 +68,7 @@ export function makeClaimService(
       if (caller.program !== undefined && !spec.isSessionBound) {
         throw millpondError(
           "MILLPOND_E_FORBIDDEN",
-          "the token of a program creates claims that end with their session, and this is none",
+          "the token of a program creates only claims that end with their session",
           { remedy: "Set sessionBound, or create the claim with a token of the role user." },
         );
       }
@@ -200,10 +200,7 @@ function withVariables(claim: Claim, variables: Readonly<Record<string, string>>
   }
   const values = parseClaimVariables(variables);
   if (values.gpus !== undefined || values.memory !== undefined || values.compute !== undefined) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      "variables say what the claim itself says: gpus, memory, compute",
-    );
+    throw millpondError("MILLPOND_E_INVALID", "variables repeat fields of the claim: gpus, memory, compute");
   }
   const { name, owner, leaseSeconds, sessionBound, clientHost } = claim;
   const sizes = { gpus: claim.gpus, memoryBytes: claim.memoryBytes, memoryPercent: claim.memoryPercent };
@@ -217,10 +214,7 @@ function withVariables(claim: Claim, variables: Readonly<Record<string, string>>
     clientHost,
   };
   if (!equals(ClaimSchema, create(ClaimSchema, own), claim)) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      "there are variables, but the claim asks for more than sizes itself",
-    );
+    throw millpondError("MILLPOND_E_INVALID", "a claim with variables has fields other than sizes");
   }
   return { ...create(ClaimSchema, toClaimMessage(values)), ...own };
 }

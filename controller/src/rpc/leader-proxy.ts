@@ -128,7 +128,7 @@ function explain(error: unknown, what: string, url: string): ConnectError {
   const code = errorCodeOf(failure);
   if (code === "MILLPOND_E_UNAUTHENTICATED") {
     // The token is valid here, or the call would not have come this far.
-    return millpondError(code, `the controller that leads, at ${url}, does not know the request's token`, {
+    return millpondError(code, `the leader, at ${url}, does not know the request's token`, {
       remedy: "Use one of `millpond token create`: those in files are each controller's own.",
     });
   }
@@ -144,11 +144,11 @@ function explain(error: unknown, what: string, url: string): ConnectError {
   const isUntrusted = isTlsFailure(failure);
   const silent = millpondError(
     "MILLPOND_E_NOT_LEADER",
-    `${what} is for the controller that leads, which is at ${url} and gives this one no answer: ${failure.rawMessage}`,
+    `only the leader serves ${what}; it is at ${url} and does not answer this controller: ${failure.rawMessage}`,
     {
       remedy: isUntrusted
-        ? "Ask it yourself, and name its authority to this controller: --ca."
-        : "Try again in a few seconds: another takes over when it is gone.",
+        ? "Call it directly, and give its authority to this controller: --ca."
+        : "Try again in a few seconds: if it has failed, another controller becomes the leader.",
       cause: error,
     },
   );

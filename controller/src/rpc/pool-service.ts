@@ -120,7 +120,7 @@ export function makePoolService(
       if (store.backUp === undefined) {
         throw millpondError("MILLPOND_E_INVALID", "the state is in a database, whose own tools back it up", {
           remedy:
-            "Use pg_dump, or what you back up PostgreSQL with; `millpond backup --state DIR` has the tokens.",
+            "Use pg_dump, or your usual backup of PostgreSQL; `millpond backup --state DIR` saves the tokens.",
         });
       }
       const { path, bytes, revision } = await store.backUp(nextBackupPath());

@@ -57,7 +57,7 @@ export function missingMigrations(dialect: Dialect, current: number): Migration[
       `the state has schema version ${current}, this controller knows versions up to ${newest}`,
       {
         remedy:
-          "Start the newer release again, or take the state back with its `millpond downgrade` before this one starts.",
+          "Start the newer release again, or downgrade the state with its `millpond downgrade` before this one starts.",
       },
     );
   }

@@ -169,18 +169,18 @@ const troubles: readonly (readonly [string, Trouble])[] = [
     "53300",
     {
       code: "MILLPOND_E_STORE_UNREACHABLE",
-      what: "has no connection left",
+      what: "has no free connection",
       remedy:
-        "Raise its max_connections, of which each controller takes up to six, or end others; controllers go on by themselves then.",
+        "Raise its max_connections, of which each controller takes up to six, or end others; controllers then recover by themselves.",
     },
   ],
   [
     "25006",
     {
       code: "MILLPOND_E_STORE_UNREACHABLE",
-      what: "may only be read",
+      what: "is read-only",
       remedy:
-        "It is a standby, or default_transaction_read_only is on: name the primary in MILLPOND_STORE, or let it be written; controllers go on by themselves then.",
+        "It is a standby, or default_transaction_read_only is on: name the primary in MILLPOND_STORE, or allow writes; controllers then recover by themselves.",
     },
   ],
   [
@@ -189,16 +189,16 @@ const troubles: readonly (readonly [string, Trouble])[] = [
       code: "MILLPOND_E_STORE_UNREACHABLE",
       what: "is locked by another process",
       remedy:
-        "See in pg_stat_activity and pg_locks who holds the tables of the schema millpond, and end that; controllers go on by themselves then.",
+        "Find in pg_stat_activity and pg_locks the session that locks the tables of the schema millpond, and end that session; controllers then recover by themselves.",
     },
   ],
   [
     "28",
     {
       code: "MILLPOND_E_STORE_UNREACHABLE",
-      what: "does not let this controller in",
+      what: "rejects the login of this controller",
       remedy:
-        "Start the controller with the user and the password in MILLPOND_STORE that the database wants, or correct its pg_hba.conf.",
+        "Start the controller with the right user and password in MILLPOND_STORE, or correct its pg_hba.conf.",
     },
   ],
   // Connection errors, insufficient resources, and an operator's shutdown: the server is unavailable or about to be.

@@ -294,7 +294,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       );
     };
     await setReadOnly("on");
-    const readOnly = /may only be read: .*standby.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
+    const readOnly = /is read-only: .*standby.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
     await expect.poll(() => store.campaign(candidate).catch(String)).toMatch(readOnly);
     await expect(store.commit(changes(1, { claims: [claim("a")] }), term)).rejects.toThrow(readOnly);
     expect(await store.load()).toMatchObject({ revision: 0 });
@@ -320,11 +320,12 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       `CREATE ROLE crowded LOGIN CONNECTION LIMIT 0; CREATE ROLE guarded LOGIN PASSWORD 'of-the-database'`,
     );
     await expect(as("crowded")).rejects.toThrow(
-      /has no connection left: .*max_connections.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
+      /has no free connection: .*max_connections.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
     );
     await setRules(`local ${name} guarded scram-sha-256\n${before}`);
     onTestFinished(() => setRules(before));
-    const refused = /does not let this controller in: .*MILLPOND_STORE.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
+    const refused =
+      /rejects the login of this controller: .*MILLPOND_STORE.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
     await expect.poll(() => as("guarded").then(String, String)).toMatch(refused);
     await expect(as("guarded:wrong")).rejects.toThrow(refused);
     const halfOpen = () =>

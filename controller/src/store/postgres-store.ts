@@ -113,11 +113,11 @@ export class PostgresStore implements Store {
       [id, url, leaseMs, stuck],
     );
     if (row === undefined) {
-      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database does not say who leads");
+      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database has no record of the leader");
     }
     // A newer controller or `millpond downgrade` may have changed the database.
     if (missingMigrations("postgres", integer(row, "version")).length > 0) {
-      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database was taken back to the release before", {
+      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database was downgraded to the previous release", {
         remedy: "Stop this controller, and start one of that release.",
       });
     }

@@ -92,7 +92,7 @@ function conform(backend: Backend): void {
       nothing,
     ]);
     const broken = (before: number, after: number) =>
-      `between the records ${before} and ${after} others were removed, added or put in another order`;
+      `records between ${before} and ${after} were removed, added or reordered`;
     expect(check([first, third, last])).toEqual([nothing, broken(3, 5), nothing]);
     expect(check([first, third, second, last])).toEqual([nothing, broken(3, 5), broken(5, 4), broken(4, 6)]);
     expect(check([first, { ...second, hash: "", previousHash: "" }, third, last])).toEqual([

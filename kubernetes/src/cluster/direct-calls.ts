@@ -30,7 +30,7 @@ async function call(request: RequestContext): Promise<ResponseContext> {
   const { origin, pathname, search } = new URL(request.getUrl());
   const headers = request.getHeaders();
   const body = request.getBody();
-  if (body !== undefined && typeof body !== "string") throw new Error("a call has a body that is no text");
+  if (body !== undefined && typeof body !== "string") throw new Error("a call has a body that is not text");
   const answer = await request.getDispatcher()?.request({
     origin,
     path: `${pathname}${search}`,

@@ -262,7 +262,7 @@ export class DraPlugin implements AsyncDisposable {
           device: { poolName: pool, deviceName: device },
           health: isThere ? HealthStatus.HEALTHY : HealthStatus.UNHEALTHY,
           lastUpdatedTime: now,
-          message: isThere ? "" : "the pool has no such device, or it is ill",
+          message: isThere ? "" : "the pool has no such device, or it is unhealthy",
         })),
       };
       const { promise: pause, resolve } = Promise.withResolvers<void>();

@@ -72,7 +72,7 @@ export class ClaimMaker {
         if (known === undefined) {
           const ending = this.#countEnding(pod, wanted.gang ?? "");
           if (ending > 0) {
-            const why = `waits until its gang of before has ended: ${countOf(ending, "claim")} of it ${ending === 1 ? "is" : "are"} left`;
+            const why = `waits until its previous gang has ended: ${countOf(ending, "claim")} of it ${ending === 1 ? "is" : "are"} left`;
             return { kind: "later", why, againMs: gangAgainMs };
           }
           await this.#haveTenant(wanted.tenant ?? "");

@@ -124,7 +124,7 @@ test("nobody but the operator says what follows, and without the right to make p
     spec: { containers: [], hostNetwork: true },
   });
   for (const key of ["original", "follows"])
-    expect(await refusal(cluster, { [`millpond.dev/${key}`]: original })).toMatch(/means nothing/);
+    expect(await refusal(cluster, { [`millpond.dev/${key}`]: original })).toMatch(/is unknown/);
   expect(await refusal(cluster, { "millpond.dev/requeue": "yes" })).toMatch(/neither true nor false/);
   expect(await refusal(cluster, { "millpond.dev/requeue": "true", large: "x".repeat(120_000) })).toMatch(
     /bytes/,

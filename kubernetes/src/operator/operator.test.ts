@@ -263,7 +263,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       spec: { priorityClassName: "system-cluster-critical" },
     });
     await cluster.until("others follow, and wait for the gang's end", () =>
-      allWait("crew", 2, /until its gang of before has ended/),
+      allWait("crew", 2, /until its previous gang has ended/),
     );
     // No kubelet is running that would end the earlier pods.
     const { items } = await cluster.core.listNamespacedPod({ namespace: "default" });

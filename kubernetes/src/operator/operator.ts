@@ -459,12 +459,16 @@ export class Operator implements AsyncDisposable {
     const lines = (name: string, help: string, value: number): string =>
       `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${value}\n`;
     return [
-      lines("millpond_operator_leads", "Whether this replica leads.", this.#election.leads ? 1 : 0),
-      lines("millpond_operator_reviews", "Admission reviews that were asked of this replica.", this.reviews),
+      lines(
+        "millpond_operator_leads",
+        "1 if this replica is the leader, else 0.",
+        this.#election.leads ? 1 : 0,
+      ),
+      lines("millpond_operator_reviews", "Admission reviews received by this replica.", this.reviews),
       lines("millpond_operator_pods", "Pods that use the pool.", this.#pods),
       lines(
         "millpond_operator_book_differences",
-        "How often Kubernetes' scheduler had no room for what the pool had granted, since this replica began to lead.",
+        "Number of times that Kubernetes' scheduler had no room for a pod that the pool had granted, since this replica began to lead.",
         this.#reconciler?.bookDifferences ?? 0,
       ),
       "# HELP millpond_operator_books_differ Differences between Kubernetes' books and the pool's that have lasted for 30 s.\n",
@@ -472,7 +476,7 @@ export class Operator implements AsyncDisposable {
       ...differenceKinds.map(
         (kind) => `millpond_operator_books_differ{kind="${kind}"} ${this.#books?.lasting(kind) ?? 0}\n`,
       ),
-      lines("millpond_operator_queue_length", "Pods that have to be looked at.", this.#queued),
+      lines("millpond_operator_queue_length", "Pods waiting to be reconciled.", this.#queued),
     ].join("");
   }
 }

@@ -135,7 +135,7 @@ export class PodReconciler {
     if (waiting === undefined) return undefined;
     if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
       return await this.#endRobbed(pod, waiting.reason);
-    const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
+    const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} ahead of it` : "";
     const why = waiting.reason === "" ? unseen : waiting.reason;
     const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
     // The longer the queue, the more pods a change of it affects, and the less it matters to those at its end.

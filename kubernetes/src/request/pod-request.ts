@@ -140,7 +140,7 @@ function readSlices(names: ResourceNames, { spec }: PodLike): PodSlice[] {
     } else {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `the init container ${quote(container.name)} asks for another part of the pool than each of the containers ` +
+        `the init container ${quote(container.name)} requests a different part of the pool than the containers ` +
           slices.flatMap((each) => each.containers).join(", "),
         { remedy: "It uses the vGPUs of a container that runs after it: ask for the same in both." },
       );
@@ -184,7 +184,7 @@ function readOptions(
   for (const [key, text] of given) {
     const field = annotationFields.get(key.slice(domain.length + 1));
     if (field === undefined) {
-      throw millpondError("MILLPOND_E_INVALID", `the pod's annotation ${quote(key)} means nothing`, {
+      throw millpondError("MILLPOND_E_INVALID", `the pod's annotation ${quote(key)} is unknown`, {
         remedy: `Annotations of ${domain} are ${[...annotationFields.keys()].join(", ")}, requeue, resize.`,
       });
     }

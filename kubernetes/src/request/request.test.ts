@@ -114,8 +114,8 @@ describe("what a container asks", () => {
     [{ "millpond.dev/vgpu": "-1" }, /is not a quantity/],
     [{ "millpond.dev/compute": "101" }, /"101" of millpond\.dev\/compute, .* from 1 to 100/],
     [{ "millpond.dev/compute": "0" }, /from 1 to 100/],
-    [{ "millpond.dev/memory": "0" }, /not within 1 MiB and 1 PiB/],
-    [{ "millpond.dev/memory": "2Pi" }, /not within 1 MiB and 1 PiB/],
+    [{ "millpond.dev/memory": "0" }, /not between 1 MiB and 1 PiB/],
+    [{ "millpond.dev/memory": "2Pi" }, /not between 1 MiB and 1 PiB/],
     [{ "millpond.dev/memory": "1Gi", "millpond.dev/memory-percent": "5" }, /1 GiB and for 5%.* Leave out/],
     [{ "millpond.dev/vgpu": "1", "pool.kubernetes.io/gpu": "1" }, /which are the same/],
   ])("%j is refused with a remedy", (limits, message) => {
@@ -187,7 +187,7 @@ describe("what a pod asks", () => {
       containers: [container(gpu, "a")],
       initContainers: [container({ "millpond.dev/vgpu": "2" }, "i")],
     };
-    expect(() => readPodRequest(names, pod(spec))).toThrow(/init container "i" asks for another part/);
+    expect(() => readPodRequest(names, pod(spec))).toThrow(/init container "i" requests a different part/);
   });
 
   test("nothing of a pod that asks for nothing", () => {
@@ -220,12 +220,12 @@ describe("what a pod asks", () => {
   test.each<[Record<string, string>, RegExp]>([
     [
       { "millpond.dev/quue": "x" },
-      /annotation "millpond\.dev\/quue" means nothing\. Annotations of millpond\.dev are lazy/,
+      /annotation "millpond\.dev\/quue" is unknown\. Annotations of millpond\.dev are lazy/,
     ],
-    [{ "millpond.dev/tenant": "other" }, /means nothing/],
-    [{ "millpond.dev/priority": "1000" }, /means nothing/],
-    [{ "millpond.dev/gpus": "8" }, /means nothing/],
-    [{ "millpond.dev/request": "[]" }, /means nothing/],
+    [{ "millpond.dev/tenant": "other" }, /is unknown/],
+    [{ "millpond.dev/priority": "1000" }, /is unknown/],
+    [{ "millpond.dev/gpus": "8" }, /is unknown/],
+    [{ "millpond.dev/request": "[]" }, /is unknown/],
     [{ "millpond.dev/time-limit": "soon" }, /annotation millpond\.dev\/time-limit: "soon" is not a duration/],
     [{ "millpond.dev/queue": "Not a name" }, /annotation millpond\.dev\/queue: /],
   ])("%j is refused", (annotations, message) => {

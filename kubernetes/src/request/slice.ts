@@ -70,7 +70,7 @@ export function readSlice(names: ResourceNames, container: ResourceHolder): Slic
   if (bytes !== undefined && (bytes < bytesPerMiB || bytes > maxMemoryBytes)) {
     throw refuse(
       container,
-      `asks for ${quote(memoryText?.text ?? "")} of ${memoryText?.name}, which is not within 1 MiB and 1 PiB`,
+      `asks for ${quote(memoryText?.text ?? "")} of ${memoryText?.name}, which is not between 1 MiB and 1 PiB`,
       "Write a size such as 8Gi; a number below 1048576 counts MiB.",
     );
   }
@@ -131,11 +131,7 @@ function collect(
     if (kind === undefined) continue;
     const other = found.get(kind);
     if (other !== undefined) {
-      throw refuse(
-        container,
-        `asks for ${other.name} and ${name}, which are the same`,
-        "Leave one of them out.",
-      );
+      throw refuse(container, `asks for ${other.name} and ${name}, which are the same`, "Omit one of them.");
     }
     found.set(kind, { name, text });
   }

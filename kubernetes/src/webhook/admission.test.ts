@@ -174,7 +174,7 @@ test.each<[string, V1Pod, RegExp, object?]>([
   [
     "an annotation that the webhook writes",
     asking({ metadata: { annotations: { "millpond.dev/request": '[{"gpus":64,"containers":["main"]}]' } } }),
-    /means nothing/,
+    /is unknown/,
   ],
   [
     "a variable that Millpond sets",
@@ -251,7 +251,7 @@ test("a pod that came past the mutating webhook is refused", async () => {
     image: "x",
     resources: { limits: { "millpond.dev/vgpu": "1" } },
   });
-  expect(refused(prepared)).toMatch(/"late" has got a limit of millpond\.dev\/vgpu after/);
+  expect(refused(prepared)).toMatch(/"late" got a limit of millpond\.dev\/vgpu after/);
 });
 
 test.each([

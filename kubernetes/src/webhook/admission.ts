@@ -69,9 +69,13 @@ function parseReview(body: unknown): AdmissionRequest {
   const review = body as { readonly apiVersion?: unknown; readonly request?: Record<string, unknown> } | null;
   const request = review?.request;
   if (review?.apiVersion !== "admission.k8s.io/v1" || typeof request?.["uid"] !== "string") {
-    throw millpondError("MILLPOND_E_INVALID", "the request is no AdmissionReview of admission.k8s.io/v1", {
-      remedy: "Only an API server calls this.",
-    });
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "the request is not an AdmissionReview of admission.k8s.io/v1",
+      {
+        remedy: "Only an API server calls this.",
+      },
+    );
   }
   const resource = request["resource"] as { readonly resource?: unknown } | undefined;
   const user = request["userInfo"] as { readonly username?: unknown } | undefined;

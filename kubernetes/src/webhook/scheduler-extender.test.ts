@@ -75,7 +75,7 @@ test("no pod is evicted for one that waits for the pool", () => {
 
 test("anything else is refused, and every question has an answer of every node", () => {
   for (const body of [null, 1, [], {}, { Pod: {} }, { Pod: {}, Nodes: {} }, { NodeNames: [] }]) {
-    expect(() => filterNodes(names, body), JSON.stringify(body)).toThrow(/no question of a scheduler/);
+    expect(() => filterNodes(names, body), JSON.stringify(body)).toThrow(/not a request of a scheduler/);
   }
   const annotations = fc.subarray(Object.entries({ ...granted, "millpond.dev/host": "b" }));
   const property = fc.property(fc.uniqueArray(fc.string({ maxLength: 5 })), annotations, (asked, given) => {

@@ -127,7 +127,7 @@ function objectOf(value: unknown): Record<string, unknown> {
 }
 
 function notAsked(): Error {
-  return millpondError("MILLPOND_E_INVALID", "the request is no question of a scheduler to its extender", {
+  return millpondError("MILLPOND_E_INVALID", "the request is not a request of a scheduler to its extender", {
     remedy: "Only kube-scheduler calls this.",
   });
 }

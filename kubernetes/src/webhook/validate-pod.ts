@@ -66,7 +66,7 @@ export function validateCreation(
       if (kindOfResource(names, resource) !== undefined && !isKept) {
         throw millpondError(
           "MILLPOND_E_INVALID",
-          `the container ${quote(name)} has got a limit of ${resource} after Millpond's webhook had seen the pod`,
+          `the container ${quote(name)} got a limit of ${resource} after Millpond's webhook had seen the pod`,
           { remedy: "Set the limit in the pod itself, not through a later admission webhook." },
         );
       }
@@ -178,7 +178,7 @@ function askedResource(
 }
 
 function fixed(what: string): Error {
-  return millpondError("MILLPOND_E_FORBIDDEN", `${what} is Millpond's, and not to be changed`, {
+  return millpondError("MILLPOND_E_FORBIDDEN", `${what} is Millpond's and must not be changed`, {
     remedy: "Keep it; change a pod's size with the annotation resize.",
   });
 }

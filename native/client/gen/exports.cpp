@@ -110,8 +110,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args
 
 CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessGetRestoreThreadId",
-                      "the threads of the driver are those of another process");
+    return notRemoted("cuCheckpointProcessGetRestoreThreadId", "the driver's threads are in another process");
   };
   if (trace::isOff()) [[likely]]
     return told("cuCheckpointProcessGetRestoreThreadId", refuse());
@@ -126,7 +125,7 @@ CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
 
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessLock", "the threads of the driver are those of another process");
+    return notRemoted("cuCheckpointProcessLock", "the driver's threads are in another process");
   };
   if (trace::isOff()) [[likely]]
     return told("cuCheckpointProcessLock", refuse());
@@ -2092,7 +2091,7 @@ CUresult cuImportExternalMemory(CUexternalMemory* extMem_out,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* memHandleDesc) {
   constexpr auto refuse = [](auto...) noexcept {
     return notRemoted("cuImportExternalMemory",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
+                      "memory of other APIs is on this machine, not on the GPU's host");
   };
   if (trace::isOff()) [[likely]]
     return told("cuImportExternalMemory", refuse());
@@ -2103,7 +2102,7 @@ CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out,
                                    const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* semHandleDesc) {
   constexpr auto refuse = [](auto...) noexcept {
     return notRemoted("cuImportExternalSemaphore",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
+                      "memory of other APIs is on this machine, not on the GPU's host");
   };
   if (trace::isOff()) [[likely]]
     return told("cuImportExternalSemaphore", refuse());

@@ -35,7 +35,7 @@ test("login shows the fingerprint of an unknown authority, and asks where it can
   });
   expect(result).toMatchObject({ code: 125, stdout: "" });
   expect(result.stderr).toContain(fingerprint);
-  expect(result.stderr).toMatch(/no terminal to ask[^]*\[MILLPOND_E_TLS\]/);
+  expect(result.stderr).toMatch(/no terminal on which[^]*\[MILLPOND_E_TLS\]/);
 });
 
 test("login with the right fingerprint trusts that authority, and all commands use the pool", async () => {

@@ -10,7 +10,7 @@ const pollMs = 500;
 export async function run(values: Values<"drain">, [name = ""]: readonly string[]): Promise<number> {
   const { pool } = openConnection(values);
   const { claims } = await pool.drainNode({ name, reason: values.reason ?? "" });
-  for (const claim of claims) process.stderr.write(`claim/${claim} has had notice\n`);
+  for (const claim of claims) process.stderr.write(`claim/${claim} has been given notice\n`);
   if (values.wait) {
     while (((await pool.getNode({ name })).node?.devices ?? []).some(({ virtualGpus }) => virtualGpus > 0)) {
       await delay(pollMs);

@@ -6,7 +6,7 @@ import { openConnection } from "../../connection/connection.ts";
 
 export async function run(values: Values<"remove">, [name = ""]: readonly string[]): Promise<number> {
   const { claims } = await openConnection(values).pool.removeNode({ name, lost: values.lost ?? false });
-  for (const claim of claims) process.stderr.write(`claim/${claim} has lost what it had there\n`);
+  for (const claim of claims) process.stderr.write(`claim/${claim} has lost its allocation there\n`);
   process.stdout.write(`node/${name} removed\n`);
   return exitStatus.ok;
 }

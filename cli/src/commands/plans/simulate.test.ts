@@ -88,7 +88,7 @@ test("a table without further options, and clear errors", async () => {
   expect(stdout).toMatch(/^TRACE +POLICY +CLAIM +ALLOC@130/);
   expect(stdout).toMatch(/\ntiny +least-fragmentation +node +\d/);
   expect((await simulate()).stderr).toContain("--data is missing");
-  expect((await simulate("--data", folder, "--policy", "best")).stderr).toContain('"best" is none of');
+  expect((await simulate("--data", folder, "--policy", "best")).stderr).toContain('"best" is not one of');
   const empty = join(folder, "empty");
   await mkdir(empty);
   expect((await simulate("--data", empty)).stderr).toContain("no trace in");

@@ -83,8 +83,7 @@ function checkResultFile(path: string): { readonly path: string; readonly format
   if (format === undefined) {
     const endings = resultFormats.map((each) => `.${each}`).join(", ");
     throw millpondError("MILLPOND_E_INVALID", `--out: ${quote(path)} ends in none of ${endings}`, {
-      remedy:
-        "Name the file by what it is to hold; programs such as rsvg-convert make other pictures of .svg.",
+      remedy: "Name the file after its format; programs such as rsvg-convert make other pictures of .svg.",
     });
   }
   checkOutputFile(path, "--out");
@@ -96,7 +95,10 @@ function choosePolicies(text: string | undefined): Policy[] {
   return (text ?? "least-fragmentation").split(",").map((name) => {
     const policy = policies.find((each) => plain(each) === plain(name));
     if (policy === undefined) {
-      throw millpondError("MILLPOND_E_INVALID", `--policy: ${quote(name)} is none of ${policies.join(", ")}`);
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `--policy: ${quote(name)} is not one of ${policies.join(", ")}`,
+      );
     }
     return policy;
   });

@@ -13,10 +13,14 @@ export async function run(values: Values<"backup">): Promise<number> {
   const { state, to } = values;
   if (state === undefined) {
     if (to !== undefined) {
-      throw millpondError("MILLPOND_E_INVALID", "--to is for a controller that does not run, with --state", {
-        remedy:
-          "A running controller writes its backup on its own host, in its state directory, and its path is printed.",
-      });
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        "--to is only for the state of a stopped controller, with --state",
+        {
+          remedy:
+            "A running controller writes its backup into its own state directory; the command prints the path.",
+        },
+      );
     }
     const { path, bytes, revision } = await openConnection(values).pool.backUp({});
     say(`the controller has written ${path} on its host`, bytes, revision);

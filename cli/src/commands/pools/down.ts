@@ -28,7 +28,7 @@ export async function run(values: Values<"down">): Promise<number> {
     display.show("waiting for the end of the pool");
     if (Date.now() > deadline) {
       throw millpondError("MILLPOND_E_IN_USE", `the pool on ${path} (process ${up.pid}) has not ended`, {
-        remedy: `Look into ${path}/logs, and end the process.`,
+        remedy: `See ${path}/logs, and end the process.`,
       });
     }
     await delay(pollMs);

@@ -12,17 +12,17 @@ export async function run({ state, store, keyFile }: Values<"downgrade">): Promi
   const directory = state ?? controllerStateDirectory(process.env);
   if (store !== undefined) {
     await downgradeDatabase(store, keyFile ?? join(directory, poolKeyFile));
-    process.stdout.write("the database is of the release before; start its controllers\n");
+    process.stdout.write("the database is of the previous release; start its controllers\n");
     return exitStatus.ok;
   }
   if (keyFile !== undefined) {
     throw millpondError("MILLPOND_E_INVALID", "--key-file is for a database", {
-      remedy: "Leave it out: the key of a state directory is in it.",
+      remedy: "Omit it: a state directory contains its key.",
     });
   }
   const backup = await downgradeDirectory(directory, Date.now());
   process.stdout.write(
-    `the state is of the release before; start its controller\nas it was, it is in ${backup}\n`,
+    `the state is of the previous release; start its controller\nthe state before the downgrade is in ${backup}\n`,
   );
   return exitStatus.ok;
 }

@@ -15,7 +15,7 @@ export async function run(
     if (backup !== undefined || state !== undefined) {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        "--store is for a database that its own tools have put back; a backup is of a state in a file",
+        "--store is for a database restored with its own tools; a backup holds the state of a directory",
         { remedy: "Give --store alone, or a backup and --state." },
       );
     }
@@ -31,7 +31,7 @@ export async function run(
   const restored = restoreBackup({ from: backup, to: directory, now: Date.now(), keyFile, withNewKeys });
   say(restored);
   if (restored.replaced !== undefined) {
-    process.stdout.write(`the state that was there before lies in ${restored.replaced}\n`);
+    process.stdout.write(`the previous state is in ${restored.replaced}\n`);
   }
   return exitStatus.ok;
 }

@@ -40,7 +40,7 @@ export async function run(values: Values<"support-bundle">): Promise<number> {
   return exitStatus.ok;
 }
 
-/** Undefined if no controller is known; `doctor` reports why. */
+/** Undefined if no controller is configured; `doctor` reports why. */
 function connectionOf(values: Values<"support-bundle">): Connection | undefined {
   try {
     return connect(resolveEndpoint(values, process.env));

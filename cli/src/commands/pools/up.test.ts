@@ -62,7 +62,7 @@ test("up starts a pool that other commands find, and takes everything with it", 
   expect((await client.finished).code).toBe(46);
   expect(JSON.parse(readFileSync(home.config, "utf8"))).toMatchObject({ currentContext: "", contexts: {} });
   expect((await home.millpond(["smi"])).stderr).toMatch(
-    /no controller is known\n {2}Start a pool with `millpond up`, use `millpond login`/,
+    /no controller is configured\n {2}Start a pool with `millpond up`, use `millpond login`/,
   );
 });
 

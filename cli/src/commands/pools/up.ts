@@ -210,7 +210,7 @@ async function chooseHardware(
       "MILLPOND_E_INVALID",
       `${option} is for software GPUs, and this machine has real ones`,
       {
-        remedy: "Add --soft, or leave the option out.",
+        remedy: "Add --soft, or omit the option.",
       },
     );
   }

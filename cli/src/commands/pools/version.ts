@@ -45,7 +45,7 @@ export async function run(values: Values<"version">): Promise<number> {
 /** Empty for a single controller, or for the leader. */
 function leadOf({ leads, leaderUrl }: GetVersionResponse): string {
   if (leads) return "";
-  return leaderUrl === "" ? "; none leads now" : `; the one at ${leaderUrl} leads`;
+  return leaderUrl === "" ? "; there is no leader now" : `; the leader is at ${leaderUrl}`;
 }
 
 async function askController(values: Values<"version">): Promise<{

@@ -26,7 +26,11 @@ export async function run(values: Values<"attach">, [name = ""]: readonly string
   });
   const { status } = requireJob(jobs, name);
   if (status !== null) return status;
-  throw millpondError("MILLPOND_E_PROGRAM", `the job ${name} is lost: the millpond that ran it was killed`, {
-    remedy: "Start it again; its claim is given back when its lease ends.",
-  });
+  throw millpondError(
+    "MILLPOND_E_PROGRAM",
+    `the job ${name} is lost: the millpond process that ran it was killed`,
+    {
+      remedy: "Start it again; its claim is released when its lease expires.",
+    },
+  );
 }

@@ -49,7 +49,7 @@ describe("a detached program", () => {
     expect(await stateOf("train")).toBe("running");
     const again = await pool.home.millpond(["run", "--detach", "--name", "train", ...small, "--", "true"]);
     expect(again).toMatchObject({ code: 125, stdout: "" });
-    expect(again.stderr).toContain("there is a job train already");
+    expect(again.stderr).toContain("the job train already exists");
 
     const attached = pool.home.start(["attach", "train"]);
     await attached.says("stdout", /err\n/);
@@ -224,7 +224,9 @@ describe("an array", () => {
     running.child.kill("SIGTERM");
     const { code, stderr } = await running.finished;
     expect(code).toBe(143);
-    expect(stderr).toContain("0 of 10 tasks succeeded; 0 ended with 143, 1 ended with 143; 8 were not begun");
+    expect(stderr).toContain(
+      "0 of 10 tasks succeeded; 0 ended with 143, 1 ended with 143; 8 were not started",
+    );
     expect(await liveClaims()).toEqual([]);
   });
 });

@@ -15,7 +15,7 @@ afterAll(async () => {
 test("-v says what was granted", async () => {
   const result = await pool.home.millpond(["run", "-v", "-m", "1Gi", "--compute", "30", "--", "true"]);
   expect(result.stderr).toMatch(
-    /^millpond: claim claim-\w+ has node-a\/0 \(1 GiB, 30% compute\), over shared memory\nmillpond: claim claim-\w+ given back\n$/,
+    /^millpond: claim claim-\w+ has node-a\/0 \(1 GiB, 30% compute\), over shared memory\nmillpond: claim claim-\w+ released\n$/,
   );
   expect(result).toMatchObject({ code: 0, stdout: "" });
 });

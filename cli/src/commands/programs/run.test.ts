@@ -249,7 +249,7 @@ describe("a program under millpond run", () => {
     );
     const both = await pool.home.millpond(["run", "--claim", "shared", "-n", "2", "--", ...show]);
     expect(both).toMatchObject({ code: 118, stdout: "" });
-    expect(both.stderr).toMatch(/--claim shared is there already, and --gpus asks for another/);
+    expect(both.stderr).toMatch(/--claim shared names an existing claim, and --gpus would change it/);
     expect((await claims.getClaim({ name: "shared" })).claim?.state).toBe(ClaimState.BOUND);
     await claims.releaseClaim({ name: "shared" });
     const ended = await pool.home.millpond(["run", "--claim", "shared", "--", ...show]);
@@ -287,7 +287,7 @@ describe("without room", () => {
     running.child.kill(signal);
     const result = await running.finished;
     expect(result).toMatchObject({ code, stdout: "" });
-    expect(result.stderr).toMatch(/millpond: cancelled, claim waiting-\d+ is given back\n$/);
+    expect(result.stderr).toMatch(/millpond: cancelled, claim waiting-\d+ is released\n$/);
     const { claim } = await pool.connection.claims.getClaim({ name: `waiting-${code}` });
     expect(claim?.state).toBe(ClaimState.RELEASED);
   });
@@ -359,7 +359,7 @@ describe("without a controller", () => {
     await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 120_000 });
     await other.startController();
     expect(await running.finished).toMatchObject({ code: 0 });
-    expect(running.stderr).not.toContain("could not be given back");
+    expect(running.stderr).not.toContain("could not be released");
     expect((await other.connection.claims.listClaims({})).claims).toEqual([]);
   });
 
@@ -392,7 +392,7 @@ describe("without a controller", () => {
     const result = await running.finished;
     expect(result).toMatchObject({ code: 0, stdout: "attached over shm\n" });
     expect(result.stderr).toMatch(
-      /^millpond: claim claim-\w+ could not be given back and ends by itself within 30 s: .*\n$/,
+      /^millpond: claim claim-\w+ could not be released and expires within 30 s: .*\n$/,
     );
   });
 });
@@ -450,7 +450,7 @@ describe("vGPUs that are taken back", () => {
       runWith("--idle-limit", "20s", "--grace", "5m"),
     ]);
     expect(timed).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
-    expect(timed.stderr).toContain("its time limit of 20s ends");
+    expect(timed.stderr).toContain("it is about to reach its time limit of 20s");
     expect(idle).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
     expect(idle.stderr).toMatch(
       /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: its devices were idle for 20s, its idle limit/,

@@ -35,13 +35,13 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   if (values.requeue && !values.wait) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      "--requeue waits for room again, and --no-wait waits for none",
-      { remedy: "Leave one of them out." },
+      "--requeue waits for capacity again, and --no-wait never waits",
+      { remedy: "Omit one of them." },
     );
   }
   if (values.trace !== undefined && values.profile !== undefined) {
     throw millpondError("MILLPOND_E_INVALID", "--trace and --profile are both given", {
-      remedy: "Leave --trace out: the calls are in the profile.",
+      remedy: "Omit --trace: the profile contains the calls.",
     });
   }
   if (array !== undefined && request.gang !== undefined) {

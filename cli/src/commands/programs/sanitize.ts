@@ -61,7 +61,7 @@ export async function run(
 function chooseTools(asked: readonly string[] | undefined): readonly string[] {
   for (const tool of asked ?? []) {
     if (!tools.some((known) => known === tool)) {
-      throw millpondError("MILLPOND_E_INVALID", `--tool: ${quote(tool)} is none of ${tools.join(", ")}`);
+      throw millpondError("MILLPOND_E_INVALID", `--tool: ${quote(tool)} is not one of ${tools.join(", ")}`);
     }
   }
   return asked === undefined ? defaultTools : tools.filter((tool) => asked.includes(tool));

@@ -168,9 +168,9 @@ test("a last line without an end is left out, and that is said", async () => {
 });
 
 test.each([
-  ["a line that is none", [...lines, "what?"], 'bad:12: "what?" is no line of a trace'],
+  ["a line that is none", [...lines, "what?"], 'bad:12: "what?" is not a line of a trace'],
   ["no header", lines.slice(1), "bad:1: there is no header of process 10 before its calls"],
-  ["a header of nothing", ["# hello"], 'bad:1: "# hello" is no line of a trace'],
+  ["a header of nothing", ["# hello"], 'bad:1: "# hello" is not a line of a trace'],
   [
     "a version to come",
     [header.replace("trace 1", "trace 2")],
@@ -186,7 +186,7 @@ test.each([
 test("a file that is not there, one that is no text, an empty one", async () => {
   expect((await trace("nowhere")).stderr).toContain('error: the trace "nowhere" cannot be read: ENOENT');
   await writeFile(join(folder, "binary"), Buffer.alloc(300_000, 0x41));
-  expect((await trace("binary")).stderr).toMatch(/error: binary:1: "A+…" is no line of a trace/);
+  expect((await trace("binary")).stderr).toMatch(/error: binary:1: "A+…" is not a line of a trace/);
   expect(await trace(await write("empty", [], ""))).toMatchObject({
     status: 0,
     stdout: "no process\n\nno calls\n",

@@ -41,7 +41,7 @@ function changedLimits(
 ): Tenant["userLimits"] | undefined {
   if (user !== undefined && userLimit === undefined) {
     throw millpondError("MILLPOND_E_INVALID", `--user ${user} is given without --user-limit`, {
-      remedy: "Give both, or take its own limit away with --forget-user.",
+      remedy: "Give both, or remove its own limit with --forget-user.",
     });
   }
   if (userLimit === undefined && forgetUser === undefined) return undefined;

@@ -17,6 +17,6 @@ export async function run(_values: object, [, service = "agent", file]: readonly
   }
   const members = Object.entries(readServiceFile(name, path));
   const lines = members.map(([key, text]) => `  ${key}: ${text}\n`);
-  process.stdout.write(`${path} is good for millpond ${name}\n${lines.join("")}`);
+  process.stdout.write(`${path} is valid for millpond ${name}\n${lines.join("")}`);
   return exitStatus.ok;
 }

@@ -14,7 +14,7 @@ test("an audit that was edited or shortened in the database is found by audit ve
   const whole = await verify();
   expect(whole).toMatchObject({ code: 0, stderr: "" });
   expect(whole.stdout).toMatch(
-    /^the audit is whole: \d+ chained records\nnewest: record \d+ [0-9a-f]{64}\n$/,
+    /^the audit is intact: \d+ chained records\nnewest: record \d+ [0-9a-f]{64}\n$/,
   );
   const hash = whole.stdout.trim().split(" ").at(-1) ?? "";
   expect(await verify("--includes", hash)).toMatchObject({ code: 0 });
@@ -37,5 +37,5 @@ test("an audit that was edited or shortened in the database is found by audit ve
   await edit("DELETE FROM audit WHERE id = 2");
   const shortened = await verify();
   expect(shortened.code).toBe(1);
-  expect(shortened.stdout).toContain("between the records 1 and 3 others were removed");
+  expect(shortened.stdout).toContain("records between 1 and 3 were removed");
 });

@@ -59,7 +59,7 @@ async function verify(
 function describe({ records, unchained, last }: AuditChain, problems: readonly string[]): string {
   const older = unchained === 0 ? "" : `, and ${unchained} older ones without hashes`;
   const lines =
-    problems.length === 0 ? [`the audit is whole: ${records} chained records${older}`] : [...problems];
+    problems.length === 0 ? [`the audit is intact: ${records} chained records${older}`] : [...problems];
   if (last !== undefined) lines.push(`newest: record ${last.id} ${last.hash}`);
   return `${lines.join("\n")}\n`;
 }

@@ -21,7 +21,7 @@ export async function run(values: Values<"console">): Promise<number> {
 /** Calls the controllers in turn until one answers. */
 async function firstLink(values: Values<"console">): Promise<ConsoleLink> {
   const endpoint = resolveEndpoint(values, process.env);
-  let failure: unknown = millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known");
+  let failure: unknown = millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is configured");
   for (const controller of splitAddresses(endpoint.controller)) {
     try {
       return await makeConsoleLink(connect({ ...endpoint, controller }));

@@ -59,8 +59,8 @@ function toJson(explanation: ExplainClaimResponse) {
 
 /** Why the time at which a claim gets room is unknown, by its obstacle. */
 const unknowns: Readonly<Record<string, string>> = {
-  room: "what is in its way has no time limit",
-  quota: "it waits until others give quota back",
+  room: "the claims ahead of it have no time limit",
+  quota: "it waits until other claims release quota",
   gang: "it waits for the rest of its gang",
 };
 
@@ -128,6 +128,6 @@ function whatItWaitsFor({ waitsFor, waitsForHidden: hidden, obstacle }: ExplainC
     ...(hidden > 0 ? [hidden === 1 ? "a claim of another tenant" : `${hidden} claims of other tenants`] : []),
   ];
   const last = parts.at(-1);
-  if (last === undefined) return nothingToWaitFor[obstacle] ?? "nothing that is known";
+  if (last === undefined) return nothingToWaitFor[obstacle] ?? "nothing known";
   return `${end} ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
 }

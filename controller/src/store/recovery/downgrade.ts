@@ -36,7 +36,7 @@ export async function downgradeDirectory(directory: string, nowMs: number): Prom
   try {
     takeBack(database, poolKey);
   } catch (cause) {
-    throw stateError(cause, `the state in ${directory} cannot be taken back`);
+    throw stateError(cause, `the state in ${directory} cannot be downgraded`);
   }
   return path;
 }
@@ -84,7 +84,7 @@ export async function downgradeDatabase(url: string, keyFile: string): Promise<v
       if (leader !== undefined) {
         throw millpondError(
           "MILLPOND_E_STATE_LOCKED",
-          `the controller at ${text(leader, "url")} leads on this database`,
+          `the controller at ${text(leader, "url")} is the leader on this database`,
           { remedy: "Stop all controllers first." },
         );
       }

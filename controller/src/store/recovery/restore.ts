@@ -261,7 +261,7 @@ export async function resumeDatabase(
       if (leader["url"] !== undefined) {
         throw millpondError(
           "MILLPOND_E_STATE_LOCKED",
-          `the controller at ${text(leader, "url")} leads on this database`,
+          `the controller at ${text(leader, "url")} is the leader on this database`,
           { remedy: "Stop the controllers first." },
         );
       }

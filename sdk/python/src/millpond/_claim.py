@@ -124,7 +124,7 @@ class Claim:
                     return
                 if error.status != 0 or time.monotonic() > deadline:
                     print(
-                        f"millpond: claim {self.name} could not be given back and ends by itself within {_LEASE_SECONDS} s: {error}",
+                        f"millpond: claim {self.name} could not be released and expires within {_LEASE_SECONDS} s: {error}",
                         file=sys.stderr,
                     )
                     return
@@ -231,12 +231,12 @@ class Claim:
                     self._lose(str(error))
                 return
             if state.get("requeues", 0) > requeues:
-                self._lose(f"the vGPUs of claim {state['name']} were taken back: {state.get('reason', '')}")
+                self._lose(f"the vGPUs of claim {state['name']} were preempted: {state.get('reason', '')}")
             at = int(state.get("preemptAt", "0"))
             if at and not self._lost:
                 seconds = max(0.0, at - time.time())
                 why = state.get("reason", "")
-                self._lose(f"the vGPUs of claim {state['name']} are taken back in {seconds:.0f} s: {why}")
+                self._lose(f"the vGPUs of claim {state['name']} are preempted in {seconds:.0f} s: {why}")
                 if self._on_notice is not None:
                     self._on_notice(seconds, why)
 

@@ -65,7 +65,7 @@ class Client:
     ) -> dict[str, Any]:
         """Makes any call of the API (docs/reference/api.md).
 
-        ``call("ClaimService", "GetClaim", {"name": "train"})["claim"]``. Numbers of 64 bits are texts in answers. If one of
+        ``call("ClaimService", "GetClaim", {"name": "train"})["claim"]``. 64-bit integers are strings in answers. If one of
         several controllers does not answer, or is a follower, the others are tried for ten seconds; a call that changes
         something is not repeated once it has reached a controller. ``timeout``: seconds for each attempt. ``reason``: recorded
         in the audit.

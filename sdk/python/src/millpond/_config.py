@@ -58,7 +58,7 @@ def find_endpoint(
     controller = controller or current.get("controller")
     if not controller:
         raise ValueError(
-            "no controller is known. Start a pool with `millpond up`, use `millpond login`, or set MILLPOND_CONTROLLER "
+            "no controller is configured. Start a pool with `millpond up`, use `millpond login`, or set MILLPOND_CONTROLLER "
             "[MILLPOND_E_NOT_CONFIGURED]"
         )
     if current.get("controller") == controller:

@@ -28,7 +28,7 @@ def memory_fields(memory: Union[str, int, float, None]) -> dict[str, Any]:
     factor = _UNITS[(unit or "").lower()] if unit or is_bytes else 2**20
     size = int(Decimal(number) * factor)
     if not 2**20 <= size <= 2**50:
-        raise ValueError(f"the size {memory!r} is not within 1 MiB and 1 PiB")
+        raise ValueError(f"the size {memory!r} is not between 1 MiB and 1 PiB")
     return {"memoryBytes": str(size)}
 
 
