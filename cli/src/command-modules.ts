@@ -22,6 +22,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   describe: () => import("./commands/views/describe.ts"),
   explain: () => import("./commands/views/explain.ts"),
   why: () => import("./commands/views/why.ts"),
+  prometheus: () => import("./commands/views/prometheus.ts"),
   usage: () => import("./commands/views/usage.ts"),
   login: () => import("./commands/contexts/login.ts"),
   logout: () => import("./commands/contexts/logout.ts"),

@@ -54,15 +54,16 @@ scrape_configs:
 
 | file | content |
 |---|---|
-| \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or the authority of a given certificate; concatenated for several controllers |
 | \`user.token\` | a token for Prometheus: \`millpond token create prometheus --role admin\` to see the usage of all tenants and the temperature, power and clocks of all cards, otherwise without the role |
-| \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, concatenated: each agent has its own authority, which is valid for ten years |
 | \`agent.token\` | a token of metrics, the same for all agents: \`openssl rand -hex 32\` in a file of each node that \`metricsTokenFile\` in its agent.yaml names. Without it, the token with which an agent was started |
-| \`agents.json\` | the list of agents, generated as below; Prometheus rereads it when it changes |
+| \`controller-ca.crt\` | the authority that the command line trusts for the controller; of several controllers with an authority each, \`tls/ca.crt\` of their state directories, concatenated |
+| \`agents-ca.crt\` | the authorities of all agents: each has its own, which is valid for ten years |
+| \`agents.json\` | the list of agents |
+
+One command writes the last three. Repeat it when nodes join, from a timer perhaps; Prometheus rereads them when they change:
 
 \`\`\`
-millpond get nodes -o json | jq '[.items[] | {targets: [.agentUrl | sub("^https?://"; "") | sub("[/#].*"; "")],
-  labels: {node: .name}}]' > agents.json
+millpond prometheus --directory /etc/prometheus/millpond
 \`\`\`
 
 The label \`node\` is the same as in the controller's metrics, so that both can be joined. Prometheus shows errors beside the

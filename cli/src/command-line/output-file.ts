@@ -2,7 +2,15 @@
 
 // Files that a command writes for its user.
 
-import { accessSync, constants, existsSync, statSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 
@@ -30,6 +38,21 @@ export function checkOutputFile(path: string, option: string): void {
 export function writeOutputFile(path: string, text: string, option: string): void {
   try {
     writeFileSync(path, text);
+  } catch (cause) {
+    throw unwritable(path, option, cause);
+  }
+}
+
+/**
+ * Replaces a file as a whole, for readers that may come at any moment; leaves it alone if nothing changes.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function replaceOutputFile(path: string, text: string, option: string): void {
+  try {
+    if (existsSync(path) && readFileSync(path, "utf8") === text) return;
+    writeFileSync(`${path}.new`, text);
+    renameSync(`${path}.new`, path);
   } catch (cause) {
     throw unwritable(path, option, cause);
   }

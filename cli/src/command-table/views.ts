@@ -233,6 +233,31 @@ existing claim with the same request is unchanged; queues and tenants are change
     options: { ...jsonOutput, ...connection },
     group: "View the pool",
   },
+  prometheus: {
+    summary: "Write the files by which Prometheus finds and trusts the agents of the pool",
+    description: `Writes agents.json, the list of agents for file_sd_configs; agents-ca.crt, the authorities of all agents; and controller-ca.crt,
+the authority that this command trusts for the controller, if it is not one of the machine's. Each agent's authority is taken
+from the agent itself and compared with the fingerprint that the controller knows. Repeat the command when nodes join, or run
+it from a timer: files that would not change are left alone. An agent that does not answer keeps its authority of the last
+time, and is reported with exit status 1.`,
+    examples: [
+      {
+        command: "millpond prometheus --directory /etc/prometheus/millpond",
+        what: "for the configuration in docs/reference/metrics.md",
+      },
+    ],
+    arguments: [],
+    options: {
+      directory: {
+        flags: "--directory <dir>",
+        type: "text",
+        description: "Existing folder for the files",
+        defaultText: "the current folder",
+      },
+      ...connection,
+    },
+    group: "Operate",
+  },
   usage: {
     summary: "Sum up the GPU-hours requested, granted, used and wasted, by queue, user, claim or model",
     description: `A vGPU counts as the greater of its shares of memory and compute. Asked (requested): while a claim waited or was bound; granted: while

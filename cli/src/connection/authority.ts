@@ -7,7 +7,7 @@ import { isIP } from "node:net";
 import { createInterface } from "node:readline/promises";
 import { connect, type DetailedPeerCertificate, type TLSSocket } from "node:tls";
 import { millpondError, quote } from "@millpond/api";
-import { readAuthorities, splitAddresses } from "@millpond/platform";
+import { parseAgentUrl, readAuthorities, splitAddresses } from "@millpond/platform";
 
 const lookMs = 10_000;
 /** Longer than any real chain. */
@@ -57,6 +57,40 @@ export async function findAuthority(controller: string, options: TrustOptions): 
   return authority.toString();
 }
 
+/**
+ * Returns the authority of an agent, PEM; undefined: the agent uses plain HTTP, on loopback.
+ *
+ * @param agentUrl as the controller knows it, with the fingerprint of the agent's certificate
+ * @throws MILLPOND_E_TLS where another server answers, MILLPOND_E_UNREACHABLE
+ */
+export async function agentAuthority(agentUrl: string): Promise<string | undefined> {
+  const { baseUrl, fingerprint } = parseAgentUrl(agentUrl);
+  if (fingerprint === undefined) return undefined;
+  let look: Look;
+  try {
+    look = await lookAt(baseUrl);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_UNREACHABLE", `there is no agent at ${baseUrl}: ${why}`, { cause });
+  }
+  const { leaf, authority } = look;
+  if (fingerprintOf(leaf) !== readFingerprint(fingerprint)) {
+    throw millpondError(
+      "MILLPOND_E_TLS",
+      `the agent at ${baseUrl} is not trusted: its certificate is not the one that the controller knows it by`,
+      { remedy: "Another process serves its address, or it was restarted: check again." },
+    );
+  }
+  // The fingerprint vouches for the first certificate only; whoever is in between could send another authority.
+  if (authority === undefined || !leaf.checkIssued(authority) || !leaf.verify(authority.publicKey)) {
+    throw millpondError(
+      "MILLPOND_E_TLS",
+      `the agent at ${baseUrl} does not show the authority of its certificate`,
+    );
+  }
+  return authority.toString();
+}
+
 /** `sha256:` and 64 hexadecimal digits. */
 export function fingerprintOf(certificate: X509Certificate): string {
   return `sha256:${createHash("sha256").update(certificate.raw).digest("hex")}`;
@@ -77,6 +111,7 @@ function readFingerprint(text: string): string {
 
 interface Look {
   readonly address: string;
+  readonly leaf: X509Certificate;
   /** Whether an authority of this machine has signed the certificate, for this name. */
   readonly isTrusted: boolean;
   /** The last certificate of the chain, when it is self-signed. */
@@ -110,7 +145,9 @@ function lookAt(address: string): Promise<Look> {
     socket.setTimeout(lookMs, () => socket.destroy(new Error(`no answer within ${lookMs / 1000} s`)));
     socket.once("error", reject);
     socket.once("secureConnect", () => {
-      resolve({ address, isTrusted: socket.authorized, authority: rootOf(socket.getPeerCertificate(true)) });
+      const chain = socket.getPeerCertificate(true);
+      const leaf = new X509Certificate(chain.raw);
+      resolve({ address, leaf, isTrusted: socket.authorized, authority: rootOf(chain) });
       socket.destroy();
     });
   });
