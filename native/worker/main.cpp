@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cxxabi.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "base/log.h"
 #include "worker/core/device_output.h"
@@ -23,6 +29,21 @@ int fail(const millpond::Error& error, int status) {
 }
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+/// Copies lines from standard input to standard output, with mangled names of C++ as in the source. For `millpond trace`,
+/// because the program that has a demangler is not installed everywhere.
+int demangleLines() {
+  // The demangler's recursion grows with the length of a name.
+  constexpr size_t kMostMangled = 16384;
+  for (std::string line; std::getline(std::cin, line);) {
+    int status = -1;
+    std::unique_ptr<char, decltype(&std::free)> text(nullptr, &std::free);
+    if (line.starts_with("_Z") && line.size() <= kMostMangled)
+      text.reset(abi::__cxa_demangle(line.c_str(), nullptr, nullptr, &status));
+    std::cout << (status == 0 && text ? text.get() : line.c_str()) << '\n';
+  }
+  return std::cout.flush() ? 0 : 1;
+}
 
 /// Opens the gates of the node's devices, while this process still may.
 millpond::Result<millpond::worker::gate::Gates> openGates(const millpond::worker::Options& options) {
@@ -63,6 +84,7 @@ millpond::Status giveUp(const millpond::worker::Options& options, const millpond
 
 int main(int argc, char** argv) {
   using namespace millpond;
+  if (argc == 2 && std::strcmp(argv[1], "--demangle") == 0) return demangleLines();
   worker::leaveTopToPrograms(argv);
   auto options = worker::Options::parse(std::span(argv, static_cast<size_t>(argc)));
   if (!options) return fail(options.error(), 2);

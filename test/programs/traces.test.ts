@@ -19,7 +19,11 @@ interface Summary {
   readonly threads: readonly unknown[];
   readonly calls: readonly { readonly name: string; readonly count: number; readonly waits: number }[];
   readonly copies: readonly { readonly from: string; readonly to: string; readonly bytes: number }[];
-  readonly launches: readonly { readonly kernel: string; readonly count: number }[];
+  readonly launches: readonly {
+    readonly kernel: string;
+    readonly readable?: string;
+    readonly count: number;
+  }[];
   readonly failures: readonly { readonly name: string; readonly text: string }[];
 }
 
@@ -50,7 +54,11 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     );
     expect(summary.copies).toContainEqual(expect.objectContaining({ from: "device", to: "host", bytes }));
     expect(summary.launches).toEqual([
-      expect.objectContaining({ kernel: expect.stringContaining("add") as string, count: 1 }),
+      expect.objectContaining({
+        kernel: expect.stringMatching(/^_Z\w+add/) as string,
+        readable: expect.stringMatching(/\badd\(float const\*, /) as string,
+        count: 1,
+      }),
     ]);
     // The CUDA runtime requests tables that not every driver has.
     expect(summary.failures.filter(({ name }) => name !== "cuGetExportTable")).toEqual([]);
@@ -58,6 +66,13 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
     const table = await pool.millpond(["trace", file]);
     expect(table.status).toBe(0);
     expect(table.stdout).toMatch(/^CALL +COUNT/m);
+    expect(table.stdout).toMatch(/^KERNEL.*\n\S*\badd\(float const\*, /m);
+    // Without the native files, names are those of the image.
+    const program = pool.start(["trace", file], { MILLPOND_NATIVE_DIR: pool.directory });
+    program.endInput();
+    const elsewhere = await program.finished;
+    expect(elsewhere).toMatchObject({ status: 0, stderr: "" });
+    expect(elsewhere.stdout).toMatch(/^KERNEL.*\n_Z\w+add/m);
   });
 
   it("processes that run at once share a file, or have one each", async () => {

@@ -6,6 +6,7 @@ import type { CallSummary, CopySummary, Gap, LaunchSummary, Summary, ThreadSumma
 
 /** Limit of lists that may have thousands of entries. */
 const mostRows = 20;
+const mostOfName = 100;
 
 /** Formats microseconds for display: `212 ns`, `3.1 µs`, `52.7 ms`, `1.2 s`. */
 function formatMicroseconds(time: number): string {
@@ -54,7 +55,7 @@ const copyColumns: readonly Column<CopySummary>[] = [
 ];
 
 const launchColumns: readonly Column<LaunchSummary>[] = [
-  { title: "KERNEL", cell: ({ kernel }) => kernel },
+  { title: "KERNEL", cell: ({ kernel, readable }) => shortened(readable ?? kernel) },
   count("LAUNCHES", (each) => each.count),
   time("IN CALLS", (each) => each.total),
 ];
@@ -66,6 +67,11 @@ const gapColumns: readonly Column<Gap>[] = [
   { title: "BEFORE", cell: ({ before }) => before },
   { title: "LINE", cell: ({ file, line }) => `${file}:${line}` },
 ];
+
+/** Names of templates can fill the whole screen. */
+function shortened(name: string): string {
+  return name.length <= mostOfName ? name : `${name.slice(0, mostOfName - 1)}…`;
+}
 
 function exactOrBytes(bytes: number): string {
   return bytes < 1 << 20 ? `${bytes} B` : formatBytes(BigInt(bytes));

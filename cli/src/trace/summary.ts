@@ -65,7 +65,10 @@ export interface CopySummary {
 }
 
 export interface LaunchSummary {
+  /** As in the image. */
   readonly kernel: string;
+  /** As in the source, if it is another one. */
+  readonly readable?: string;
   readonly count: number;
   readonly total: number;
 }

@@ -2,15 +2,16 @@
 
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
+import { readableNames } from "../../host/readable-names.ts";
 import { renderObject } from "../../output/resources.ts";
 import { renderPicture } from "../../trace/picture.ts";
 import { readTraceFile } from "../../trace/read.ts";
-import { Summarizer } from "../../trace/summary.ts";
+import { type Summary, Summarizer } from "../../trace/summary.ts";
 
 export async function run(values: Values<"trace">, files: readonly string[]): Promise<number> {
   const summarizer = new Summarizer();
   for (const file of files) await summarizer.addFile(file, readTraceFile(file));
-  const summary = summarizer.summary();
+  const summary = withReadableNames(summarizer.summary());
   for (const { file, isCut } of summary.files) {
     if (!isCut) continue;
     process.stderr.write(
@@ -21,4 +22,16 @@ export async function run(values: Values<"trace">, files: readonly string[]): Pr
     values.output === "json" ? renderObject("TraceSummary", { ...summary }) : renderPicture(summary),
   );
   return exitStatus.ok;
+}
+
+function withReadableNames(summary: Summary): Summary {
+  const names = readableNames(
+    summary.launches.map(({ kernel }) => kernel),
+    process.env,
+  );
+  const launches = summary.launches.map((launch) => {
+    const readable = names.get(launch.kernel);
+    return readable === undefined || readable === launch.kernel ? launch : { ...launch, readable };
+  });
+  return { ...summary, launches };
 }
