@@ -89,7 +89,8 @@ type Hosts = Readonly<Record<HostName, BareHost>>;
 /** Files outside of those that a running system changes, by path. */
 const files = "find / -xdev -not -type d -not -path '/var/*' -not -path '/root/*' | sort";
 
-async function testHosts(hosts: Hosts): Promise<void> {
+/** @param older a package of an older version */
+async function testHosts(hosts: Hosts, older: string): Promise<void> {
   const [install = "", configure = "", enable = "", create = "", join_ = ""] = await documentedCommands();
   const { controller, client } = hosts;
   const before = await client.shell(files);
@@ -130,7 +131,7 @@ async function testHosts(hosts: Hosts): Promise<void> {
     `a pool of two nodes and a program on each: ${((performance.now() - began) / 1000).toFixed(0)} s`,
   );
   await testServices(hosts);
-  await testUpgrade(hosts, install);
+  await testUpgrade(hosts, install, older);
   await testRemoval(hosts, before);
 }
 
@@ -181,8 +182,24 @@ async function testServices(hosts: Hosts): Promise<void> {
   if (failed !== "") throw new ScriptError(`failed units of the controller's host:\n${failed}`);
 }
 
-/** A program continues while the packages of its node's agent and of the controller are reinstalled. */
-async function testUpgrade(hosts: Hosts, install: string): Promise<void> {
+/** The version that counts as the older one: of this package, with the scripts and units of this release. */
+const olderVersion = `${manifest.version}~older`;
+
+/** Makes a package of the older version, which `apt` treats as another release. */
+async function makeOlderPackage(directory: string): Promise<string> {
+  const tree = join(directory, "older");
+  await must("dpkg-deb", ["--raw-extract", packageFile, tree]);
+  const control = join(tree, "DEBIAN", "control");
+  const text = await readFile(control, "utf8");
+  await writeFile(control, text.replace(/^Version: .*$/m, `Version: ${olderVersion}`));
+  const file = join(directory, `millpond_${olderVersion}_amd64.deb`);
+  await must("dpkg-deb", ["-Znone", "--root-owner-group", "--build", tree, file]);
+  await rm(tree, { recursive: true });
+  return file;
+}
+
+/** A program continues while the packages of its node's agent and of the controller go back by a version, and forward again. */
+async function testUpgrade(hosts: Hosts, install: string, older: string): Promise<void> {
   const { client } = hosts;
   const program = "/usr/lib/millpond/examples/bin/vectoradd 1000 --repeat 100000000";
   await client.shell(`millpond run -d --name long -m 256Mi --node-labels host=node-7 -- ${program}`);
@@ -190,11 +207,27 @@ async function testUpgrade(hosts: Hosts, install: string): Promise<void> {
     client.shell("millpond get sessions --where state=connected -o jsonpath={.items[*].id}");
   await until("a session", [hosts["node-7"]], async () => (await sessions()).trim() !== "");
   const first = await sessions();
-  await step("a program continues while its node and the controller are upgraded", async () => {
-    for (const host of [hosts["node-7"], hosts.controller])
-      await host.shell(install.replace("install", "install --reinstall"));
+  const { controller } = hosts;
+  const changed = [hosts["node-7"], controller];
+  const versionIs = async (version: string): Promise<void> => {
+    for (const host of changed) {
+      const installed = await host.shell("dpkg-query -W -f '${Version}' millpond");
+      if (installed.trim() !== version) throw new ScriptError(`${host.name} has version ${installed}`);
+    }
     await nodesAreReady(hosts);
     await until("the session of before", [hosts["node-7"]], async () => (await sessions()) === first);
+  };
+  await step(`a program continues while its node and the controller go back to ${olderVersion}`, async () => {
+    for (const host of changed) {
+      await host.give(older);
+      await host.shell(`apt-get install -y --allow-downgrades ./${basename(older)}`);
+    }
+    await versionIs(olderVersion);
+    await runOn(client, "node-7");
+  });
+  await step("a program continues while its node and the controller are upgraded", async () => {
+    for (const host of changed) await host.shell(install);
+    await versionIs(manifest.version);
   });
   await client.shell("millpond release long");
   await runOn(client, "node-7");
@@ -259,7 +292,8 @@ export async function main(): Promise<void> {
     await connect(entries.map(([name, host]) => ({ host, address: addresses[name] })));
     const known = names.map((name) => `${addresses[name]} ${name}\n`).join("");
     for (const [, host] of entries) await host.writeFile("/etc/hosts", `127.0.0.1 localhost\n${known}`);
-    await testHosts(Object.fromEntries(entries) as Record<HostName, BareHost>);
+    const older = await step(`a package of version ${olderVersion}`, () => makeOlderPackage(directory));
+    await testHosts(Object.fromEntries(entries) as Record<HostName, BareHost>, older);
     console.log(`${basename(packageFile)}: the documented commands make a pool`);
   });
 }
