@@ -10,6 +10,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   process.stdout.on("error", endQuietly);
   // A failure to write to standard error, as on a full disk, cannot be reported anywhere; a running program continues.
   process.stderr.on("error", () => undefined);
+  // Node's own warnings, such as one about colours of terminals, are for its developers.
+  if (process.env["MILLPOND_DEBUG"] !== "1") process.removeAllListeners("warning");
   writeInLocale(process.stderr, process.env);
   try {
     const stopped = process.env["MILLPOND_LEASES"];

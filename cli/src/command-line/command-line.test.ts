@@ -58,6 +58,7 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["run -- true", /MILLPOND_COMPUTE: "500" is not a share/, { MILLPOND_COMPUTE: "500" }],
   ["run -- true", /MILLPOND_TRANSPORT: "rdma" is not one of/, { MILLPOND_TRANSPORT: "rdma" }],
   ["get", /missing required argument 'kind'/],
+  ["restore /dev/null --state /dev/null/x", /ENOTDIR: not a directory.*\n {2}Correct the path\./],
   ["get nods", /kind: "nods" is not one of .*\n {2}Did you mean nodes\?/],
   ["get nodes one extra", /too many arguments/],
   ["get nodes -o xml", /--output: "xml" is not one of table, wide, name, json/],
@@ -126,6 +127,13 @@ test("a variable that nothing reads is said to be set, by every command that run
   const environment = { MILLPOND_MEMROY: "1Gi", MILLPOND_TOKEN: "t" };
   const { stderr } = await home.millpond(["context", "list"], { environment });
   expect(stderr).toBe("millpond: MILLPOND_MEMROY is set, and nothing reads it: check its spelling\n");
+});
+
+test("warnings of Node are not shown to users", async () => {
+  using home = new Home();
+  const environment = { NO_COLOR: "1", FORCE_COLOR: "3", MILLPOND_DEBUG: undefined };
+  const { stderr } = await home.millpond(["get", "nodes"], { environment });
+  expect(stderr).toMatch(/^error: no controller is configured\n.*\n.*\n$/);
 });
 
 test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error of one kind", () => {

@@ -29,6 +29,8 @@ export function errorParts(error: unknown): ErrorParts {
   const code = errorCodeOf(error);
   const message = messageOf(error);
   if (code === undefined) {
+    const remedy = systemRemedy(error);
+    if (remedy !== undefined) return { what: message, remedy, code: "MILLPOND_E_INVALID" };
     return { what: message, remedy: errorTable.MILLPOND_E_INTERNAL.remedy, code: "MILLPOND_E_INTERNAL" };
   }
   const text = message.slice(0, message.length - code.length - 3);
@@ -37,6 +39,36 @@ export function errorParts(error: unknown): ErrorParts {
   return split < 0
     ? { what: text, remedy: usual, code }
     : { what: text.slice(0, split), remedy: text.slice(split + 2), code };
+}
+
+/** What to do about an error of the operating system that a command did not expect; undefined: it is none. */
+function systemRemedy(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("syscall" in error) || !("code" in error)) return undefined;
+  switch (error.code) {
+    case "ENOSPC":
+    case "EDQUOT":
+    case "EFBIG":
+      return "Free disk space, or raise the limit, and try again.";
+    case "EMFILE":
+    case "ENFILE":
+      return "Raise the limit of open files (`ulimit -n`), and try again.";
+    case "EAGAIN":
+    case "ENOMEM":
+      return "Raise the limit of processes or memory (`ulimit -u`, `ulimit -v`), and try again.";
+    case "EACCES":
+    case "EPERM":
+    case "EROFS":
+      return "Use a user who may do this, or another path.";
+    case "ENOENT":
+    case "ENOTDIR":
+    case "EISDIR":
+    case "EEXIST":
+    case "ELOOP":
+    case "ENAMETOOLONG":
+      return "Correct the path.";
+    default:
+      return undefined;
+  }
 }
 
 /** Prints an error to standard error and returns its exit status. */

@@ -81,7 +81,7 @@ export async function agentAuthority(agentUrl: string): Promise<string | undefin
       { remedy: "Another process serves its address, or it was restarted: check again." },
     );
   }
-  // The fingerprint vouches for the first certificate only; whoever is in between could send another authority.
+  // The fingerprint covers only the first certificate; a server in between could add another authority to it.
   if (authority === undefined || !leaf.checkIssued(authority) || !leaf.verify(authority.publicKey)) {
     throw millpondError(
       "MILLPOND_E_TLS",

@@ -60,7 +60,7 @@ test("policies are compared side by side, as JSON, with progress apart from it",
     }
     expect(result["min"]).toBeLessThanOrEqual(result["mean"] as number);
   }
-  // Not a line for each seed where it is no terminal.
+  // One line per policy, because standard error is not a terminal.
   expect(stderr).toBe("tiny random: 2 seeds\ntiny fgd: 2 seeds\ntiny least-fragmentation: 2 seeds\n");
   expect(await readFile(join(folder, "plot.svg"), "utf8")).toContain("<polyline");
   expect(await readFile(join(folder, "curves.csv"), "utf8")).toMatch(/\ntiny,fgd,\d+,/);

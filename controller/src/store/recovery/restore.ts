@@ -72,7 +72,9 @@ export function resumptionOf(pool: Row, now: number, seen = 0): number {
  */
 export function restoreBackup({ from, to, now, keyFile, withNewKeys = false }: RestoreOptions): Restored {
   if (!existsSync(from)) {
-    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no backup ${from}`);
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no backup ${from}`, {
+      remedy: "Name a file that `millpond backup` has written.",
+    });
   }
   makeFolders(to, 0o700);
   const target = databasePath(to);
