@@ -6,7 +6,7 @@ export type { Agent } from "./agent.ts";
 export { runAgentCommand } from "./command.ts";
 export type { AgentOptions } from "./options.ts";
 export type { Drain } from "./workers/worker-pool.ts";
-export { endLeftWorkers, endProcess } from "./workers/left-workers.ts";
+export { endOrphanedWorkers, endProcess } from "./workers/orphaned-workers.ts";
 
 // For callers that run agents or workers themselves: the CLI, the benchmarks
 export { probeDriver } from "./workers/driver-probe.ts";

@@ -9,7 +9,7 @@ import {
   isLoopbackHost,
   isLoopbackUrl,
   logDestinationOptions,
-  outlivingItsDisk,
+  toleratingWriteErrors,
   reachableHost,
   splitAddresses,
 } from "@millpond/platform";
@@ -223,7 +223,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
       log ??
       pino(
         { base: { part: "agent" }, timestamp: pino.stdTimeFunctions.isoTime },
-        outlivingItsDisk(pino.destination(logDestinationOptions)),
+        toleratingWriteErrors(pino.destination(logDestinationOptions)),
       ),
   };
 }

@@ -48,7 +48,7 @@ import { OidcTokens } from "./auth/oidc-tokens.ts";
 import { OidcPages } from "./http/oidc-pages.ts";
 import { ActiveLogins } from "./auth/active-logins.ts";
 import { LoginSessions } from "./auth/login-sessions.ts";
-import { LoginDesk } from "./logins/login-desk.ts";
+import { LoginManager } from "./logins/login-manager.ts";
 import { type CreatorToken, ProgramTokens } from "./auth/program-tokens.ts";
 import { ClaimTokens, type FixedToken, hashOf, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
 
@@ -139,7 +139,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     inFlight: Math.max(1, Math.min(defaultCallsInFlight, Math.floor(connectionLimits.mostOfAddress / 4))),
     tell: (account, why) => log.warn({ account, why }, "calls are refused: the limit is reached"),
   });
-  const loginDesk = new LoginDesk({
+  const loginManager = new LoginManager({
     pool: () => elector.pool,
     isLeading: () => elector.isLeading,
     leader,
@@ -197,7 +197,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       files: readConsoleFiles(),
       sessions,
       active: activeLogins,
-      desk: loginDesk,
+      loginManager,
       tokens,
       identity: state.identity,
       isSecure: tls !== undefined,
@@ -207,7 +207,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
           config: resolved.oidc,
           keys,
           tokens: oidcTokens,
-          desk: loginDesk,
+          loginManager,
           url: () => resolved.advertise ?? url,
           now: () => unixSeconds(clock),
           log,

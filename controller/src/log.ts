@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { logDestinationOptions, outlivingItsDisk } from "@millpond/platform";
+import { logDestinationOptions, toleratingWriteErrors } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 
 export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
@@ -11,6 +11,6 @@ export type LogLevel = (typeof logLevels)[number];
 export function makeLog(level: LogLevel): Logger {
   return pino(
     { base: { part: "controller" }, level, timestamp: pino.stdTimeFunctions.isoTime },
-    outlivingItsDisk(pino.destination(logDestinationOptions)),
+    toleratingWriteErrors(pino.destination(logDestinationOptions)),
   );
 }

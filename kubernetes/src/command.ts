@@ -6,7 +6,7 @@ import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { millpondError, quote } from "@millpond/api";
 import { connect } from "@millpond/cli";
-import { logDestinationOptions, outlivingItsDisk, readAuthorities } from "@millpond/platform";
+import { logDestinationOptions, toleratingWriteErrors, readAuthorities } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import type { Allocation } from "./allocation.ts";
 import { connectCluster } from "./cluster/cluster.ts";
@@ -319,7 +319,7 @@ function makeLog(environment: NodeJS.ProcessEnv): Logger {
   const level = environment["MILLPOND_LOG"] ?? "info";
   return pino(
     { level: /^(?:trace|debug|info|warn|error)$/.test(level) ? level : "info" },
-    outlivingItsDisk(pino.destination(logDestinationOptions)),
+    toleratingWriteErrors(pino.destination(logDestinationOptions)),
   );
 }
 

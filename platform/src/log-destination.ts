@@ -11,7 +11,7 @@ interface Destination {
 }
 
 /** A service continues without a log: the failure cannot be reported anywhere, and writing is tried again. */
-export function outlivingItsDisk<T extends Destination>(destination: T): T {
+export function toleratingWriteErrors<T extends Destination>(destination: T): T {
   destination.on("error", () => undefined);
   return destination;
 }

@@ -4,7 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import type { Logger } from "pino";
 import type { DiscoveredDevice } from "./devices.ts";
 import type { WorkerContainment } from "../workers/worker-containment.ts";
-import { type CardFigures, type DeviceWord, watchDevices } from "../workers/worker-process.ts";
+import { type CardFigures, type DeviceHealthMessage, watchDevices } from "../workers/worker-process.ts";
 
 export interface DeviceHealthOptions {
   readonly worker: string;
@@ -130,7 +130,7 @@ export class DeviceHealth {
     });
   }
 
-  #learn(watch: Watch, { ill, faults, cards }: DeviceWord): void {
+  #learn(watch: Watch, { ill, faults, cards }: DeviceHealthMessage): void {
     if (this.#isStopped) return;
     const hasBeenSilent = watch.silence !== undefined;
     const named = [...watch.ill.keys(), ...ill.keys(), ...faults.map(({ uuid }) => uuid)];

@@ -12,7 +12,7 @@ import {
   type ViewTicketPayload,
 } from "@millpond/api";
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
-import type { WantedSizes } from "../workers/session-pass.ts";
+import type { WantedSizes } from "../workers/session-assignment.ts";
 import { TicketKeys } from "./ticket-keys.ts";
 
 /** The members of a session that decide whether it may continue. */

@@ -7,7 +7,7 @@
 import { chmodSync, lchownSync, lstatSync, mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { millpondError } from "@millpond/api";
-import { firstClosed } from "./closed-folders.ts";
+import { firstInaccessible } from "./inaccessible-folders.ts";
 
 /**
  * The directory of a user's processes. Undefined: the one in the agent's environment, which the driver creates itself.
@@ -27,7 +27,7 @@ export function softgpuState(own: NodeJS.ProcessEnv, user: number | undefined): 
 export function makeSoftgpuState(own: NodeJS.ProcessEnv, user: number | undefined): void {
   const path = softgpuState(own, user);
   if (path === undefined || user === undefined) return;
-  const closed = firstClosed(dirname(path));
+  const closed = firstInaccessible(dirname(path));
   if (closed !== undefined) {
     throw millpondError(
       "MILLPOND_E_INVALID",

@@ -8,7 +8,7 @@
 
 import { readFileSync } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
-import { firstClosed } from "./closed-folders.ts";
+import { firstInaccessible } from "./inaccessible-folders.ts";
 import { softgpuState } from "./softgpu-state.ts";
 import {
   chooseRange,
@@ -109,7 +109,7 @@ export function chooseWorkerUsers(
       `workers cannot run as ${quote(wanted)}: this agent is not root, and only root can change users`,
     );
   }
-  const closed = firstClosed(runDirectory);
+  const closed = firstInaccessible(runDirectory);
   if (closed !== undefined) {
     const why = `other users cannot enter ${closed}, in which the run directory is`;
     if (wanted === undefined) return { user: undefined, gap: `workers run as root: ${why}` };

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
 import type { DriverCosts } from "./driver-probe.ts";
 import type { ClaimCgroups } from "./claim-cgroups.ts";
-import type { WantedSizes } from "./session-pass.ts";
+import type { WantedSizes } from "./session-assignment.ts";
 import type { WorkerOptions } from "./worker.ts";
 import type { WorkerContainment } from "./worker-containment.ts";
 import type { PortRange } from "./worker-ports.ts";
@@ -58,11 +58,11 @@ export interface WorkerPoolOptions {
 export interface OpenOptions {
   /** Unix seconds; after it the worker accepts no client, and it may give up earlier. */
   readonly expires: number;
-  /** See SessionPass. */
+  /** See SessionAssignment. */
   readonly linkSecret: string;
-  /** See SessionPass. */
+  /** See SessionAssignment. */
   readonly parkAfterMs: number;
-  /** See SessionPass. */
+  /** See SessionAssignment. */
   readonly priority: number;
   /** Name of the claim's tenant. */
   readonly tenant: string;

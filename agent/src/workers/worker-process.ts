@@ -65,7 +65,7 @@ const healthSchema = z.object({
 });
 
 /** A message of a watcher of devices. */
-export interface DeviceWord {
+export interface DeviceHealthMessage {
   /** Why devices must not be used at present, by UUID; complete. */
   readonly ill: ReadonlyMap<string, string>;
   /** Faults that the driver has reported since the last message, in order. */
@@ -370,7 +370,7 @@ export function watchDevices(options: {
   readonly worker: string;
   readonly driver: string;
   readonly containment: WorkerContainment;
-  readonly onWord: (word: DeviceWord) => void;
+  readonly onWord: (word: DeviceHealthMessage) => void;
   readonly onEnd: (why: string) => void;
 }): ChildProcess {
   // The child reads its standard input only to notice the end of this process.
@@ -397,7 +397,7 @@ export function watchDevices(options: {
   return child;
 }
 
-function parseHealth(line: string): DeviceWord {
+function parseHealth(line: string): DeviceHealthMessage {
   const { ill, faults, cards } = healthSchema.parse(JSON.parse(line));
   return {
     ill: new Map(ill.map(({ uuid, reason }) => [uuid, reason])),

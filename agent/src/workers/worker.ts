@@ -12,7 +12,7 @@ import {
   type WorkerRecord,
   writeWorkerRecord,
 } from "../run-directory/run-directory.ts";
-import { hasSizes, type SessionPass, type SizeAnswer, type WantedSizes } from "./session-pass.ts";
+import { hasSizes, type SessionAssignment, type SizeAnswer, type WantedSizes } from "./session-assignment.ts";
 import {
   connectWorker,
   controlProtocol,
@@ -213,7 +213,7 @@ export class Worker {
    * Assigns a session to a warm worker. Rejects with WorkerRefusedError when the worker refuses, with WorkerLostError
    * when it is gone, with another Error when it does not answer in time. The worker cannot be used after a failure.
    */
-  async assign(session: SessionRecord, pass: SessionPass, timeoutMs: number): Promise<void> {
+  async assign(session: SessionRecord, pass: SessionAssignment, timeoutMs: number): Promise<void> {
     if (this.phase !== "warm" || this.#control === undefined) {
       throw new WorkerLostError(`worker ${this.directory.id} is ${this.phase}, not warm`);
     }

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import {
-  endLeftWorkers,
+  endOrphanedWorkers,
   endProcess,
   identifyProcess,
   isProcessAlive,
@@ -112,7 +112,7 @@ export class PoolDirectory implements Disposable {
     makeFolders(join(this.path, "nodes"), 0o755);
     for (const name of readdirSync(join(this.path, "nodes"))) {
       const run = join(this.nodePath(name), "run");
-      await endLeftWorkers(run, graceMs);
+      await endOrphanedWorkers(run, graceMs);
       rmSync(this.nodePath(name), { recursive: true });
     }
     makeFolders(this.controllerPath, 0o700);

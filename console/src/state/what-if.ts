@@ -16,7 +16,7 @@ import {
 } from "@millpond/scheduler";
 import { type Gpu, gpuState } from "./nodes.ts";
 
-export interface Wish {
+export interface WhatIfRequest {
   readonly gpus: number;
   /** 0: whole devices. */
   readonly memoryBytes: bigint;
@@ -26,7 +26,7 @@ export interface Wish {
   readonly model: string;
 }
 
-export type Outcome =
+export type WhatIfResult =
   | {
       readonly kind: "placed";
       readonly node: string;
@@ -42,7 +42,7 @@ export type Outcome =
 /** Counting how many fit takes no longer than a frame or two. */
 const countingMs = 25;
 
-export function whatIf(nodes: readonly Node[], wish: Wish): Outcome {
+export function whatIf(nodes: readonly Node[], wish: WhatIfRequest): WhatIfResult {
   let snapshot = snapshotOf(nodes);
   const first = place(snapshot, requestOf(wish, 0));
   if (first === undefined) {
@@ -70,7 +70,7 @@ export function whatIf(nodes: readonly Node[], wish: Wish): Outcome {
   };
 }
 
-function requestOf({ model, ...size }: Wish, number: number): ClaimRequest {
+function requestOf({ model, ...size }: WhatIfRequest, number: number): ClaimRequest {
   const isWhole = size.memoryBytes === 0n;
   return {
     claim: `what-if-${number}`,

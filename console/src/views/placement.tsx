@@ -10,7 +10,7 @@ import { noSize, parseSizeText, readableSize, SizeFields } from "../parts/size.t
 import { Awaited, Plain, View } from "../parts/view.tsx";
 import { type Gpu, gpuState, gpusOf, useNodes } from "../state/nodes.ts";
 import { addressOf, setQuery, usePlace } from "../state/place.ts";
-import { type Outcome, roomByModel, whatIf } from "../state/what-if.ts";
+import { type WhatIfResult, roomByModel, whatIf } from "../state/what-if.ts";
 import { texts } from "../texts/texts.ts";
 
 /** A request, as in the address. */
@@ -46,7 +46,7 @@ function commandOf({ model, ...size }: WishText): string {
 function judge(
   nodes: readonly Node[],
   text: WishText,
-): Outcome | { readonly kind: "wrong"; readonly reason: string } {
+): WhatIfResult | { readonly kind: "wrong"; readonly reason: string } {
   try {
     const size = parseSizeText(text);
     if (!Number.isInteger(size.gpus) || size.gpus < 0) {
@@ -99,7 +99,7 @@ export function PlacementView() {
 }
 
 /** Where the claim would go; undefined: nowhere. */
-type Chosen = Extract<Outcome, { readonly kind: "placed" }> | undefined;
+type Chosen = Extract<WhatIfResult, { readonly kind: "placed" }> | undefined;
 
 function Verdict({ of }: { readonly of: ReturnType<typeof judge> }) {
   const t = texts();

@@ -128,7 +128,7 @@ export function ruleOf(method: DescMethod): Rule<never> {
  * Whether a method reads lists: such calls are scheduled fairly. Calls that programs and agents wait for are
  * not.
  */
-export function takesTurns(method: DescMethod): boolean {
+export function isScheduledFairly(method: DescMethod): boolean {
   return ruleOf(method).reads === "lists";
 }
 

@@ -6,7 +6,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { ConnectError, type ContextValues, createContextKey } from "@connectrpc/connect";
 import { millpondError, refusalFor } from "@millpond/api";
 import type { Logger } from "pino";
-import { mayCall, methodName, type RequiredRole, ruleOf, takesTurns } from "./access.ts";
+import { mayCall, methodName, type RequiredRole, ruleOf, isScheduledFairly } from "./access.ts";
 import type { CallLimits } from "./call-limits.ts";
 import { FairTurns, type ReadTurns, turnsKey } from "./fairness/fair-turns.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
@@ -117,7 +117,7 @@ export class CallGuard {
   ): Promise<T> {
     const { changes } = ruleOf(method);
     const caller = values.get(callerKey);
-    if (caller !== undefined && takesTurns(method)) {
+    if (caller !== undefined && isScheduledFairly(method)) {
       const read = async (turns: ReadTurns): Promise<T> => {
         values.set(turnsKey, turns);
         return await run();

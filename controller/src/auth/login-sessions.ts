@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { type ActiveLogins, loginSeconds, type LoginStamp } from "./active-logins.ts";
 import type { KeyRing } from "./key-ring.ts";
-import { SealedTexts } from "./sealed-texts.ts";
+import { ValueSealer } from "./value-sealer.ts";
 import { hashOf, isToken } from "./tokens.ts";
 
 /** Lifetime of an unused login code. */
@@ -15,14 +15,14 @@ export const codeSeconds = 600;
 const maxCodes = 1000;
 
 /** The data that a browser stores. */
-export interface KeptLogin {
+export interface StoredLogin {
   readonly token: string;
   /** Absent: the token itself belongs to one login by an OpenID provider. */
   readonly login?: LoginStamp;
 }
 
 export class LoginSessions {
-  readonly #kept: SealedTexts<KeptLogin>;
+  readonly #kept: ValueSealer<StoredLogin>;
   readonly #active: ActiveLogins;
   readonly #now: () => number;
   /** Tokens by the hash of the code that may be exchanged for them, oldest first. */
@@ -31,7 +31,7 @@ export class LoginSessions {
   /** @param now Unix seconds. */
   constructor(keys: KeyRing, active: ActiveLogins, now: () => number) {
     this.#active = active;
-    this.#kept = new SealedTexts({
+    this.#kept = new ValueSealer({
       keys,
       now,
       purpose: "console logins",
@@ -41,12 +41,12 @@ export class LoginSessions {
   }
 
   /** A login in the form that a browser may store. */
-  seal(login: KeptLogin): string {
+  seal(login: StoredLogin): string {
     return this.#kept.seal(login);
   }
 
   /** Undefined when the login has ended, or is not one of this pool. */
-  unseal(text: string): KeptLogin | undefined {
+  unseal(text: string): StoredLogin | undefined {
     const kept = this.#kept.unseal(text);
     return kept?.login === undefined || this.#active.isActive(kept.login) ? kept : undefined;
   }

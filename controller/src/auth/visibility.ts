@@ -19,15 +19,15 @@ export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
 }
 
 /** Whether a claim is visible to a caller. */
-export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt" | "program">) => boolean;
+export type Visibility = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt" | "program">) => boolean;
 
-export const seesAll: Sight = () => true;
+export const seesAll: Visibility = () => true;
 
-export function sightOf({
+export function visibilityOf({
   tenant,
   claim: own,
   program,
-}: Pick<Caller, "tenant" | "claim" | "program">): Sight {
+}: Pick<Caller, "tenant" | "claim" | "program">): Visibility {
   if (program !== undefined) {
     return (claim) => claim.tenant === tenant && claim.program === program;
   }

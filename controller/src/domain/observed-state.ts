@@ -82,7 +82,7 @@ export function isNodeReady({ nodes }: Pick<ObservedState, "nodes">, node: strin
 }
 
 /** Whether running allocations may still be unknown, because the state was restored. */
-export function isGathering({
+export function isRecovering({
   gatheringUntilMs,
   nowMs,
 }: Pick<ObservedState, "gatheringUntilMs" | "nowMs">): boolean {

@@ -9,7 +9,7 @@ import type { Clock } from "../timers/clock.ts";
 import type { ClaimTraces } from "../pool/claim-traces.ts";
 import { Pool } from "../pool/pool.ts";
 import type { AuditSink } from "../state/audit.ts";
-import type { Candidate, Lead, Store, StoredState } from "../state/store.ts";
+import type { Candidate, Leadership, Store, StoredState } from "../state/store.ts";
 
 /** How often the leader renews its lease; a third of the lease. */
 const renewEveryMs = 1_000;
@@ -186,7 +186,7 @@ export class LeaderElector implements AsyncDisposable {
     }
   }
 
-  async #follow(replica: PoolReplica, lead: Lead): Promise<void> {
+  async #follow(replica: PoolReplica, lead: Leadership): Promise<void> {
     const changes = await this.#store.changesAfter(replica.pool.ledger.revision);
     if (changes === undefined) {
       this.#log.info("the change log has a gap: reloading the whole state");

@@ -10,13 +10,13 @@ import { millpondError } from "@millpond/api";
 import { mayCall } from "../auth/access.ts";
 import { requireToken } from "../auth/call-guard.ts";
 import { type ActiveLogins, loginSeconds } from "../auth/active-logins.ts";
-import type { KeptLogin, LoginSessions } from "../auth/login-sessions.ts";
+import type { StoredLogin, LoginSessions } from "../auth/login-sessions.ts";
 import type { TokenVerifier } from "../auth/tokens.ts";
 import type { Caller } from "../domain/caller.ts";
-import type { LoginDesk } from "../logins/login-desk.ts";
+import type { LoginManager } from "../logins/login-manager.ts";
 import type { ConsoleFile } from "./console-files.ts";
 import type { OidcAnswer, OidcPages } from "./oidc-pages.ts";
-import { outwait, readBody } from "./request-body.ts";
+import { drainBody, readBody } from "./request-body.ts";
 
 /** A page of another origin cannot send this header without a preflight request, which is refused. */
 export const consoleHeader = "millpond-console";
@@ -51,7 +51,7 @@ export interface ConsoleOptions {
   readonly files: ReadonlyMap<string, ConsoleFile>;
   readonly sessions: LoginSessions;
   readonly active: ActiveLogins;
-  readonly desk: LoginDesk;
+  readonly loginManager: LoginManager;
   readonly tokens: TokenVerifier;
   /** UUID of the pool, so that the cookies of several pools on one host do not collide. */
   readonly identity: string;
@@ -90,7 +90,7 @@ export class Console {
     }
   }
 
-  #keptBy(cookies: string | undefined): KeptLogin | undefined {
+  #keptBy(cookies: string | undefined): StoredLogin | undefined {
     const sealed = readCookie(cookies ?? "", this.#cookie);
     return sealed === undefined ? undefined : this.#options.sessions.unseal(sealed);
   }
@@ -247,7 +247,7 @@ export class Console {
 
   /** @throws MILLPOND_E_INVALID, MILLPOND_E_UNAUTHENTICATED, MILLPOND_E_FORBIDDEN */
   async #logIn(response: ServerResponse, body: Uint8Array): Promise<void> {
-    const { sessions, tokens, active, desk } = this.#options;
+    const { sessions, tokens, active, loginManager } = this.#options;
     const { token: given, code } = parseLogin(body);
     const token = code === undefined ? given : sessions.takeCode(code);
     if (token === undefined) {
@@ -258,7 +258,7 @@ export class Console {
     const caller = requireToken(`Bearer ${token}`, tokens);
     requirePerson(caller);
     const login = active.begin();
-    await desk.open({ token, caller }, { id: login.id, kind: "console" });
+    await loginManager.open({ token, caller }, { id: login.id, kind: "console" });
     sendJson(response, 200, identityOf(caller), {
       "set-cookie": this.#makeCookie(sessions.seal({ token, login }), loginSeconds),
     });
@@ -285,7 +285,7 @@ export class Console {
     }
     const id = kept.login?.id ?? caller.login?.id;
     if (id !== undefined) {
-      await this.#options.desk.end({ token: kept.token, caller }, id);
+      await this.#options.loginManager.end({ token: kept.token, caller }, id);
     }
   }
 
@@ -370,7 +370,7 @@ async function refuse(
   headers: OutgoingHttpHeaders = {},
 ): Promise<void> {
   const failure = ConnectError.from(error);
-  await outwait(request, maxLoginBytes);
+  await drainBody(request, maxLoginBytes);
   sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage }, headers);
 }
 

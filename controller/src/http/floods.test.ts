@@ -10,7 +10,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { startController } from "../controller.ts";
 import { TokenVerifier } from "../auth/tokens.ts";
-import { outwait } from "./request-body.ts";
+import { drainBody } from "./request-body.ts";
 import { makeServer } from "./server.ts";
 import { makeTestDirectory, TestPool } from "../testing/test-pool.ts";
 
@@ -44,7 +44,7 @@ test("what is said by those who are refused is not kept", async () => {
   const requests: IncomingMessage[] = [];
   const server = createServer((request) => {
     requests.push(request);
-    void outwait(request, MiB);
+    void drainBody(request, MiB);
   });
   onTestFinished(() => void server.close());
   server.listen(0, "127.0.0.1");

@@ -20,7 +20,7 @@ import type { CallContext, ServiceRegistry } from "../rpc/service-methods.ts";
 import type { CallGuard } from "../auth/call-guard.ts";
 import { turnsKey } from "../auth/fairness/fair-turns.ts";
 import type { LeaderProxy } from "../rpc/leader-proxy.ts";
-import { jsonOptions, writeInTurns, writtenKey } from "./written-answers.ts";
+import { jsonOptions, serializeInTurns, serializedKey } from "./serialized-answers.ts";
 
 /** The largest request, in bytes. */
 export const maxRequestBytes = 1 << 20;
@@ -88,7 +88,7 @@ function guarding(guard: CallGuard): Interceptor {
       const turns = values.get(turnsKey);
       if (turns === undefined || response.stream) return response;
       const format = /json/i.test(header.get("content-type") ?? "") ? "json" : "binary";
-      values.set(writtenKey, await writeInTurns(method.output, response.message, format, turns));
+      values.set(serializedKey, await serializeInTurns(method.output, response.message, format, turns));
       return { ...response, message: create(method.output) };
     });
   };

@@ -10,15 +10,15 @@ import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandlerFn, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { DirectCall, isDirect } from "./unary-fast-path.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
-import { outwait, readBody } from "./request-body.ts";
+import { drainBody, readBody } from "./request-body.ts";
 import type { KeptConnections } from "./kept-connections.ts";
-import { withWritten, writtenKey } from "./written-answers.ts";
+import { withSerialized, serializedKey } from "./serialized-answers.ts";
 
 /** Handlers need complete URLs; the part before the path is arbitrary. */
 const baseUrl = "http://controller";
 
 /** Calls in flight, each with the function that ends it. */
-export class CallsUnderWay {
+export class InFlightCalls {
   readonly #calls = new Set<Pick<AbortController, "abort">>();
   readonly #shutdown: AbortSignal;
   readonly #connections: KeptConnections;
@@ -82,13 +82,13 @@ async function answerUniversal(
   try {
     const answer = await handler({ ...toUniversal(request, signal), contextValues });
     const empty = await gather(answer.body);
-    const written = contextValues.get(writtenKey);
+    const written = contextValues.get(serializedKey);
     const accepts = request.headers["accept-encoding"] ?? "";
     const { header, body } =
       written === undefined
         ? { header: answer.header ?? [], body: empty }
-        : await withWritten(answer, empty, { written, accepts });
-    await outwait(request, maxRequestBytes);
+        : await withSerialized(answer, empty, { written, accepts });
+    await drainBody(request, maxRequestBytes);
     connections.keep(response, contextValues.get(callerKey));
     response.writeHead(answer.status, Object.fromEntries(header));
     response.end(body);

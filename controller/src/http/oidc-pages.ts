@@ -14,9 +14,9 @@ import type { OidcConfig } from "../auth/oidc-config.ts";
 import { type OidcFlow, OidcProvider } from "../auth/oidc-provider.ts";
 import type { OidcTokens } from "../auth/oidc-tokens.ts";
 import type { LoginKind } from "../domain/records.ts";
-import { SealedTexts } from "../auth/sealed-texts.ts";
-import type { LoginDesk } from "../logins/login-desk.ts";
-import { SpentTexts } from "../auth/spent-texts.ts";
+import { ValueSealer } from "../auth/value-sealer.ts";
+import type { LoginManager } from "../logins/login-manager.ts";
+import { UsedCodes } from "../auth/used-codes.ts";
 import {
   addressOf,
   readTerminal,
@@ -48,7 +48,7 @@ export interface OidcPagesOptions {
   readonly config: OidcConfig;
   readonly keys: KeyRing;
   readonly tokens: OidcTokens;
-  readonly desk: LoginDesk;
+  readonly loginManager: LoginManager;
   /** Base address of the console when the configuration has none. */
   readonly url: () => string;
   /** Unix seconds. */
@@ -68,10 +68,10 @@ export interface OidcAnswer {
 export class OidcPages {
   readonly #options: OidcPagesOptions;
   readonly #provider: OidcProvider;
-  readonly #kept: SealedTexts<Kept>;
+  readonly #kept: ValueSealer<Kept>;
   readonly #codes: TerminalCodes;
   /** The states of completed logins: each answer is accepted once. */
-  readonly #ended = new SpentTexts();
+  readonly #ended = new UsedCodes();
   #finishing = 0;
 
   constructor(options: OidcPagesOptions) {
@@ -79,7 +79,7 @@ export class OidcPages {
     this.#options = options;
     this.#provider = new OidcProvider(config, () => `${this.url}/console/oidc/callback`, now);
     this.#codes = new TerminalCodes(keys, now);
-    this.#kept = new SealedTexts({ keys, now, purpose: "oidc flows", lifetimeSeconds: flowSeconds });
+    this.#kept = new ValueSealer({ keys, now, purpose: "oidc flows", lifetimeSeconds: flowSeconds });
   }
 
   get label(): string {
@@ -170,12 +170,12 @@ export class OidcPages {
   }
 
   async #record(token: string, kind: LoginKind): Promise<void> {
-    const { tokens, desk } = this.#options;
+    const { tokens, loginManager } = this.#options;
     const caller = tokens.verify(token);
     if (caller === undefined || caller === "expired" || caller.login === undefined) {
       throw stale("the rules of the pool have changed meanwhile");
     }
-    await desk.open({ token, caller }, { id: caller.login.id, kind });
+    await loginManager.open({ token, caller }, { id: caller.login.id, kind });
   }
 
   async #verify(query: URLSearchParams, flow: OidcFlow) {

@@ -7,9 +7,9 @@
 import { timingSafeEqual } from "node:crypto";
 import { millpondError } from "@millpond/api";
 import type { KeyRing } from "../auth/key-ring.ts";
-import { SealedTexts } from "../auth/sealed-texts.ts";
+import { ValueSealer } from "../auth/value-sealer.ts";
 import { hashOf } from "../auth/tokens.ts";
-import { SpentTexts } from "../auth/spent-texts.ts";
+import { UsedCodes } from "../auth/used-codes.ts";
 
 const codeSeconds = 60;
 
@@ -68,12 +68,12 @@ export function addressOf(
 
 /** Codes for tokens. They are sealed, so that any controller of the pool accepts one. */
 export class TerminalCodes {
-  readonly #codes: SealedTexts<TerminalLogin & { readonly challenge: string }>;
-  readonly #spent = new SpentTexts();
+  readonly #codes: ValueSealer<TerminalLogin & { readonly challenge: string }>;
+  readonly #spent = new UsedCodes();
 
   /** @param now Unix seconds. */
   constructor(keys: KeyRing, now: () => number) {
-    this.#codes = new SealedTexts({
+    this.#codes = new ValueSealer({
       keys,
       now,
       purpose: "oidc terminal codes",

@@ -29,7 +29,7 @@ export async function readBody(request: IncomingMessage, most: number): Promise<
  * Waits for the end of a request whose rest is discarded. Called before a refusal: a client that is answered before it
  * has sent its whole request may never finish sending it, and would keep its connection forever.
  */
-export async function outwait(request: IncomingMessage, most: number): Promise<void> {
+export async function drainBody(request: IncomingMessage, most: number): Promise<void> {
   if (request.complete) {
     return;
   }

@@ -22,11 +22,11 @@ import type { Logger } from "pino";
 import type { Caller } from "../domain/caller.ts";
 import { mayCall } from "../auth/access.ts";
 import { requireToken } from "../auth/call-guard.ts";
-import { CallsUnderWay } from "./in-flight.ts";
+import { InFlightCalls } from "./in-flight.ts";
 import { KeptConnections } from "./kept-connections.ts";
 import type { Console } from "./console.ts";
 import type { Handlers } from "./handlers.ts";
-import { type CertificateSource, flawOf } from "./tls.ts";
+import { type CertificateSource, certificateProblem } from "./tls.ts";
 import type { TokenVerifier } from "../auth/tokens.ts";
 
 /** Keep-alive timeout of an idle connection. */
@@ -73,7 +73,7 @@ export interface HttpServer {
 export function makeServer(options: ServerOptions): HttpServer {
   const { log, shutdown, handlers, certificates } = options;
   const limits = options.connectionLimits ?? defaultConnectionLimits();
-  const calls = new CallsUnderWay(shutdown, new KeptConnections(limits.mostOfAddress));
+  const calls = new InFlightCalls(shutdown, new KeptConnections(limits.mostOfAddress));
   const readHealth = makeHealthPage(options);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     // Sends the client's next call to another controller.
@@ -174,12 +174,12 @@ function watchCertificate(
         current = next;
         log.info("the controller serves with a new certificate");
       }
-      tell(flawOf(current, new Date()));
+      tell(certificateProblem(current, new Date()));
     } catch (error) {
       tell(`the certificate could not be renewed, the old one stays: ${ConnectError.from(error).rawMessage}`);
     }
   };
-  tell(flawOf(current, new Date()));
+  tell(certificateProblem(current, new Date()));
   const timer = setInterval(renew, certificates.renewalMs).unref();
   return { renew, [Symbol.dispose]: () => clearInterval(timer) };
 }

@@ -10,7 +10,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { makeServer } from "./server.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
-import { certificateSource, flawOf, readCertificate } from "./tls.ts";
+import { certificateSource, certificateProblem, readCertificate } from "./tls.ts";
 import { TokenVerifier } from "../auth/tokens.ts";
 
 test("the own authority is made once and signs a new certificate each time", () => {
@@ -105,14 +105,14 @@ test("explains why a certificate is invalid", () => {
   const at = (iso: string) => new Date(iso);
   const validity = { from: at("2026-01-01T00:00:00Z"), to: at("2026-03-01T00:00:00Z") };
   const pair = makeServerCertificate(makeAuthority("Site", validity), ["a"], validity);
-  expect(flawOf(pair, at("2025-12-31T23:59:59Z"))).toBe(
+  expect(certificateProblem(pair, at("2025-12-31T23:59:59Z"))).toBe(
     "the certificate is not valid before 2026-01-01T00:00:00.000Z",
   );
-  expect(flawOf(pair, at("2026-02-01T00:00:00Z"))).toBeUndefined();
-  expect(flawOf(pair, at("2026-02-23T00:00:00Z"))).toBe(
+  expect(certificateProblem(pair, at("2026-02-01T00:00:00Z"))).toBeUndefined();
+  expect(certificateProblem(pair, at("2026-02-23T00:00:00Z"))).toBe(
     "the certificate expires at 2026-03-01T00:00:00.000Z",
   );
-  expect(flawOf(pair, at("2026-03-01T00:00:01Z"))).toBe(
+  expect(certificateProblem(pair, at("2026-03-01T00:00:01Z"))).toBe(
     "the certificate expired at 2026-03-01T00:00:00.000Z",
   );
 });

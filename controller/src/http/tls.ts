@@ -32,7 +32,7 @@ export function certificateSource(source: TlsSource, directory: string): Certifi
 }
 
 /** Why a certificate is invalid, or soon will be; undefined: it is valid. */
-export function flawOf({ certificate }: CertificatePair, now: Date): string | undefined {
+export function certificateProblem({ certificate }: CertificatePair, now: Date): string | undefined {
   const { validFromDate, validToDate } = new X509Certificate(certificate);
   if (validFromDate > now) {
     return `the certificate is not valid before ${validFromDate.toISOString()}`;

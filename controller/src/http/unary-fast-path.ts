@@ -18,8 +18,8 @@ import type { Caller } from "../domain/caller.ts";
 import { turnsKey } from "../auth/fairness/fair-turns.ts";
 import { callerKey } from "../auth/visibility.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
-import { outwait, readBody } from "./request-body.ts";
-import { writeInTurns } from "./written-answers.ts";
+import { drainBody, readBody } from "./request-body.ts";
+import { serializeInTurns } from "./serialized-answers.ts";
 
 /** Whether a request can be answered here. */
 export function isDirect({ method, headers }: IncomingMessage): boolean {
@@ -89,7 +89,7 @@ export class DirectCall implements GuardedCall {
     try {
       bytes = await this.#run();
     } catch (error) {
-      await outwait(this.#request, maxRequestBytes);
+      await drainBody(this.#request, maxRequestBytes);
       this.#keep(this.values.get(callerKey));
       refuse(response, error);
       return;
@@ -108,7 +108,7 @@ export class DirectCall implements GuardedCall {
       const made = await answer(message, this);
       const turns = this.values.get(turnsKey);
       if (turns !== undefined) {
-        written = await writeInTurns(method.output, create(method.output, made), "binary", turns);
+        written = await serializeInTurns(method.output, create(method.output, made), "binary", turns);
       }
       return made;
     });

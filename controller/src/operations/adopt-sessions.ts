@@ -7,7 +7,7 @@ import { type ClaimSpec, defaultClaimSpec } from "../domain/claim-spec.ts";
 import type { AgentReport } from "../domain/agent-report.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import type { Pool } from "../pool/pool.ts";
-import { adopt, isForgotten, type TicketedSession } from "../reconcile/adopt.ts";
+import { adopt, isMissingFromBackup, type TicketedSession } from "../reconcile/adopt.ts";
 import type { Restoration } from "../state/store.ts";
 import type { Transaction } from "../state/transaction.ts";
 import { readMembers, writeMembers } from "../domain/members.ts";
@@ -64,7 +64,7 @@ export class AdoptionPlan {
     const restoration = this.#restoration;
     return restoration === undefined
       ? 0
-      : this.#sessions.filter(({ ticket }) => isForgotten(restoration, ticket.epoch)).length;
+      : this.#sessions.filter(({ ticket }) => isMissingFromBackup(restoration, ticket.epoch)).length;
   }
 
   /** Whether an answer based on the present pool would end programs or resize them. */

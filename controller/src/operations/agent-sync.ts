@@ -10,14 +10,14 @@ import type { AgentReport, NodeDescription } from "../domain/agent-report.ts";
 import type { AllocationRecord, DeviceRecord, NodeRecord, RemovedNodeRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 import type { Pool } from "../pool/pool.ts";
-import { type AgentCaller, pinToken, refuseOtherNode, refuseStranger } from "./agent-token.ts";
+import { type AgentCaller, bindTokenToNode, refuseOtherNode, refuseOtherToken } from "./agent-token.ts";
 import { termIsOver } from "../state/store-errors.ts";
 
 /** How long an agent's sync call is held open when there is no new work. */
 const syncAnswerAfterMs = 2_000;
 
 /** The desired state of a node. */
-export interface Desired {
+export interface DesiredState {
   readonly revision: number;
   readonly allocations: readonly AllocationRecord[];
   /** Position among the answers and tickets of the term. */
@@ -47,7 +47,7 @@ export async function sync(
   caller: AgentCaller,
   signal: AbortSignal,
   readTicket: ReadTicket,
-): Promise<Desired> {
+): Promise<DesiredState> {
   const { node, knownRevision, knownTerm, describedBy } = report;
   if (knownTerm > pool.ledger.term) {
     throw termIsOver(pool.ledger.term);
@@ -56,7 +56,7 @@ export async function sync(
   const removed = pool.ledger.removedNodes.get(node);
   refuseRemoved(removed, caller.madeAt);
   if (pool.liveness.of(node)?.run !== report.run) {
-    refuseStranger(pool.ledger.tokens.values(), caller, { name: node, removedRevision: removed?.revision });
+    refuseOtherToken(pool.ledger.tokens.values(), caller, { name: node, removedRevision: removed?.revision });
   }
   const admission = pool.liveness.admit(report, (epoch) => pool.ledger.allocations.byEpoch.has(epoch));
   const { description } = admission;
@@ -88,7 +88,7 @@ export async function sync(
       const takeItOver = (transaction: Transaction) => {
         refuseRemoved(transaction.removedNodes.get(node), caller.madeAt);
         if (transaction.nodes.get(node) !== undefined || strangers === 0) {
-          pinToken(transaction, caller, node);
+          bindTokenToNode(transaction, caller, node);
           takeOver(transaction, node, { description, hasComeBack, caller });
           adoption.carryOut(pool, transaction);
           // Sessions from before its removal may use capacity that would be granted to others.
@@ -150,7 +150,7 @@ async function untilRevisionIsNot(
   }
 }
 
-function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
+function desiredOf(pool: Pool, name: string, describedBy: number): DesiredState {
   return {
     revision: pool.ledger.nodes.get(name)?.revision ?? 0,
     allocations: pool.ledger.allocations

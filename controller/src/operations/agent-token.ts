@@ -34,7 +34,7 @@ export interface ReportedNode {
  *
  * @throws MILLPOND_E_FORBIDDEN
  */
-export function refuseStranger(
+export function refuseOtherToken(
   tokens: Iterable<TokenRecord>,
   { name, node: own }: Pick<AgentCaller, "name" | "node">,
   { name: node, removedRevision = -1 }: ReportedNode,
@@ -56,7 +56,11 @@ export function refuseStranger(
 }
 
 /** Binds the token of a joining agent to this node. */
-export function pinToken(transaction: Transaction, { name, node: own }: AgentCaller, node: string): void {
+export function bindTokenToNode(
+  transaction: Transaction,
+  { name, node: own }: AgentCaller,
+  node: string,
+): void {
   if (own === undefined) {
     return;
   }
@@ -67,7 +71,7 @@ export function pinToken(transaction: Transaction, { name, node: own }: AgentCal
   refuseOtherNode(token, node);
   if (token.node === "") {
     const removedRevision = transaction.removedNodes.get(node)?.revision;
-    refuseStranger(transaction.tokens.all(), token, { name: node, removedRevision });
+    refuseOtherToken(transaction.tokens.all(), token, { name: node, removedRevision });
     transaction.tokens.set(name, { ...token, node });
   }
 }

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { countOf, millpondError, quote, reason, refusal } from "@millpond/api";
 import { currentCall } from "../state/audit.ts";
 import { concludeNotice, endClaim } from "../reconcile/claim-lifecycle.ts";
-import { seesAll, type Sight } from "../auth/visibility.ts";
+import { seesAll, type Visibility } from "../auth/visibility.ts";
 import { type ClaimRecord, isLive } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 import { versionOf } from "../pool/claim-views.ts";
@@ -107,7 +107,7 @@ export interface WaitClaimOptions {
   readonly told?: ToldDevices;
   readonly signal: AbortSignal;
   /** Which claims the caller may watch. Default: all. */
-  readonly sees?: Sight;
+  readonly sees?: Visibility;
 }
 
 /**
@@ -170,7 +170,7 @@ async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
-export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+export async function releaseClaim(pool: Pool, name: string, sees: Visibility = seesAll): Promise<void> {
   const { isAdministrator = false, user = "", why = "" } = currentCall()?.author ?? {};
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
@@ -190,7 +190,7 @@ export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesA
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
-export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+export async function yieldClaim(pool: Pool, name: string, sees: Visibility = seesAll): Promise<void> {
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
     if (claim.preemptAt !== null) {
@@ -204,7 +204,7 @@ export interface ResizeClaimOptions {
   readonly wait: boolean;
   readonly signal: AbortSignal;
   /** Which claims the caller may resize. Default: all. */
-  readonly sees?: Sight;
+  readonly sees?: Visibility;
 }
 
 /**
@@ -271,7 +271,7 @@ export async function prioritizeClaim(
   pool: Pool,
   name: string,
   priority: number,
-  sees: Sight = seesAll,
+  sees: Visibility = seesAll,
 ): Promise<ClaimRecord> {
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
@@ -289,16 +289,16 @@ export async function prioritizeClaim(
 }
 
 /** @throws MILLPOND_E_NOT_FOUND also for a claim that the caller does not see */
-export function requireClaim(pool: Pool, name: string, sees: Sight = seesAll): ClaimRecord {
+export function requireClaim(pool: Pool, name: string, sees: Visibility = seesAll): ClaimRecord {
   return seen(pool.ledger.claims.get(name), sees) ?? notFound(pool, name);
 }
 
-function seen(claim: ClaimRecord | undefined, sees: Sight): ClaimRecord | undefined {
+function seen(claim: ClaimRecord | undefined, sees: Visibility): ClaimRecord | undefined {
   return claim !== undefined && sees(claim) ? claim : undefined;
 }
 
 function notFound(pool: Pool, name: string): never {
-  if (pool.isGathering) {
+  if (pool.isRecovering) {
     throw millpondError(
       "MILLPOND_E_NOT_LEADER",
       `this controller's state was just restored, and it does not know yet whether there is a claim ${quote(name)}`,

@@ -3,7 +3,7 @@
 import { type Reason, reason } from "@millpond/api";
 import { forecast, makeQueueTree, nextRelease, type QueueTree } from "@millpond/scheduler";
 import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
-import { seesAll, type Sight } from "../auth/visibility.ts";
+import { seesAll, type Visibility } from "../auth/visibility.ts";
 import { waitingPositions } from "../pool/claim-views.ts";
 import type { ClaimRecord } from "../domain/records.ts";
 import { requireClaim } from "./claims.ts";
@@ -44,7 +44,11 @@ export interface Explanation {
 }
 
 /** @throws MILLPOND_E_NOT_FOUND */
-export async function explainClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<Explanation> {
+export async function explainClaim(
+  pool: Pool,
+  name: string,
+  sees: Visibility = seesAll,
+): Promise<Explanation> {
   return await pool.ledger.read((transaction) => {
     const claim = requireClaim(pool, name, sees);
     const isSeen = (each: string) => {

@@ -15,7 +15,7 @@ import {
 } from "@millpond/api";
 import type { ClientFacts } from "../agents/node-liveness.ts";
 import type { KeyRing } from "../auth/key-ring.ts";
-import { seesAll, type Sight } from "../auth/visibility.ts";
+import { seesAll, type Visibility } from "../auth/visibility.ts";
 import { openSessions, unusedTickets } from "../domain/observed-state.ts";
 import { type AllocationRecord, type ClaimRecord, isLive } from "../domain/records.ts";
 import { usableSizes } from "../domain/session-sizes.ts";
@@ -45,7 +45,7 @@ export interface CreateTicketOptions {
    */
   readonly unopened?: string;
   /** For which claims the caller may get tickets. Default: all. */
-  readonly sees?: Sight;
+  readonly sees?: Visibility;
 }
 
 /**
@@ -139,7 +139,7 @@ export interface View {
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
-export function viewClaim(pool: Pool, keys: TicketSigner, name: string, sees: Sight = seesAll): View {
+export function viewClaim(pool: Pool, keys: TicketSigner, name: string, sees: Visibility = seesAll): View {
   const claim = requireClaim(pool, name, sees);
   const allocation = isLive(claim) ? pool.ledger.allocations.ofClaim(name) : undefined;
   const presence = allocation === undefined ? undefined : pool.liveness.of(allocation.node);

@@ -10,7 +10,7 @@ import { DeviceReportSchema, SessionReportSchema, SessionState, SyncRequestSchem
 import * as fc from "fast-check";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { type Desired, sync } from "../operations/agent-sync.ts";
+import { type DesiredState, sync } from "../operations/agent-sync.ts";
 import { createClaim, resizeClaim, waitClaim } from "../operations/claims.ts";
 import { createTicket } from "../operations/tickets.ts";
 import { Pool } from "./pool.ts";
@@ -108,8 +108,8 @@ async function quiet(pool: Pool): Promise<undefined> {
 /** A node whose agent receives answers and executes the last one only when the test says so. */
 class Node {
   readonly workers = new Map<string, Worker>();
-  #heard: { readonly desired: Desired; readonly term: number } | undefined;
-  #obeyed: Desired | undefined;
+  #heard: { readonly desired: DesiredState; readonly term: number } | undefined;
+  #obeyed: DesiredState | undefined;
   #known: { readonly revision: number; readonly term: number; readonly order: number } | undefined;
   #sequence = 0;
 

@@ -267,7 +267,7 @@ export class Pool {
   }
 
   /** Whether some running sessions are still unknown, because the state was restored. */
-  get isGathering(): boolean {
+  get isRecovering(): boolean {
     return this.clock.monotonicMs() < this.#gatheringUntilMs;
   }
 
@@ -370,7 +370,7 @@ export class Pool {
       this.liveness.nextDeadlineMs(),
       this.#nextDueMs(),
       this.ledger.allocations.byEpoch.size === 0 ? undefined : this.#noteActivityAtMs,
-      this.isGathering ? this.#gatheringUntilMs : undefined,
+      this.isRecovering ? this.#gatheringUntilMs : undefined,
     ];
     const dueMs = Math.min(...deadlines.filter((deadline) => deadline !== undefined));
     this.#setAlarmFor(dueMs);

@@ -32,7 +32,7 @@ export interface TicketedSession {
 }
 
 /** The report of an agent that has obeyed no controller since the restore. */
-export interface Testimony {
+export interface RestoreReport {
   readonly restoration: Restoration;
   readonly node: string;
   readonly sessions: readonly TicketedSession[];
@@ -41,7 +41,7 @@ export interface Testimony {
 }
 
 /** Whether the restored state cannot contain an allocation: it was granted after the backup and before the restore. */
-export function isForgotten({ epoch, resumedAt }: Restoration, granted: number): boolean {
+export function isMissingFromBackup({ epoch, resumedAt }: Restoration, granted: number): boolean {
   return granted > epoch && granted <= resumedAt;
 }
 
@@ -49,7 +49,7 @@ export function isForgotten({ epoch, resumedAt }: Restoration, granted: number):
 export function adopt(
   transaction: Transaction,
   observed: ObservedState,
-  testimony: Testimony,
+  testimony: RestoreReport,
 ): { readonly claims: readonly ClaimRecord[]; readonly allocations: readonly AllocationRecord[] } {
   const { restoration, node, sessions } = testimony;
   const claims: ClaimRecord[] = [];
@@ -68,7 +68,7 @@ export function adopt(
       }
       continue;
     }
-    if (!isForgotten(restoration, epoch)) {
+    if (!isMissingFromBackup(restoration, epoch)) {
       continue;
     }
     const refused = refusalOf(transaction, observed, testimony, first.ticket, sizesOf(own));
@@ -122,7 +122,7 @@ function takeSizes(
 function refusalOf(
   transaction: Transaction,
   observed: ObservedState,
-  { restoration, node }: Testimony,
+  { restoration, node }: RestoreReport,
   ticket: TicketPayload,
   sizes: readonly VirtualGpuRecord[],
 ): string | undefined {
@@ -146,7 +146,7 @@ function refusalOf(
 function adoptClaim(
   transaction: Transaction,
   observed: ObservedState,
-  { restoration, node, readSpec }: Testimony,
+  { restoration, node, readSpec }: RestoreReport,
   sessions: readonly TicketedSession[],
 ): { readonly claim: ClaimRecord; readonly allocation: AllocationRecord } {
   const tickets = sessions.map(({ ticket }) => ticket);

@@ -16,7 +16,7 @@ import {
 import {
   enforcesRevision,
   idleSeconds,
-  isGathering,
+  isRecovering,
   illSeconds,
   isLeaseExpired,
   isNodeReady,
@@ -191,7 +191,7 @@ function freeDevices(transaction: Transaction, observed: ObservedState): void {
 
 function decide(transaction: Transaction, context: ReconcileContext): QueueDecision | undefined {
   const waiting = transaction.pendingClaims();
-  if (waiting.length === 0 || isGathering(context.observed)) {
+  if (waiting.length === 0 || isRecovering(context.observed)) {
     return undefined;
   }
   const decision = planQueues(context.scheduler.queueSnapshot(transaction, context.observed));

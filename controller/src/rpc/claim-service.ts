@@ -30,7 +30,7 @@ import type { KeyRing } from "../auth/key-ring.ts";
 import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
-import { callerOf, mayKnowOf, scopeTenant, sightOf } from "../auth/visibility.ts";
+import { callerOf, mayKnowOf, scopeTenant, visibilityOf } from "../auth/visibility.ts";
 import { toClaim } from "./to-proto.ts";
 import { explainClaim } from "../operations/explain-claim.ts";
 import { type Pool } from "../pool/pool.ts";
@@ -77,7 +77,7 @@ export function makeClaimService(
     },
 
     async waitClaim({ name, knownVersion, timeoutSeconds, wake, toldModels, toldHost }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       checkRange(timeoutSeconds, "timeoutSeconds", 0, maxWaitSeconds);
       const record = await waitClaim(pool, claimName(name), {
         // No controller issues a version beyond the range of a number.
@@ -97,12 +97,12 @@ export function makeClaimService(
         client,
         unopened: unopenedSession,
         signal: context.signal,
-        sees: sightOf(callerOf(context)),
+        sees: visibilityOf(callerOf(context)),
       });
     },
 
     async createClaimToken({ name }, context) {
-      const claim = requireClaim(pool, claimName(name), sightOf(callerOf(context)));
+      const claim = requireClaim(pool, claimName(name), visibilityOf(callerOf(context)));
       if (!isLive(claim)) {
         throw millpondError("MILLPOND_E_CLAIM_ENDED", `claim ${claim.name} has ended`);
       }
@@ -117,7 +117,7 @@ export function makeClaimService(
     },
 
     viewClaim({ name }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       const { claim, pass } = viewClaim(pool, keys, claimName(name), sees);
       return {
         claim: show(claim, context),
@@ -126,12 +126,12 @@ export function makeClaimService(
     },
 
     async releaseClaim({ name, requeue }, context) {
-      await (requeue ? yieldClaim : releaseClaim)(pool, claimName(name), sightOf(callerOf(context)));
+      await (requeue ? yieldClaim : releaseClaim)(pool, claimName(name), visibilityOf(callerOf(context)));
       return {};
     },
 
     async resizeClaim({ name, wait, ...asked }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       const sizes = checkSizes(asked);
       const record = await resizeClaim(pool, claimName(name), sizes, { wait, signal: context.signal, sees });
       return { claim: show(record, context) };
@@ -139,18 +139,18 @@ export function makeClaimService(
 
     async prioritizeClaim({ name, priority }, context) {
       const wanted = checkRange(priority, "priority", -maxPriority, maxPriority);
-      const record = await prioritizeClaim(pool, claimName(name), wanted, sightOf(callerOf(context)));
+      const record = await prioritizeClaim(pool, claimName(name), wanted, visibilityOf(callerOf(context)));
       return { claim: show(record, context) };
     },
 
     async getClaim({ name }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       return { claim: show(requireClaim(pool, claimName(name), sees), context) };
     },
 
     async explainClaim({ name }, context) {
       const caller = callerOf(context);
-      const sees = sightOf(caller);
+      const sees = visibilityOf(caller);
       const { claim, expectedAt, nextReleaseAt, waitsFor, facts, ...rest } = await explainClaim(
         pool,
         claimName(name),
@@ -178,7 +178,7 @@ export function makeClaimService(
     },
 
     async listClaims({ includeEnded, gang }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       const positions = waitingPositions(pool);
       const isAsked = (claim: ClaimRecord): boolean =>
         sees(claim) && (includeEnded || isLive(claim)) && (gang === "" || claim.gang === gang);

@@ -5,7 +5,7 @@ import type { ServiceMethods } from "./service-methods.ts";
 import type { EventRecord, NodeRecord } from "../domain/records.ts";
 import { nodeNotFound } from "../operations/agent-sync.ts";
 import { mapInTurns, nextTurnOf } from "../auth/fairness/fair-turns.ts";
-import { callerOf, seesAll, type Sight, sightOf, mayKnowOf } from "../auth/visibility.ts";
+import { callerOf, seesAll, type Visibility, visibilityOf, mayKnowOf } from "../auth/visibility.ts";
 import { toDevices, toEvent, toNode, toSession } from "./to-proto.ts";
 import { cordonNode, drainNode, labelNode, removeNode } from "../operations/nodes.ts";
 import type { Pool } from "../pool/pool.ts";
@@ -75,7 +75,7 @@ export function makePoolService(
     },
 
     async listSessions({ claim, node }, context) {
-      const sees = sightOf(callerOf(context));
+      const sees = visibilityOf(callerOf(context));
       const isSeen = (name: string) => {
         const owner = pool.ledger.claims.get(name);
         return owner === undefined ? sees === seesAll : sees(owner);
@@ -98,7 +98,7 @@ export function makePoolService(
 
     async listEvents({ after, subject, limit }, context) {
       const caller = callerOf(context);
-      const sees = sightOf(caller);
+      const sees = visibilityOf(caller);
       if (after > BigInt(Number.MAX_SAFE_INTEGER)) {
         throw millpondError("MILLPOND_E_INVALID", `after is ${after}, not the id of an event`);
       }
@@ -143,7 +143,7 @@ async function listSeenEvents(
   pool: Pool,
   store: Store,
   query: EventQuery,
-  { sees, nextTurn }: { readonly sees: Sight; readonly nextTurn: () => Promise<void> },
+  { sees, nextTurn }: { readonly sees: Visibility; readonly nextTurn: () => Promise<void> },
 ): Promise<EventRecord[]> {
   const isSeen = ({ subject, at }: EventRecord): boolean => {
     const claim = pool.ledger.claims.get(subject.replace(/^claim\//, ""));

@@ -29,7 +29,7 @@ import {
   SessionState,
 } from "@millpond/api";
 import type { Caller } from "../domain/caller.ts";
-import { sightOf } from "../auth/visibility.ts";
+import { visibilityOf } from "../auth/visibility.ts";
 import { versionOf, waitingPositions } from "../pool/claim-views.ts";
 import { openSessions } from "../domain/observed-state.ts";
 import { labelsOf } from "../domain/to-scheduler-holding.ts";
@@ -225,7 +225,7 @@ function maySeeCard(
     claim !== undefined &&
     // Agents have no tenant either.
     viewer.tenant !== "" &&
-    sightOf(viewer)(claim)
+    visibilityOf(viewer)(claim)
   );
 }
 

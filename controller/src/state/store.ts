@@ -125,7 +125,7 @@ export interface Candidate {
 }
 
 /** The current leader, which is the only controller that writes. */
-export interface Lead {
+export interface Leadership {
   /** Increases whenever a controller becomes the leader. 0: there never was one. */
   readonly term: number;
   /** URL of the leader; empty: there is none. */
@@ -144,7 +144,7 @@ export interface Store {
    *
    * @throws MILLPOND_E_STORE_UNREACHABLE
    */
-  campaign(candidate: Candidate): Promise<Lead>;
+  campaign(candidate: Candidate): Promise<Leadership>;
 
   /** Releases the lease, so that another controller can become the leader immediately. */
   resign(candidate: Candidate): Promise<void>;

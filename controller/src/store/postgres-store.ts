@@ -30,7 +30,7 @@ import type {
   AuditQuery,
   Candidate,
   EventQuery,
-  Lead,
+  Leadership,
   Store,
   StoreChanges,
   StoredState,
@@ -103,7 +103,7 @@ export class PostgresStore implements Store {
     }
   }
 
-  async campaign({ id, url }: Candidate): Promise<Lead> {
+  async campaign({ id, url }: Candidate): Promise<Leadership> {
     const { count, sinceMs } = this.#renewals;
     const stuck = performance.now() - sinceMs > leaseMs ? count : -1;
     const [row] = await this.#connections.queryPrepared(

@@ -30,7 +30,7 @@ import type {
   Backup,
   Candidate,
   EventQuery,
-  Lead,
+  Leadership,
   Store,
   StoreChanges,
   StoredState,
@@ -139,7 +139,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  async campaign({ url }: Candidate): Promise<Lead> {
+  async campaign({ url }: Candidate): Promise<Leadership> {
     return { term: this.#term, url, isOurs: true };
   }
 

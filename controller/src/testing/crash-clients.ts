@@ -72,7 +72,7 @@ interface Held {
 }
 
 /** Counts of the clients' calls, each incremented when the call was answered. */
-export interface Deeds {
+export interface CallCounts {
   made: number;
   released: number;
   resized: number;
@@ -85,7 +85,15 @@ export interface Deeds {
 
 export class Clients {
   readonly known = new Map<string, Known>();
-  readonly deeds: Deeds = { made: 0, released: 0, resized: 0, woken: 0, opened: 0, closed: 0, refused: 0 };
+  readonly deeds: CallCounts = {
+    made: 0,
+    released: 0,
+    resized: 0,
+    woken: 0,
+    opened: 0,
+    closed: 0,
+    refused: 0,
+  };
   readonly #random: () => number;
   readonly #nodes: ReadonlyMap<string, TestNode>;
   readonly #epochs = new Map<bigint, string>();

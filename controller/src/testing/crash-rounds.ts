@@ -5,7 +5,7 @@
 import { type Client, createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
 import { Cluster, type Fault as ClusterFault } from "./cluster.ts";
-import { Clients, type Deeds, makeRandom } from "./crash-clients.ts";
+import { Clients, type CallCounts, makeRandom } from "./crash-clients.ts";
 import { TestNode } from "./test-node.ts";
 
 /** Faults of controllers and their database; a killed agent is replaced. */
@@ -94,7 +94,7 @@ export interface CrashRounds {
   readonly acknowledged: number;
   /** Allocations that were seen. */
   readonly grants: number;
-  readonly deeds: Deeds;
+  readonly deeds: CallCounts;
   /** The number of programs of the host that ended as they should. */
   readonly programs: number;
 }

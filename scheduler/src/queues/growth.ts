@@ -7,8 +7,8 @@ import { type Reason, reason } from "@millpond/api";
 import { type DeviceState, freeOf, growthOf, type Snapshot } from "../snapshot.ts";
 import type { Placement, Statement } from "../statement.ts";
 import { type Blocked, defaultPlanSettings, type QueueSnapshot, type WaitingClaim } from "./claim.ts";
-import { openFor } from "./plan.ts";
-import { keeperOf, holdsOf, withHolds } from "./reservation.ts";
+import { availableTo } from "./plan.ts";
+import { ownerOfReservation, holdsOf, withHolds } from "./reservation.ts";
 import { amountOfStatements } from "./unit.ts";
 
 export interface Growth {
@@ -26,7 +26,7 @@ export function refuseGrowth(
   settings = defaultPlanSettings,
 ): Pick<Blocked, "obstacle" | "reason"> | undefined {
   const { claim, held, to } = growth;
-  const { tree, pool, reservations } = openFor(snapshot, claim, settings);
+  const { tree, pool, reservations } = availableTo(snapshot, claim, settings);
   const open = withHolds(pool, reservations);
   const crowded = to.map((asked, position) =>
     refuseOnDevice({ pool, open }, held.node, asked, held.devices[position]),
@@ -40,7 +40,10 @@ export function refuseGrowth(
       ? { obstacle: "room", reason: first.reason }
       : {
           obstacle: "reserved",
-          reason: reason("rest-kept-for", { reason: first.reason, ...keeperOf(hold.keeper, snapshot.now) }),
+          reason: reason("rest-kept-for", {
+            reason: first.reason,
+            ...ownerOfReservation(hold.keeper, snapshot.now),
+          }),
         };
   }
   tree.refund(claim, amountOfStatements(pool, [held]));

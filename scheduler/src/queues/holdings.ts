@@ -91,11 +91,11 @@ function makeOutlook({ running, leftovers }: Holdings): Outlook {
     endings: all.length === 0 ? none : all.map(({ ending }) => ending),
     noticed: noticed.length === 0 ? none : noticed,
     ending: running.filter(({ isEnding }) => isEnding),
-    takeable: running.filter((claim) => claim.gang !== "" || mayBeTaken(claim)),
+    takeable: running.filter((claim) => claim.gang !== "" || canBePreempted(claim)),
     lastBoundAt: running.reduce((last, { boundAt }) => Math.max(last, boundAt), Number.NEGATIVE_INFINITY),
   };
 }
 
-export function mayBeTaken({ isEnding, isPreemptible, isBestEffort }: RunningClaim): boolean {
+export function canBePreempted({ isEnding, isPreemptible, isBestEffort }: RunningClaim): boolean {
   return !isEnding && (isPreemptible || isBestEffort);
 }

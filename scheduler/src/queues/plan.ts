@@ -17,7 +17,7 @@ import {
 import { onAllowedSizes } from "./allowed-sizes.ts";
 import { PassHoldings } from "./pass-holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
-import { keeperOf, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
+import { ownerOfReservation, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { Amount } from "./quota.ts";
 import { type Room, RoomObstacles } from "./room-obstacles.ts";
 import { QueueTree } from "./tree.ts";
@@ -49,7 +49,7 @@ export function planQueues(
 }
 
 /** The capacity that a claim could get if it were requested now. */
-export interface Opening {
+export interface Availability {
   /** With the grants of the claims ahead of it carried out. */
   readonly pool: Snapshot;
   readonly tree: QueueTree;
@@ -58,12 +58,12 @@ export interface Opening {
 }
 
 /** The capacity open to a claim that is requested now and does not wait: after the waiting claims that are ahead of it. */
-export function openFor(
+export function availableTo(
   snapshot: QueueSnapshot,
   claim: WaitingClaim,
   settings: PlanSettings = defaultPlanSettings,
-): Opening {
-  return new Planner(snapshot, settings).openFor(claim);
+): Availability {
+  return new Planner(snapshot, settings).availableTo(claim);
 }
 
 /**
@@ -139,7 +139,7 @@ class Planner {
     };
   }
 
-  openFor(claim: WaitingClaim): Opening {
+  availableTo(claim: WaitingClaim): Availability {
     const unit = this.#decideBefore(claim);
     return { pool: this.#pool, tree: this.#tree, reservations: this.#obeyedBy(unit) };
   }
@@ -389,7 +389,7 @@ class Planner {
     if (this.#keeping.has(account) || (allowedAt === undefined && !this.#mayReserve(unit))) {
       return;
     }
-    if (this.#tree.keep(unit.first, amount, keeperOf({ unit }, this.#snapshot.now))) {
+    if (this.#tree.keep(unit.first, amount, ownerOfReservation({ unit }, this.#snapshot.now))) {
       this.#keeping.add(account);
     }
   }

@@ -7,7 +7,7 @@ import { allowsDevice, allowsNode } from "../constraints.ts";
 import { isOpen, takesClaims } from "../filter.ts";
 import type { NodeState, Snapshot } from "../snapshot.ts";
 import type { Holdings, PlanSettings, Preemption, RunningClaim } from "./claim.ts";
-import { mayBeTaken, outlookOf } from "./holdings.ts";
+import { canBePreempted, outlookOf } from "./holdings.ts";
 import { add, type Amount, nothing } from "./quota.ts";
 import { type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { QueueTree } from "./tree.ts";
@@ -75,7 +75,7 @@ function eligible(
   );
   const sorted = [...groups.values()]
     .filter(
-      (claims) => claims.every(mayBeTaken) && claims.some(({ statement }) => useful.has(statement.node)),
+      (claims) => claims.every(canBePreempted) && claims.some(({ statement }) => useful.has(statement.node)),
     )
     .map((claims) => (claims.length === 1 ? claims : claims.toSorted(compareNames)))
     .sort(compareGroups);

@@ -2,7 +2,7 @@
 
 // Capacity that is reserved for a waiting unit: what is free now and what others will release.
 
-import type { Keeper } from "./tree.ts";
+import type { ReservationOwner } from "./tree.ts";
 import type { Labels } from "../labels.ts";
 import type { DeviceState, Free, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
@@ -199,7 +199,7 @@ function leastFitting(
 }
 
 /** The claim or gang that a reservation belongs to. */
-export function keeperOf({ unit }: Pick<Reservation, "unit">, now: number): Keeper {
+export function ownerOfReservation({ unit }: Pick<Reservation, "unit">, now: number): ReservationOwner {
   return { keeper: unit.holder, waitedSeconds: now - unit.waitingSince };
 }
 

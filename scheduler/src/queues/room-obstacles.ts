@@ -6,7 +6,7 @@ import { type Reason, reason } from "@millpond/api";
 import { explainWaiting } from "../explain.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement } from "../statement.ts";
-import { keeperOf, type Reservation } from "./reservation.ts";
+import { ownerOfReservation, type Reservation } from "./reservation.ts";
 import { placeUnit, type Unit } from "./unit.ts";
 
 /** The capacity at a point of a pass over the queues. */
@@ -42,7 +42,9 @@ export class RoomObstacles {
     }
     const keeper = this.isKeptFrom(room, unit, shape) ? room.reservations[0] : undefined;
     const why =
-      keeper === undefined ? explainPool(room.pool, unit) : reason("kept-for", keeperOf(keeper, room.now));
+      keeper === undefined
+        ? explainPool(room.pool, unit)
+        : reason("kept-for", ownerOfReservation(keeper, room.now));
     this.#explanations.set(shape, why);
     return why;
   }

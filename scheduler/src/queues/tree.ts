@@ -15,7 +15,7 @@ import type { RunningTotals } from "./claim.ts";
 import { limitOfUser, type QueueSpec, type TenantSpec } from "./queue.ts";
 
 /** The queue, tenant and user to which a claim is charged. */
-export interface Payer {
+export interface ChargedParty {
   readonly queue: string;
   readonly tenant: string;
   /** Empty: none. */
@@ -34,7 +34,7 @@ export interface Turns {
 }
 
 /** The claim or gang for which something is reserved. */
-export interface Keeper {
+export interface ReservationOwner {
   readonly keeper: HolderRef;
   readonly waitedSeconds: number;
 }
@@ -60,7 +60,7 @@ function noCharges(totals?: Pick<RunningTotals, "tenants" | "users">): Charges {
 }
 
 /** Users of different tenants are different users; names of tenants contain no slash. */
-export function userKey({ tenant, user }: Pick<Payer, "tenant" | "user">): string {
+export function userKey({ tenant, user }: Pick<ChargedParty, "tenant" | "user">): string {
   return `${tenant}/${user}`;
 }
 
@@ -85,9 +85,9 @@ export class QueueTree {
   readonly #kept = noCharges();
   /** The first claim or gang for which quota was reserved: by queue, by tenant, and by user. */
   readonly #keepers = {
-    queue: new Map<string, Keeper>(),
-    tenant: new Map<string, Keeper>(),
-    user: new Map<string, Keeper>(),
+    queue: new Map<string, ReservationOwner>(),
+    tenant: new Map<string, ReservationOwner>(),
+    user: new Map<string, ReservationOwner>(),
   };
 
   /** @param totals usage of the running claims. Default: none */
@@ -115,7 +115,7 @@ export class QueueTree {
     return this.#charged.byTenant.get(tenant) ?? nothing;
   }
 
-  usedByUser(payer: Pick<Payer, "tenant" | "user">): Amount {
+  usedByUser(payer: Pick<ChargedParty, "tenant" | "user">): Amount {
     return this.#charged.byUser.get(userKey(payer)) ?? nothing;
   }
 
@@ -131,21 +131,21 @@ export class QueueTree {
     return chain;
   }
 
-  charge(payer: Payer, amount: Amount): void {
+  charge(payer: ChargedParty, amount: Amount): void {
     this.#account(this.#charged, payer, amount, add);
   }
 
-  refund(payer: Payer, amount: Amount): void {
+  refund(payer: ChargedParty, amount: Amount): void {
     this.#account(this.#charged, payer, amount, subtract);
   }
 
   /** The claim has notice: it is charged until its refund, but no longer counts towards its queue's guarantee. */
-  leave({ queue }: Payer, amount: Amount): void {
+  leave({ queue }: ChargedParty, amount: Amount): void {
     this.#change(this.#leaving, queue, amount, add);
   }
 
   /** The claim waits for capacity that others release: its queue cannot claim the same part of its guarantee twice. */
-  promise({ queue }: Payer, amount: Amount): void {
+  promise({ queue }: ChargedParty, amount: Amount): void {
     this.#change(this.#promised, queue, amount, add);
   }
 
@@ -156,7 +156,7 @@ export class QueueTree {
    *
    * @returns whether it is reserved
    */
-  keep(payer: Payer, amount: Amount, keeper: Keeper): boolean {
+  keep(payer: ChargedParty, amount: Amount, keeper: ReservationOwner): boolean {
     if (this.#excess(payer, amount, [noCharges()]) !== undefined) {
       return false;
     }
@@ -177,12 +177,12 @@ export class QueueTree {
   }
 
   /** Whether the quota of its user forbids the amount. */
-  isBeyondUser(payer: Payer, amount: Amount): boolean {
+  isBeyondUser(payer: ChargedParty, amount: Amount): boolean {
     return this.#excess(payer, amount, [this.#charged])?.kind === "user";
   }
 
   /** Why the amount cannot be charged; undefined when it can. */
-  refusal(payer: Payer, amount: Amount): Reason | undefined {
+  refusal(payer: ChargedParty, amount: Amount): Reason | undefined {
     const excess = this.#excess(payer, amount, [this.#charged]);
     if (excess !== undefined) {
       return excess.reason;
@@ -198,7 +198,7 @@ export class QueueTree {
     return keeper === undefined ? kept.reason : reason("quota-kept-for", { scope: kind, name, ...keeper });
   }
 
-  #excess(payer: Payer, amount: Amount, charges: readonly Charges[]): Excess | undefined {
+  #excess(payer: ChargedParty, amount: Amount, charges: readonly Charges[]): Excess | undefined {
     const sum = (which: keyof Charges, key: string, plus: Amount) =>
       charges.reduce((total, each) => add(total, each[which].get(key) ?? nothing), plus);
     const { tenant, user } = payer;
@@ -289,7 +289,7 @@ export class QueueTree {
   }
 
   /** Usage and limit of a user; undefined: the user has no limit. */
-  useOfUser(payer: Pick<Payer, "tenant" | "user">): Reason | undefined {
+  useOfUser(payer: Pick<ChargedParty, "tenant" | "user">): Reason | undefined {
     const limit = limitOfUser(this.#tenants.get(payer.tenant), payer.user);
     return Object.keys(limit).length === 0
       ? undefined
@@ -304,7 +304,7 @@ export class QueueTree {
     return subtract(this.used(name), this.#leaving.get(name) ?? nothing);
   }
 
-  #account(charges: Charges, payer: Payer, amount: Amount, sum: typeof add): void {
+  #account(charges: Charges, payer: ChargedParty, amount: Amount, sum: typeof add): void {
     const { used, firm, byTenant } = charges;
     const { queue, tenant, isPreemptible } = payer;
     this.#change(used, queue, amount, sum);
@@ -315,7 +315,7 @@ export class QueueTree {
     this.#chargeUser(charges, payer, amount, sum);
   }
 
-  #chargeUser({ byUser }: Charges, payer: Payer, amount: Amount, sum: typeof add): void {
+  #chargeUser({ byUser }: Charges, payer: ChargedParty, amount: Amount, sum: typeof add): void {
     if (payer.user !== "") {
       const key = userKey(payer);
       byUser.set(key, sum(byUser.get(key) ?? nothing, amount));
@@ -349,7 +349,7 @@ export class QueueTree {
 function refuseBorrowed(
   name: string,
   { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
-  { isPreemptible }: Payer,
+  { isPreemptible }: ChargedParty,
   after: { readonly all: Amount; readonly firm: Amount },
 ): Reason | undefined {
   const own = fillGuarantee(guaranteed);

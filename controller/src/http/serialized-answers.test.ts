@@ -7,7 +7,7 @@ import { ClaimService, ListClaimsResponseSchema, ListEventsResponseSchema, PoolS
 import { expect, test } from "vitest";
 import { FairTurns } from "../auth/fairness/fair-turns.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
-import { jsonOptions, writeInTurns } from "./written-answers.ts";
+import { jsonOptions, serializeInTurns } from "./serialized-answers.ts";
 
 const claims = create(ListClaimsResponseSchema, {
   claims: Array.from({ length: 37 }, (_, i) => ({
@@ -27,10 +27,10 @@ test.each([
 ] as const)("%s is written in turns as in one go", async (_what, schema, message) => {
   const turns = new FairTurns();
   const reader = { name: "reader", tenant: "tenant" };
-  const json = await turns.take(reader, (own) => writeInTurns(schema, message, "json", own));
+  const json = await turns.take(reader, (own) => serializeInTurns(schema, message, "json", own));
   expect(JSON.parse(Buffer.from(json).toString())).toEqual(toJson(schema, message, jsonOptions));
   expect(fromJsonString(schema, Buffer.from(json).toString())).toEqual(message);
-  const binary = await turns.take(reader, (own) => writeInTurns(schema, message, "binary", own));
+  const binary = await turns.take(reader, (own) => serializeInTurns(schema, message, "binary", own));
   expect(fromBinary(schema, binary)).toEqual(message);
   expect(fromBinary(schema, toBinary(schema, message))).toEqual(message);
 });

@@ -11,7 +11,7 @@ import { audited, AuditedCall } from "../state/audit.ts";
 import { createLogin, type NewLogin, revokeLogin } from "./logins.ts";
 
 /** A user, with the token that the controller has just verified. */
-export interface Identified {
+export interface VerifiedUser {
   readonly token: string;
   readonly caller: Caller;
 }
@@ -26,17 +26,17 @@ export interface LeaderCalls {
   ): Promise<void>;
 }
 
-export interface LoginDeskOptions {
+export interface LoginManagerOptions {
   readonly pool: () => Pool;
   readonly isLeading: () => boolean;
   readonly leader: LeaderCalls;
   readonly limits: CallLimits;
 }
 
-export class LoginDesk {
-  readonly #options: LoginDeskOptions;
+export class LoginManager {
+  readonly #options: LoginManagerOptions;
 
-  constructor(options: LoginDeskOptions) {
+  constructor(options: LoginManagerOptions) {
     this.#options = options;
   }
 
@@ -45,7 +45,7 @@ export class LoginDesk {
    *
    * @throws MILLPOND_E_TOO_MANY_CALLS; MILLPOND_E_NOT_LEADER when no controller leads
    */
-  async open({ token, caller }: Identified, { id, kind }: NewLogin): Promise<void> {
+  async open({ token, caller }: VerifiedUser, { id, kind }: NewLogin): Promise<void> {
     if (!this.#options.isLeading()) {
       await this.#options.leader.callAs(AccessService.method.createLogin, { id, kind }, token);
       return;
@@ -63,7 +63,7 @@ export class LoginDesk {
    *
    * @throws as `open`, and MILLPOND_E_NOT_FOUND
    */
-  async end({ token, caller }: Identified, id: string): Promise<void> {
+  async end({ token, caller }: VerifiedUser, id: string): Promise<void> {
     if (!this.#options.isLeading()) {
       await this.#options.leader.callAs(AccessService.method.revokeLogin, { id }, token);
       return;

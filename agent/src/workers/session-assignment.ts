@@ -3,7 +3,7 @@
 import type { SessionRecord } from "../run-directory/run-directory.ts";
 
 /** The data by which a worker admits processes to its session, and its place among the sessions of the node. */
-export interface SessionPass {
+export interface SessionAssignment {
   readonly ticket: string;
   /** Unix seconds. */
   readonly expires: number;

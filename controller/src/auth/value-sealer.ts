@@ -9,7 +9,7 @@ import type { DerivedSecret, KeyRing, SecretPurpose } from "./key-ring.ts";
 const nonceBytes = 12;
 const sealBytes = 16;
 
-export interface SealedTextsOptions {
+export interface ValueSealerOptions {
   readonly keys: KeyRing;
   /** Unix seconds. */
   readonly now: () => number;
@@ -18,10 +18,10 @@ export interface SealedTextsOptions {
 }
 
 /** Seals values of one kind with AES-256-GCM, for a limited time. */
-export class SealedTexts<T> {
-  readonly #options: SealedTextsOptions;
+export class ValueSealer<T> {
+  readonly #options: ValueSealerOptions;
 
-  constructor(options: SealedTextsOptions) {
+  constructor(options: ValueSealerOptions) {
     this.#options = options;
   }
 

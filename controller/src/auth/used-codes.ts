@@ -6,7 +6,7 @@ import { hashOf } from "./tokens.ts";
 const maxKept = 10_000;
 
 /** Single-use texts that have been used since this controller started, as hashes. */
-export class SpentTexts {
+export class UsedCodes {
   readonly #hashes = new Set<string>();
 
   /** Records a text; returns whether this is its first use. */

@@ -29,7 +29,7 @@ const elementsAtOnce = 4;
 const compressedBytes = 1024;
 
 /** An answer that was written here; Connect writes an empty message in its place. */
-export const writtenKey = createContextKey<Uint8Array | undefined>(undefined, { description: "written" });
+export const serializedKey = createContextKey<Uint8Array | undefined>(undefined, { description: "written" });
 
 type ListField = DescField & { readonly fieldKind: "list"; readonly listKind: "message" };
 
@@ -38,7 +38,7 @@ function isListField(field: DescField): field is ListField {
 }
 
 /** Writes a message as `toBinary` and `toJson` do, its lists of messages in parts. */
-export async function writeInTurns(
+export async function serializeInTurns(
   schema: DescMessage,
   message: Message,
   format: Format,
@@ -84,7 +84,7 @@ function elementsToJson(field: ListField, elements: readonly Message[]): string 
 }
 
 /** A Connect response whose empty message is replaced by the written answer, in the protocol of the call. */
-export async function withWritten(
+export async function withSerialized(
   response: UniversalServerResponse,
   body: Uint8Array,
   { written, accepts }: { readonly written: Uint8Array; readonly accepts: string },

@@ -18,7 +18,7 @@ const pollMs = 20;
  * @param graceMs how long they may take to obey SIGTERM before they are killed
  * @throws MILLPOND_E_STATE_LOCKED while an agent uses the directory
  */
-export async function endLeftWorkers(runPath: string, graceMs: number): Promise<void> {
+export async function endOrphanedWorkers(runPath: string, graceMs: number): Promise<void> {
   using run = RunDirectory.open(runPath);
   await Promise.all(
     run.workerDirectories().map(async (directory) => {
