@@ -43,6 +43,10 @@ interface Workload extends KubernetesObject {
   };
 }
 
+interface Allocated {
+  devices: { uuid: string; computePercent: number }[];
+}
+
 const limits = { "millpond.dev/vgpu": "1", "millpond.dev/compute": "25", "millpond.dev/memory": "1Gi" };
 const killCount = Number(process.env["MILLPOND_KUBERNETES_KILLS"] ?? 7);
 const nodeName = "worker-a.example.org";
@@ -309,9 +313,18 @@ describe.skipIf(missing !== undefined)(
             JSON.parse(
               node.run("env", ...environment, process.execPath, cli, "get", "claims", "-o", "json"),
             ) as {
-              items: { name: string; state: string }[];
+              items: { name: string; state: string; allocation?: Allocated }[];
             }
           ).items;
+        const grantedTwice = (claims: ReturnType<typeof poolClaims>) => {
+          const percents = new Map<string, number>();
+          for (const { state, allocation } of claims) {
+            if (state !== "bound") continue;
+            for (const { uuid, computePercent } of allocation?.devices ?? [])
+              percents.set(uuid, (percents.get(uuid) ?? 0) + computePercent);
+          }
+          return [...percents].filter(([, percent]) => percent > 100);
+        };
         const killAll = (pattern: string) => node.run("sh", "-c", `pkill -KILL -f '${pattern}' || true`);
         const main = "^/opt/millpond/node/bin/node /opt/millpond/kubernetes/src/main.mjs";
         const kills: readonly (() => unknown)[] = [
@@ -351,6 +364,7 @@ describe.skipIf(missing !== undefined)(
           async () => {
             const items = (await ours()).filter(({ metadata }) => names.includes(metadata?.name ?? ""));
             const live = poolClaims().filter(({ state }) => ["bound", "pending"].includes(state));
+            expect(grantedTwice(live)).toEqual([]);
             const uids = new Set(items.map(({ metadata }) => `pod-${metadata?.uid}`));
             const orphans = live.filter(({ name }) => !uids.has(name));
             const bound = new Set(live.filter(({ state }) => state === "bound").map(({ name }) => name));

@@ -21,18 +21,19 @@ import { WorkQueue } from "../cluster/work-queue.ts";
 import { SlicePublisher } from "../inventory/resource-slices.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { podOfClaim } from "../request/pod-claims.ts";
-import { limitsOfClasses, resourceClaimOfClaim } from "../request/user-claims.ts";
+import { isClassOf, limitsOfClasses, resourceClaimOfClaim } from "../request/user-claims.ts";
 import { findUserClaims } from "../webhook/mutate-user-claims.ts";
 import type { AdmissionPolicy } from "../webhook/admission.ts";
 import { register, type RegistrationOptions } from "../webhook/registration.ts";
 import { WebhookServer } from "../webhook/server.ts";
 import { CertificateStore } from "../webhook/serving-certificate.ts";
-import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
+import { BookKeeper, compareBooks } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
 import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./claims/device-claims.ts";
 import { Followers } from "./followers.ts";
 import { readJobGang } from "./gangs/job-size.ts";
+import { formatMetrics } from "./metrics.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";
@@ -75,7 +76,9 @@ interface Abilities {
   readonly hasMatchConditions: boolean;
 }
 
-const certificateCheckMs = 60_000;
+/** Interval after which the certificate and both configurations of webhooks are read again. */
+const certificateCheckMs = 15_000;
+const trustedAfterMs = 5000;
 const renewMs = 10_000;
 const lookAgainMs = 15_000;
 const compareMs = 5000;
@@ -180,6 +183,8 @@ export class Operator implements AsyncDisposable {
             { onChange: () => this.#changedClasses.resolve() },
           )
         : undefined;
+    const classesOfPool = () =>
+      [...(classes?.objects.values() ?? [])].filter((each) => isClassOf(names.domain, each));
     const store = new CertificateStore({
       cluster,
       namespace,
@@ -194,6 +199,8 @@ export class Operator implements AsyncDisposable {
       operatorUser: user,
       limits: () => this.#facts.limits,
       tenancyOf: (name) => this.#tenancies.find(name),
+      isClassOfPool: (name) =>
+        name === names.domain || classesOfPool().some(({ metadata }) => metadata?.name === name),
       canMakePods: () => hasRight(cluster, { resource: "pods", verb: "create" }),
       userClaimsOf: (place, pod) =>
         findUserClaims(cluster, names, classes?.objects.values() ?? [], place, pod),
@@ -222,14 +229,19 @@ export class Operator implements AsyncDisposable {
       operatorUser: user,
       hasResourceClaims: this.#abilities.allocation === "dra",
       hasMatchConditions: this.#abilities.hasMatchConditions,
-      classLimits: limitsOfClasses(names, classes?.objects.values() ?? []),
+      classLimits: limitsOfClasses(names, classesOfPool()),
+      classes: classesOfPool().flatMap(({ metadata }) => metadata?.name ?? []),
     });
     await Promise.all([namespaces.synced, classes?.synced]);
     await register(cluster, registration(files.bundle));
     this.#tasks.push(
       this.#keepRegistered(async () => {
+        const { bundle } = files;
         files = await store.read();
         await register(cluster, registration(files.bundle));
+        // API servers trust another authority a moment after it is registered.
+        if (files.bundle !== bundle)
+          await delay(trustedAfterMs, undefined, { signal }).catch(() => undefined);
         server.use(files.server);
       }),
       this.#readPool(),
@@ -456,28 +468,14 @@ export class Operator implements AsyncDisposable {
   }
 
   #metrics(): string {
-    const lines = (name: string, help: string, value: number): string =>
-      `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${value}\n`;
-    return [
-      lines(
-        "millpond_operator_leads",
-        "1 if this replica is the leader, else 0.",
-        this.#election.leads ? 1 : 0,
-      ),
-      lines("millpond_operator_reviews", "Admission reviews received by this replica.", this.reviews),
-      lines("millpond_operator_pods", "Pods that use the pool.", this.#pods),
-      lines(
-        "millpond_operator_book_differences",
-        "Number of times that Kubernetes' scheduler had no room for a pod that the pool had granted, since this replica began to lead.",
-        this.#reconciler?.bookDifferences ?? 0,
-      ),
-      "# HELP millpond_operator_books_differ Differences between Kubernetes' books and the pool's that have lasted for 30 s.\n",
-      "# TYPE millpond_operator_books_differ gauge\n",
-      ...differenceKinds.map(
-        (kind) => `millpond_operator_books_differ{kind="${kind}"} ${this.#books?.lasting(kind) ?? 0}\n`,
-      ),
-      lines("millpond_operator_queue_length", "Pods waiting to be reconciled.", this.#queued),
-    ].join("");
+    return formatMetrics({
+      leads: this.#election.leads,
+      reviews: this.reviews,
+      pods: this.#pods,
+      bookDifferences: this.#reconciler?.bookDifferences ?? 0,
+      queueLength: this.#queued,
+      books: this.#books,
+    });
   }
 }
 

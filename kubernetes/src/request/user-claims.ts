@@ -68,11 +68,22 @@ export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string 
 
 /** Whether devices of the class belong to the pool: the class is our own, or selects our driver. */
 export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): boolean {
-  const isDriver = new RegExp(`device\\.driver\\s*==\\s*["']${domain.replaceAll(".", "\\.")}["']`);
-  return (
-    metadata?.name === domain ||
-    (spec.selectors ?? []).some(({ cel }) => isDriver.test(cel?.expression ?? ""))
-  );
+  return metadata?.name === domain || selectsDriver(domain, spec.selectors);
+}
+
+type Selectors = readonly { readonly cel?: { readonly expression: string } }[];
+
+/** Whether selectors name our driver, or attributes or capacity that only its devices have. */
+function selectsDriver(domain: string, selectors: Selectors = []): boolean {
+  const name = `["']${domain.replaceAll(".", "\\.")}["']`;
+  const forms = [
+    `device\\.driver\\s*==\\s*${name}`,
+    `${name}\\s*==\\s*device\\.driver`,
+    `device\\.driver\\s+in\\s+\\[\\s*${name}\\s*\\]`,
+    `device\\.(?:attributes|capacity)\\[\\s*${name}\\s*\\]`,
+  ];
+  const pattern = new RegExp(forms.join("|"));
+  return selectors.some(({ cel }) => pattern.test(cel?.expression ?? ""));
 }
 
 /** Names of limits by which containers request devices of a class. */
@@ -91,14 +102,37 @@ export function limitsOfClasses(names: ResourceNames, classes: Iterable<V1Device
 }
 
 type DeviceRequests = ResourceV1ResourceClaim["spec"]["devices"];
+type DeviceRequest = NonNullable<NonNullable<DeviceRequests>["requests"]>[number];
+type Alternative =
+  | NonNullable<DeviceRequest["exactly"]>
+  | NonNullable<DeviceRequest["firstAvailable"]>[number];
 
-/** Whether one of the requests can be met by devices of such a class. */
-export function asksForClass(devices: DeviceRequests, isOurs: (className: string) => boolean): boolean {
-  return (devices?.requests ?? []).some(
-    ({ exactly, firstAvailable }) =>
-      (exactly !== undefined && isOurs(exactly.deviceClassName)) ||
-      (firstAvailable ?? []).some(({ deviceClassName }) => isOurs(deviceClassName)),
-  );
+/**
+ * Returns the requests, and alternatives of requests, that are for devices of the pool: they name a class of its devices,
+ * or select them.
+ *
+ * @param isOurs Whether a class of this name has only devices of the pool.
+ */
+export function requestsForPool(
+  domain: string,
+  devices: DeviceRequests,
+  isOurs: (className: string) => boolean,
+): { readonly name: string; readonly asked: Alternative }[] {
+  return (devices?.requests ?? [])
+    .flatMap(({ name, exactly, firstAvailable = [] }) => [
+      ...(exactly === undefined ? [] : [{ name, asked: exactly }]),
+      ...firstAvailable.map((asked) => ({ name: `${name}/${asked.name}`, asked })),
+    ])
+    .filter(({ asked }) => isOurs(asked.deviceClassName) || selectsDriver(domain, asked.selectors));
+}
+
+/** Returns the names of all classes in the requests. */
+export function classNamesOf(devices: DeviceRequests): string[] {
+  const names = (devices?.requests ?? []).flatMap(({ exactly, firstAvailable = [] }) => [
+    ...(exactly === undefined ? [] : [exactly.deviceClassName]),
+    ...firstAvailable.map(({ deviceClassName }) => deviceClassName),
+  ]);
+  return [...new Set(names)];
 }
 
 /** A container that names requests of a claim sees their devices only; so does each that has an extended resource. */

@@ -18,6 +18,7 @@ const basePolicy: Omit<AdmissionPolicy, "allocation" | "isGated"> = {
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 80n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),
+  isClassOfPool: (name) => name === "millpond.dev" || name === "half",
   canMakePods: () => Promise.resolve(false),
   tenancyOf: () =>
     Promise.resolve({ tenant: "t", queue: "vision", queues: ["vision"], foreignQueues: new Set<string>() }),

@@ -20,6 +20,7 @@ const policy: AdmissionPolicy = {
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 141n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),
+  isClassOfPool: (name) => name === "millpond.dev" || name === "half",
   canMakePods: () => Promise.resolve(false),
   tenancyOf: (name) =>
     Promise.resolve(

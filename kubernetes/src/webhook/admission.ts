@@ -3,7 +3,7 @@
 // AdmissionReviews: the API server's requests and the responses to them.
 
 import { errorCodeOf, millpondError } from "@millpond/api";
-import type { V1Pod } from "@kubernetes/client-node";
+import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import { readPodRequest } from "../request/pod-request.ts";
 import { checkAgainstPool, type PoolLimits } from "./pool-limits.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
@@ -12,6 +12,7 @@ import type { UserClaim } from "../request/user-claims.ts";
 import { refuseForeignClaims } from "./guarded.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
 import { type InjectionPolicy, isFollowed, mutatePod } from "./mutate-pod.ts";
+import { type ClaimChecks, validateRequests } from "./validate-claims.ts";
 import {
   validateChange,
   validateClaimMetadata,
@@ -29,6 +30,8 @@ export interface AdmissionPolicy extends InjectionPolicy {
   readonly limits: () => PoolLimits | undefined;
   /** Which ResourceClaims of a pod, written by users, are for the pool. */
   readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;
+  /** Whether a class of this name has only devices of the pool. */
+  readonly isClassOfPool: (name: string) => boolean;
   /** Whether the operator has the right to create pods, which depends on the installation. */
   readonly canMakePods: () => Promise<boolean>;
   /** @throws MILLPOND_E_FORBIDDEN if the namespace may not use the pool */
@@ -146,6 +149,8 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
       if (request.user === policy.operatorUser) return [];
       validateClaimMetadata(policy.names, request.oldObject, request.object);
       if (request.resource === "resourceclaimtemplates") validateTemplate(policy.names, request.object);
+      // The requests cannot change later.
+      if (request.operation === "CREATE") validateRequests(claimChecks(policy), devicesOf(request));
     } else if (request.subresource === "ephemeralcontainers") {
       validateDebugging(policy.names, request.object);
     } else if (request.operation === "CREATE") {
@@ -156,6 +161,17 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
     }
     return [];
   });
+}
+
+function claimChecks({ names, isClassOfPool, limits }: AdmissionPolicy): ClaimChecks {
+  return { domain: names.domain, isOurs: isClassOfPool, limits: limits() };
+}
+
+/** What a ResourceClaim, or the claims of a ResourceClaimTemplate, requests. */
+function devicesOf({ resource, object }: AdmissionRequest): ResourceV1ResourceClaim["spec"]["devices"] {
+  const { spec } = object as { readonly spec?: { readonly spec?: unknown } };
+  const own = resource === "resourceclaimtemplates" ? spec?.spec : spec;
+  return (own as ResourceV1ResourceClaim["spec"] | undefined)?.devices;
 }
 
 function cannotFollow(names: ResourceNames): Error {

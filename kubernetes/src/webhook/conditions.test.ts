@@ -20,6 +20,7 @@ const { mutating, validating } = toWebhooks({
   namespace: "millpond-system",
   hasResourceClaims: true,
   classLimits: ["example.org/half"],
+  classes: ["half-a-gpu", "millpond.dev"],
   hasMatchConditions: true,
 });
 
@@ -183,6 +184,33 @@ test("ResourceClaims that say that they are the pool's are looked at, whoever cr
   const template = { metadata: { name: "t" }, spec: { metadata: ours.metadata, spec: {} } };
   expect(asked({ object: template })).toBe(true);
   expect(asked({ object: { ...template, spec: { spec: {} } } })).toBe(false);
+});
+
+test("ResourceClaims and templates that request devices of the pool are looked at, and those of other drivers are not", () => {
+  const asked = (requests: object[] | undefined, user = "ann", operation = "CREATE") => {
+    const spec = { devices: requests === undefined ? {} : { requests } };
+    const of = (object: object) =>
+      isAsked("validating", "requests.millpond.dev", { object, user, operation });
+    const both = [of({ metadata: { name: "c" }, spec }), of({ metadata: { name: "t" }, spec: { spec } })];
+    expect(both[0]).toBe(both[1]);
+    return both[0];
+  };
+  const exactly = (deviceClassName: string, expression?: string) => ({
+    name: "gpu",
+    exactly: { deviceClassName, ...(expression !== undefined && { selectors: [{ cel: { expression } }] }) },
+  });
+  const alternatives = { name: "gpu", firstAvailable: [{ name: "a", deviceClassName: "half-a-gpu" }] };
+  expect(asked([exactly("nics.example.org"), exactly("millpond.dev")])).toBe(true);
+  expect(asked([alternatives])).toBe(true);
+  expect(asked([exactly("any-gpu", 'device.driver == "millpond.dev"')])).toBe(true);
+  expect(asked([exactly("nics.example.org", 'device.driver == "nics.example.org"')])).toBe(false);
+  expect(asked([])).toBe(false);
+  expect(asked(undefined)).toBe(false);
+  // The operator creates them for granted claims, and the cluster from templates.
+  expect(asked([exactly("millpond.dev")], operator)).toBe(false);
+  expect(
+    asked([exactly("millpond.dev")], "system:serviceaccount:kube-system:resource-claim-controller"),
+  ).toBe(false);
 });
 
 test("containers for debugging are asked about where they want what is the pool's", () => {

@@ -28,6 +28,7 @@ const claimPattern = /^millpond-[0-9a-f]{16}-\d+$/;
 export function refuseGuardedPaths(pod: V1Pod): void {
   for (const { volume, path, normal } of hostPaths(pod)) {
     if (isThroughProcess(normal)) throw goesThrough(volume, path);
+    if (isOfProcesses(path)) throw showsProcesses(volume, path);
     const guarded = guardedPaths.find(
       (each) => isWithin(normal, each) || each.startsWith(normal === "/" ? "/" : `${normal}/`),
     );
@@ -107,6 +108,14 @@ function goesThrough(volume: string, path: string): Error {
   );
 }
 
+function showsProcesses(volume: string, path: string): Error {
+  return millpondError(
+    "MILLPOND_E_INVALID",
+    `the volume ${quote(volume)} shows ${quote(path)} of the host, where the variables of other pods' programs are`,
+    { remedy: "Leave the volume out." },
+  );
+}
+
 function hostPaths({ spec }: V1Pod) {
   return (spec?.volumes ?? []).flatMap(({ name, hostPath }) =>
     hostPath === undefined
@@ -132,7 +141,14 @@ function normalizePath(path: string): string {
  * of the host.
  */
 function isThroughProcess(normal: string): boolean {
-  return /^\/proc\/[^/]+(?:\/task\/[^/]+)?\/(?:cwd|fd)(?:\/|$)/.test(normal);
+  return /^(?:\/proc\/[^/]+(?:\/task\/[^/]+)?\/(?:cwd|fd)|\/dev\/fd)(?:\/|$)/.test(normal);
+}
+
+/** Whether a path shows all processes of the host or what belongs to one of them. */
+function isOfProcesses(path: string): boolean {
+  return /^\/proc(?:\/(?:\d+|self|thread-self)(?:\/|$)|$)/.test(
+    posix.normalize(`/${path}`).replace(/\/$/, ""),
+  );
 }
 
 function secretsOf({ spec }: V1Pod): string[] {

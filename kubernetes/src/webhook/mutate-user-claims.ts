@@ -9,11 +9,12 @@ import type { V1DeviceClass, V1EnvVar, V1Pod } from "@kubernetes/client-node";
 import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import {
-  asksForClass,
+  classNamesOf,
   extendedClaim,
   formatUserClaims,
   isClassOf,
   limitsOfClasses,
+  requestsForPool,
   seesPart,
   type UserClaim,
 } from "../request/user-claims.ts";
@@ -69,7 +70,14 @@ export async function findUserClaims(
               404,
             )
           )?.spec;
-    if (spec === undefined || !asksForClass(spec.devices, (name) => ours.has(name))) continue;
+    // The copy of the classes may be older than a class.
+    for (const name of classNamesOf(spec?.devices)) {
+      if (known.some(({ metadata }) => metadata?.name === name)) continue;
+      const there = await unlessStatus(resource.readDeviceClass({ name }), 404);
+      if (there !== undefined) known.push(there);
+      if (there !== undefined && isClassOf(domain, there)) ours.add(name);
+    }
+    if (requestsForPool(domain, spec?.devices, (name) => ours.has(name)).length === 0) continue;
     found.push({ claim, containers: users.map(({ name }) => name) });
   }
   const limits = limitsOfClasses(names, known);

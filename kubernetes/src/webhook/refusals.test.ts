@@ -100,6 +100,9 @@ test.each([
   ["the sockets", {}, volume("/run/millpond/sockets"), "INVALID"],
   ["all sockets of the host", {}, volume("/run"), "INVALID"],
   ["the host by its first process", {}, volume("/proc/1/cwd"), "INVALID"],
+  ["the variables of other programs", {}, volume("/proc"), "INVALID"],
+  ["those of one of them", {}, volume("//proc/./4711/"), "INVALID"],
+  ["an open file of the kubelet", {}, volume("/dev/fd/7"), "INVALID"],
   [
     "a node of its own choice",
     one,

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { makeResourceNames } from "../request/resource-names.ts";
-import { type RegistrationOptions, toWebhooks } from "./registration.ts";
+import { describes, type RegistrationOptions, toWebhooks } from "./registration.ts";
 
 const options: RegistrationOptions = {
   names: makeResourceNames("millpond.dev", "vgpu=pool.kubernetes.io/gpu"),
@@ -13,6 +13,7 @@ const options: RegistrationOptions = {
   namespace: "millpond-system",
   hasResourceClaims: true,
   classLimits: [],
+  classes: ["half-a-gpu"],
   hasMatchConditions: true,
 };
 
@@ -28,7 +29,7 @@ test("API servers with match conditions call for pods that ask, by any name, and
   for (const name of ["millpond.dev/vgpu", "pool.kubernetes.io/gpu", "millpond.dev/managed"])
     expect(expressionOf(first)).toContain(JSON.stringify(name));
   for (const webhook of [...mutating, ...validating]) {
-    expect(webhook["matchConditions"] ?? webhook["objectSelector"], webhook.name).toBeDefined();
+    expect(webhook["matchConditions"] ?? webhook["objectSelector"], webhook.name).not.toEqual({});
     expect(webhook.name).not.toMatch(/^any-pods/);
   }
 });
@@ -79,4 +80,26 @@ test("limits of other classes of our devices lead to the webhook of ResourceClai
     expressionOf(byName(toWebhooks({ ...options, classLimits }).mutating)["resource-claims.millpond.dev"]);
   expect(claims([])).not.toContain("example.org/half");
   expect(claims(["example.org/half"])).toContain('k in ["example.org/half"]');
+});
+
+test("a registration that others have changed is noticed, and one that the API server has completed is left alone", () => {
+  const { mutating: wanted } = toWebhooks(options);
+  const completed = (change: object) =>
+    wanted.map((each, index) => ({ reinvocationPolicy: "Never", ...each, ...(index === 0 ? change : {}) }));
+  expect(describes(completed({}), wanted)).toBe(true);
+  expect(describes(completed({ serverSetsThis: 1 }), wanted)).toBe(true);
+  const exempted = { matchExpressions: [{ key: "skip", operator: "DoesNotExist" }] };
+  for (const change of [
+    { failurePolicy: "Ignore" },
+    { timeoutSeconds: 30 },
+    { namespaceSelector: exempted },
+    { objectSelector: exempted },
+    { matchConditions: [] },
+    { rules: [] },
+    { clientConfig: { caBundle: "b3RoZXI=", service: { namespace: "other", name: "millpond", port: 443 } } },
+  ])
+    expect(describes(completed(change), wanted), JSON.stringify(change)).toBe(false);
+  expect(describes(wanted.slice(1), wanted)).toBe(false);
+  expect(describes([...wanted, ...wanted], wanted)).toBe(false);
+  expect(describes(undefined, wanted)).toBe(false);
 });

@@ -24,6 +24,8 @@ export interface RegistrationOptions {
   readonly hasResourceClaims: boolean;
   /** Limits that request devices of the pool by other classes than its own. */
   readonly classLimits: readonly string[];
+  /** Names of all classes that have only devices of the pool. */
+  readonly classes: readonly string[];
   /** Whether API servers support match conditions (Kubernetes ≥ 1.28). */
   readonly hasMatchConditions: boolean;
 }
@@ -52,6 +54,9 @@ export function toWebhooks(options: RegistrationOptions): {
     failurePolicy: "Fail",
     timeoutSeconds: 5,
     matchPolicy: "Equivalent",
+    // No namespace and no object can be exempted by a label.
+    namespaceSelector: {},
+    objectSelector: {},
   };
   const labelled = { matchExpressions: [{ key: managed, operator: "Exists" }] };
   const rule = (operations: readonly string[], ...resources: readonly string[]) => ({
@@ -176,6 +181,16 @@ export function toWebhooks(options: RegistrationOptions): {
               clientConfig: clientConfig("/validate"),
               rules: [claimRule],
             },
+            {
+              ...common,
+              ...matching(
+                "requests-devices-of-the-pool",
+                `${byOthers} && (${requestsExpression(names, options.classes)})`,
+              ),
+              name: `requests.${names.domain}`,
+              clientConfig: clientConfig("/validate"),
+              rules: [{ ...claimRule, operations: ["CREATE"] }],
+            },
           ]
         : []),
     ],
@@ -219,28 +234,33 @@ function claimsExpression({ domain }: ResourceNames): string {
   return `${any("object")} || ${template} || (oldObject != null && (${any("oldObject")}))`;
 }
 
+/** CEL: whether a ResourceClaim or a template requests devices of such a class, or may select them. */
+function requestsExpression({ domain }: ResourceNames, classes: readonly string[]): string {
+  const list = JSON.stringify([...new Set([domain, ...classes])].sort());
+  const isOurs = (asked: string): string =>
+    `${asked}.deviceClassName in ${list} || (has(${asked}.selectors) && ${asked}.selectors.exists(s, has(s.cel) && s.cel.expression.contains(${JSON.stringify(domain)})))`;
+  const among = (devices: string): string =>
+    `(has(${devices}.requests) && ${devices}.requests.exists(r, (has(r.exactly) && (${isOurs("r.exactly")})) || (has(r.firstAvailable) && r.firstAvailable.exists(a, ${isOurs("a")}))))`;
+  return [
+    `(has(object.spec.devices) && ${among("object.spec.devices")})`,
+    `(has(object.spec.spec) && has(object.spec.spec.devices) && ${among("object.spec.spec.devices")})`,
+  ].join(" || ");
+}
+
 /** Writes both configurations if they differ. */
 export async function register(cluster: Cluster, options: RegistrationOptions): Promise<void> {
   const { mutating, validating } = toWebhooks(options);
   const { name } = options;
   const before = await cluster.admission.readMutatingWebhookConfiguration({ name });
   // Written only when it changes: every write is an event for all watchers.
-  const isSame = (
-    there: readonly { readonly clientConfig?: { readonly caBundle?: string } }[] | undefined,
-    count: number,
-  ) =>
-    there?.length === count &&
-    there.every(
-      ({ clientConfig }) => clientConfig?.caBundle === Buffer.from(options.bundle).toString("base64"),
-    );
-  if (!isSame(before.webhooks, mutating.length) || !describes(before.webhooks, mutating)) {
+  if (!describes(before.webhooks, mutating)) {
     await cluster.admission.patchMutatingWebhookConfiguration(
       { name, body: { webhooks: mutating } },
       asMergePatch,
     );
   }
   const other = await cluster.admission.readValidatingWebhookConfiguration({ name });
-  if (!isSame(other.webhooks, validating.length) || !describes(other.webhooks, validating)) {
+  if (!describes(other.webhooks, validating)) {
     await cluster.admission.patchValidatingWebhookConfiguration(
       { name, body: { webhooks: validating } },
       asMergePatch,
@@ -248,34 +268,17 @@ export async function register(cluster: Cluster, options: RegistrationOptions): 
   }
 }
 
-/** Whether the existing configuration equals the desired one, in the members that depend on options. */
-function describes(
-  there:
-    | readonly {
-        readonly matchConditions?: unknown;
-        readonly clientConfig?: unknown;
-        readonly rules?: readonly unknown[];
-      }[]
-    | undefined,
-  wanted: readonly Webhook[],
-): boolean {
-  return wanted.every(
-    ({ matchConditions, clientConfig, rules }, index) =>
-      JSON.stringify(there?.[index]?.matchConditions) === JSON.stringify(matchConditions) &&
-      sameTarget(there?.[index]?.clientConfig, clientConfig) &&
-      resourcesOf(there?.[index]?.rules) === resourcesOf(rules),
-  );
+/** Whether existing webhooks are the desired ones, apart from members for which API servers have set a default. */
+export function describes(there: readonly unknown[] | undefined, wanted: readonly Webhook[]): boolean {
+  return isAs(JSON.parse(JSON.stringify(there ?? [])), JSON.parse(JSON.stringify(wanted)));
 }
 
-function resourcesOf(rules: readonly unknown[] | undefined): string {
-  const of = (rule: unknown) => (rule ?? {}) as { operations?: unknown; resources?: unknown };
-  return JSON.stringify(rules?.map(of).map(({ operations, resources }) => [operations, resources]));
-}
-
-function sameTarget(a: unknown, b: unknown): boolean {
-  const pick = (value: unknown) => {
-    const { url, service } = (value ?? {}) as { url?: string; service?: Record<string, unknown> };
-    return [url, service?.["namespace"], service?.["name"], service?.["port"], service?.["path"]];
-  };
-  return JSON.stringify(pick(a)) === JSON.stringify(pick(b));
+/** Whether all that is desired is there. Of an object that is to be empty, everything is desired. */
+function isAs(there: unknown, wanted: unknown): boolean {
+  if (typeof wanted !== "object" || wanted === null) return there === wanted;
+  if (typeof there !== "object" || there === null) return false;
+  const [a, b] = [there as Record<string, unknown>, wanted as Record<string, unknown>];
+  const isWhole = Array.isArray(wanted) || Object.keys(b).length === 0;
+  if (isWhole && Object.keys(a).length !== Object.keys(b).length) return false;
+  return Object.keys(b).every((key) => isAs(a[key], b[key]));
 }

@@ -33,7 +33,7 @@ export interface ServingFiles {
  * The files to use from now on: the same ones if they are good, and new ones if a third of their lifetime or less is
  * left, or if they are for other names. A pure function of its arguments except for the keys.
  *
- * @param before The files that replicas still use if `files` are lost: their authority remains trusted.
+ * @param before The files that replicas use until then: their authority remains trusted.
  */
 export function renewFiles(
   files: ServingFiles | undefined,
@@ -89,8 +89,8 @@ export interface CertificateStoreOptions {
 export class CertificateStore {
   readonly #options: CertificateStoreOptions;
   /**
-   * The content that was read last: a deleted Secret is created again, and replicas that still use this content are not
-   * refused meanwhile.
+   * The content that was read last: a Secret that is deleted or overwritten is created again, and replicas that still use
+   * this content are not refused meanwhile.
    */
   #last: ServingFiles | undefined;
 
@@ -104,7 +104,7 @@ export class CertificateStore {
     for (;;) {
       const secret = await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404);
       const files = parseFiles(secret);
-      const renewed = renewFiles(files, serviceNames, now, times, files ?? this.#last);
+      const renewed = renewFiles(files, serviceNames, now, times, this.#last ?? files);
       if (renewed === files) return (this.#last = files);
       const body = {
         metadata: { name, namespace, resourceVersion: secret?.metadata?.resourceVersion },

@@ -227,7 +227,8 @@ export class PlayedApiServer implements AsyncDisposable {
   ): Promise<StoredObject> {
     for (let attempts = 1; ; attempts += 1) {
       const before = this.store.get(kind, namespace, name);
-      const patched = applyPatch(contentType, before, patch);
+      const changed = applyPatch(contentType, before, patch);
+      const patched = kind === "/secrets" ? withData(changed) : changed;
       const object =
         subresource === "status"
           ? { ...before, metadata: patched["metadata"], status: patched["status"] }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ResourceV1ResourceClaim } from "@kubernetes/client-node";
+import { expect, test } from "vitest";
+import { validateRequests } from "./validate-claims.ts";
+
+const GiB = 1n << 30n;
+const checks = {
+  domain: "millpond.dev",
+  isOurs: (name: string) => name === "millpond.dev" || name === "half-a-gpu",
+  limits: { largestDeviceBytes: 16n * GiB, mostDevices: 2, queues: ["default"] },
+};
+
+type Devices = ResourceV1ResourceClaim["spec"]["devices"];
+
+function refusal(devices: Devices, with_: Parameters<typeof validateRequests>[0] = checks): string {
+  try {
+    validateRequests(with_, devices);
+    return "taken";
+  } catch (error) {
+    return error instanceof Error && "rawMessage" in error ? String(error.rawMessage) : String(error);
+  }
+}
+
+const gpu = (more: object = {}, deviceClassName = "millpond.dev"): Devices => ({
+  requests: [{ name: "gpu", exactly: { deviceClassName, ...more } }],
+});
+const capacity = (requests: Record<string, string>) => ({ capacity: { requests } });
+
+test.each<[string, Devices]>([
+  ["no capacity", gpu()],
+  ["all of a device", gpu(capacity({ cores: "100", memory: "16Gi" }))],
+  ["the least", gpu(capacity({ cores: "1", memory: "1Mi" }))],
+  ["names with the domain", gpu(capacity({ "millpond.dev/cores": "30", "millpond.dev/memory": "8Gi" }))],
+  ["every device", gpu({ count: 2 })],
+  ["a class of other devices, whatever it requests", gpu(capacity({ slots: "0.5" }), "nics.example.org")],
+  [
+    "parameters of another driver",
+    { ...gpu(), config: [{ opaque: { driver: "nics.example.org", parameters: {} } }] },
+  ],
+  ["nothing", undefined],
+])("a ResourceClaim with %s is taken", (_what, devices) => {
+  expect(refusal(devices)).toBe("taken");
+});
+
+const selecting = (expression: string) => gpu({ selectors: [{ cel: { expression } }], count: 3 }, "any-gpu");
+
+test.each<[string, Devices, RegExp]>([
+  ["a fraction of a percent", gpu(capacity({ cores: "12.5" })), /"12\.5" is not a whole number.*INVALID/],
+  ["millis", gpu(capacity({ cores: "30500m" })), /not a whole number.*INVALID/],
+  ["no cores", gpu(capacity({ cores: "0" })), /"0" of cores.*1 and 100.*INVALID/],
+  ["more than all cores", gpu(capacity({ cores: "101" })), /"101" of cores.*INVALID/],
+  ["fewer than none", gpu(capacity({ cores: "-1" })), /INVALID/],
+  ["no memory", gpu(capacity({ memory: "0" })), /less than 1Mi.*INVALID/],
+  ["a fraction of a byte", gpu(capacity({ memory: "1500m" })), /not a whole number.*INVALID/],
+  ["more memory than a device has", gpu(capacity({ memory: "17Gi" })), /17Gi.*has 16 GiB.*IMPOSSIBLE/],
+  ["more devices than a node has", gpu({ count: 3 }), /3 devices, and no node .* more than 2.*IMPOSSIBLE/],
+  ["capacity that no device has", gpu(capacity({ vram: "8Gi" })), /"vram".*cores and memory.*INVALID/],
+  ["another class of our devices", gpu(capacity({ cores: "0" }), "half-a-gpu"), /of cores/],
+  ["our driver in a selector", selecting('device.driver == "millpond.dev"'), /3 devices/],
+  ["an attribute of ours", selecting('device.attributes["millpond.dev"].model == "H200"'), /3 devices/],
+  ["access of an administrator", gpu({ adminAccess: true }), /adminAccess.*INVALID/],
+  [
+    "parameters for our driver",
+    { ...gpu(), config: [{ opaque: { driver: "millpond.dev", parameters: { share: "all" } } }] },
+    /parameters for the driver millpond\.dev, which takes none.*INVALID/,
+  ],
+  [
+    "a wrong alternative",
+    {
+      requests: [
+        {
+          name: "gpu",
+          firstAvailable: [
+            { name: "large", deviceClassName: "millpond.dev" },
+            { name: "small", deviceClassName: "millpond.dev", ...capacity({ cores: "0" }) },
+          ],
+        },
+      ],
+    },
+    /the request "gpu\/small" asks for "0" of cores/,
+  ],
+])("a ResourceClaim with %s is refused, with a remedy", (_what, devices, message) => {
+  const said = refusal(devices);
+  expect(said).toMatch(message);
+  expect(said).toMatch(/^[^\n]+ \[MILLPOND_E_[A-Z]+\]$/);
+});
+
+test("sizes are not compared with a pool that does not answer, or has no devices yet", () => {
+  const large = gpu({ ...capacity({ memory: "900Gi" }), count: 9 });
+  expect(refusal(large, { ...checks, limits: undefined })).toBe("taken");
+  const none = { largestDeviceBytes: 0n, mostDevices: 0, queues: [] };
+  expect(refusal(large, { ...checks, limits: none })).toBe("taken");
+  expect(refusal(gpu(capacity({ cores: "0" })), { ...checks, limits: undefined })).toContain("of cores");
+});
