@@ -204,6 +204,15 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     );
   });
 
+  test("a pod that asks for nothing is made, however large it is", async () => {
+    const reviews = cluster.operators[0]?.reviews;
+    const env = Array.from({ length: 5000 }, (_, index) => ({ name: `V${index}`, value: "x" }));
+    const volumes = Array.from({ length: 500 }, (_, index) => ({ name: `v${index}`, emptyDir: {} }));
+    expect(await make(pod({ env }, { volumes }))).toBe("taken");
+    expect(cluster.operators[0]?.reviews).toBe(reviews);
+    await cluster.core.deleteNamespacedPod({ namespace, name: "hostile", gracePeriodSeconds: 0 });
+  });
+
   test("nothing is left of all that, and the next pod is bound", async () => {
     const { items } = await cluster.core.listNamespacedPod({ namespace });
     expect(new Set(items.map(({ metadata }) => metadata?.name))).toEqual(new Set(["calm", "waits"]));

@@ -5,6 +5,7 @@
 
 import { ClaimState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describeFailure } from "../../cluster/cluster.ts";
 import { findKubernetes, withKubernetes } from "../../testing/control-plane.ts";
 import { TestCluster } from "../../testing/test-cluster.ts";
 
@@ -164,6 +165,67 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await cluster.core.deleteNamespacedPod({ name, namespace: "default" });
     await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
     await resource().deleteDeviceClass({ name: "of-b" });
+  });
+
+  test("a class that selects our devices in other words is one of the pool's, also for a pod that follows it at once", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const expressions = [
+      '"millpond.dev" == device.driver',
+      "device.driver in ['millpond.dev']",
+      'device.attributes["millpond.dev"].node == "gpu-b"',
+    ];
+    for (const [index, expression] of expressions.entries()) {
+      const name = `worded-${index}`;
+      const classBody = { metadata: { name }, spec: { selectors: [{ cel: { expression } }] } };
+      await resource().createDeviceClass({ body: classBody });
+      const exactly = { deviceClassName: name, capacity: { requests: { cores: "5", memory: "1Gi" } } };
+      const spec = { spec: { devices: { requests: [{ name: "gpu", exactly }] } } };
+      const body = { metadata: { name }, spec };
+      await resource().createNamespacedResourceClaimTemplate({ namespace: "default", body });
+      await makePod(name, { resourceClaimTemplateName: name });
+      await cluster.until(`${name} is bound`, async () => (await condition(name))?.status === "True");
+      await cluster.core.deleteNamespacedPod({ name, namespace: "default" });
+      await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+    }
+  });
+
+  test("ResourceClaims and templates that nothing can meet are refused, and those of other drivers are not looked at", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const [operator] = cluster.operators;
+    const attempt = async (spec: object) => {
+      const said: string[] = [];
+      const metadata = { name: "wrong" };
+      for (const make of [
+        () => resource().createNamespacedResourceClaim({ namespace: "default", body: { metadata, spec } }),
+        () =>
+          resource().createNamespacedResourceClaimTemplate({
+            namespace: "default",
+            body: { metadata, spec: { spec } },
+          }),
+      ])
+        said.push(await make().then(() => "taken", describeFailure));
+      return said;
+    };
+    for (const [requests, reason] of [
+      [{ cores: "12.5" }, "not a whole number"],
+      [{ cores: "500m", memory: "1Gi" }, "not a whole number"],
+      [{ cores: "0" }, "1 and 100"],
+      [{ cores: "101" }, "1 and 100"],
+      [{ memory: "0" }, "less than 1Mi"],
+      [{ memory: "17Gi" }, "MILLPOND_E_IMPOSSIBLE"],
+      [{ slots: "1" }, "cores and memory"],
+    ] as const) {
+      for (const said of await attempt(asks({ ...requests }, "gpu-b"))) {
+        expect(said).toContain(reason);
+        expect(said).toMatch(/denied the request: .*\. .* \[MILLPOND_E_[A-Z]+\]$/);
+      }
+    }
+    const reviews = operator?.reviews;
+    const other = { devices: { requests: [{ name: "nic", exactly: { deviceClassName: "nics" } }] } };
+    expect(await attempt(other)).toEqual(["taken", "taken"]);
+    expect(operator?.reviews).toBe(reviews);
+    await resource().deleteNamespacedResourceClaim({ namespace: "default", name: "wrong" });
+    await resource().deleteNamespacedResourceClaimTemplate({ namespace: "default", name: "wrong" });
   });
 
   test("a pod that was created before its template is told to be created again, and gets nothing", async (context) => {
