@@ -45,6 +45,12 @@ function endQuietly(error: NodeJS.ErrnoException): void {
   process.exit(exitStatus.failed);
 }
 
+/** Ends the process after an exception that no code expected, with an error of the usual form. */
+async function endByFault(error: Error): Promise<never> {
+  const { reportError } = await import("./command-line/errors.ts");
+  process.exit(reportError(error));
+}
+
 async function runCommand({ command, options, args }: Invocation): Promise<number> {
   const { readOptions } = await import("./command-line/option-values.ts");
   const { commandModules } = await import("./command-modules.ts");
@@ -55,6 +61,8 @@ async function runCommand({ command, options, args }: Invocation): Promise<numbe
     process.stderr.write(`millpond: ${name} is set, and nothing reads it: check its spelling\n`);
   }
   const isService = command === "controller" || command === "agent";
+  // In the log of a service the stack is of use; Node adds it.
+  if (!isService) process.on("uncaughtException", (error) => void endByFault(error));
   const given = isService ? withFile(command, options, process.env) : options;
   const values = readOptions(commandSpecs[command].options, given, process.env);
   // Formats for programs are the same in every locale.

@@ -17,6 +17,8 @@ export interface HostileCommand {
   readonly input: string;
   /** Where standard output goes. */
   readonly output: "pipe" | "full" | "closed";
+  /** Time until it is interrupted, as by Ctrl-C. */
+  readonly patienceMs: number;
   /** Shell commands before it, in the same shell. */
   readonly before: string;
 }
@@ -368,6 +370,7 @@ export function hostileCommands(
       "full",
       "closed",
     ),
+    patienceMs: fc.constantFrom(200, 500, 1_000, 2_000, 4_000, 4_000, 4_000),
     before: fc.constantFrom(
       "",
       "",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Home } from "../../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
@@ -134,6 +135,27 @@ test("warnings of Node are not shown to users", async () => {
   const environment = { NO_COLOR: "1", FORCE_COLOR: "3", MILLPOND_DEBUG: undefined };
   const { stderr } = await home.millpond(["get", "nodes"], { environment });
   expect(stderr).toMatch(/^error: no controller is configured\n.*\n.*\n$/);
+});
+
+test("an exception that no code expects is an error of the usual form, and a stack trace only if that was asked for", async () => {
+  using home = new Home();
+  const fault = join(home.directory, "fault.mjs");
+  writeFileSync(
+    fault,
+    `process.on("newListener", (name) => {
+      if (name === "uncaughtException") setTimeout(() => { throw new Error("boom"); }, 300);
+    });`,
+  );
+  const environment = { NODE_OPTIONS: `--import=${fault}`, MILLPOND_CONTROLLER: "http://127.0.0.1:1" };
+  const report =
+    "error: boom\n  Report it with the log of the component that returned it.\n  [MILLPOND_E_INTERNAL]\n";
+  // Standard input stays open, so that the command waits for it.
+  const running = home.start(["apply", "-f", "-"], environment);
+  expect(await running.finished).toMatchObject({ code: 125, stdout: "", stderr: report });
+  const traced = home.start(["apply", "-f", "-"], { ...environment, MILLPOND_DEBUG: "1" });
+  const { stderr } = await traced.finished;
+  expect(stderr.startsWith(report)).toBe(true);
+  expect(stderr).toMatch(/^ +at .*fault\.mjs/m);
 });
 
 test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error of one kind", () => {

@@ -35,9 +35,6 @@ const why =
     ? ""
     : ` (user ${user} cannot read ${entry})`;
 
-/** Commands that go on until they are interrupted get this long. */
-const patienceMs = 4_000;
-
 interface Outcome {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
@@ -46,7 +43,7 @@ interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs a command line to its end, interrupted after a while. */
+/** Runs a command line to its end. */
 async function runHostile(home: string, base: NodeJS.ProcessEnv, command: HostileCommand): Promise<Outcome> {
   const redirect = { pipe: "", full: " > /dev/full", closed: " >&-" }[command.output];
   const child = spawn(
@@ -69,7 +66,7 @@ async function runHostile(home: string, base: NodeJS.ProcessEnv, command: Hostil
   let isInterrupted = false;
   const ended = once(child, "close");
   const interrupt = async (): Promise<void> => {
-    await delay(patienceMs, undefined, { ref: false });
+    await delay(command.patienceMs, undefined, { ref: false });
     for (const signal of ["SIGINT", "SIGTERM", "SIGKILL"] as const) {
       if (child.exitCode !== null || child.signalCode !== null) return;
       isInterrupted = true;
