@@ -45,7 +45,7 @@ describe("a program that runs", () => {
     const refused = await pool.millpond(["resize", "runs", "-m", "1Mi"]);
     expect(refused.status).not.toBe(0);
     expect(refused.stderr).toMatch(
-      /the claim runs keeps its size: its programs have 4 MiB in use on device 0, more than the 1 MiB that were to be left/,
+      /the claim runs keeps its size: its programs have 4 MiB in use on device 0, more than the new limit of 1 MiB/,
     );
     expect(refused.stderr).toContain("[MILLPOND_E_IN_USE]");
     expect(await booked()).toEqual([0, 8]);

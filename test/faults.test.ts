@@ -124,7 +124,7 @@ describe("the network", () => {
     link.sever();
     const { status, stderr } = await program.finished;
     expect(stderr).toMatch(
-      /the GPU of this process is gone: the connection to the worker .* could not be made again within 2 s/,
+      /the GPU of this process is gone: the connection to the worker .* could not be restored within 2 s/,
     );
     expect(status).toBe(1);
     await pool.connected(1);

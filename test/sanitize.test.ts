@@ -160,7 +160,7 @@ it("unwritten memory, divided barriers, failed calls and copies out of bounds ar
   expect(unwritten[0]?.launchedBy?.stack.length).toBeGreaterThan(1);
   expect(unwritten[0]?.nearest?.allocatedBy?.text).toMatch(/^cuMemAlloc_v2\(/);
   expect(of("barrier")).toMatchObject([
-    { kernel: "parting", what: "threads wait at one barrier at different places" },
+    { kernel: "parting", what: "threads wait at the same barrier at different instructions" },
   ]);
   expect(of("call")).toMatchObject([
     { what: "cuMemFree_v2", result: "CUDA_ERROR_INVALID_VALUE" },

@@ -231,7 +231,7 @@ export const claimFields = {
     env: "MILLPOND_NODE_LOSS",
     type: "choice",
     choices: ["keep", "requeue", "fail"],
-    description: "What happens to the claim when its node or one of its devices is lost",
+    description: "Handling of the claim when its node or one of its devices is lost",
     defaultText: "keep",
   },
   grace: {

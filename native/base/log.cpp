@@ -48,7 +48,7 @@ LogLevel logLevel() {
       currentLevel.compare_exchange_strong(expected, static_cast<int>(wanted.value_or(LogRequest{}).level));
   if (first && !wanted) {
     log(LogLevel::Warn,
-        "MILLPOND_LOG=%.32s is no level; use off, error, warn, info, debug or trace, or a file with a / in its name",
+        "MILLPOND_LOG=%.32s is not a level; use off, error, warn, info, debug or trace, or a file with a / in its name",
         text);
   }
   return static_cast<LogLevel>(currentLevel.load(std::memory_order_relaxed));

@@ -44,7 +44,7 @@ TEST("MILLPOND_LOG decides, an unknown level is said once") {
   });
   CHECK_EQ(
       text,
-      "millpond: warn: MILLPOND_LOG=loud is no level; use off, error, warn, info, debug or trace, or a file with a "
+      "millpond: warn: MILLPOND_LOG=loud is not a level; use off, error, warn, info, debug or trace, or a file with a "
       "/ in its name\n"
       "millpond: warn: wanted 1\n");
 }

@@ -277,7 +277,7 @@ bool trustAuthorities(SSL_CTX* context, const char* file, char* why, size_t whyB
       if (::access(each, R_OK) == 0) file = file ? file : each;
   if (!file) {
     std::snprintf(why, whyBytes,
-                  "this machine names no authorities to trust; set MILLPOND_CA to a file with the "
+                  "this machine has no trusted authorities; set MILLPOND_CA to a file with the "
                   "certificate of the controller's");
     return false;
   }
@@ -313,7 +313,7 @@ MillpondTls* openClient(const char* host, const char* authorities, const std::by
   // The connection takes ownership of it.
   SSL_CTX_free(context);
   if (tls && !fingerprint && !expectHost(tls->ssl, host)) {
-    std::snprintf(why, whyBytes, "%s is no name that a certificate could be for", host);
+    std::snprintf(why, whyBytes, "%s cannot be the name in a certificate", host);
     closeTls(tls);
     return nullptr;
   }
@@ -343,7 +343,7 @@ const char* untrusted(const MillpondTls& tls, long verdict) {
 bool isUntrusted(const MillpondTls& tls) { return !tls.isLink && SSL_get_verify_result(tls.ssl) != X509_V_OK; }
 
 void describe(MillpondTls& tls, const char* reason) {
-  std::snprintf(tls.why, sizeof(tls.why), "the connection is not what it should be (%s)", reason);
+  std::snprintf(tls.why, sizeof(tls.why), "the connection could not be verified (%s)", reason);
 }
 
 void explain(MillpondTls& tls) {
@@ -356,7 +356,7 @@ void explain(MillpondTls& tls) {
     std::snprintf(tls.why, sizeof(tls.why),
                   "it does not speak TLS; the address of a plain HTTP server begins with http://");
   else
-    describe(tls, reason ? reason : "it speaks no TLS");
+    describe(tls, reason ? reason : "it does not speak TLS");
   ERR_clear_error();
 }
 

@@ -40,7 +40,7 @@ ptrdiff_t LinkRecords::open(std::byte* in, size_t bytes, size_t* used, const std
   *plain = nullptr;
   if (end_ != 0) return end_;
   const size_t length = RecordKey::length(in, bytes);
-  if (length == RecordKey::kNoRecord) return fail("it speaks no TLS");
+  if (length == RecordKey::kNoRecord) return fail("it does not speak TLS");
   if (length == 0 || length > bytes) return 0;
   const RecordKey::Opened record = incoming_.open(in, length);
   if (!record.isWhole) return fail("a record was changed on its way");

@@ -39,11 +39,11 @@ Status readPorts(const std::string& ports, Options& out) {
   if (ports.empty()) return Done{};
   const size_t dash = ports.find('-', 2);
   const std::string first = ports.substr(1, dash == std::string::npos ? dash : dash - 1);
-  if (!number<uint16_t>(first, 0, 65535, out.tcpPort)) return Error{"the port is no number from 0 to 65535"};
+  if (!number<uint16_t>(first, 0, 65535, out.tcpPort)) return Error{"the port is not a number from 0 to 65535"};
   out.tcpLastPort = out.tcpPort;
   if (dash == std::string::npos) return Done{};
   if (out.tcpPort == 0 || !number<uint16_t>(ports.substr(dash + 1), out.tcpPort, 65535, out.tcpLastPort))
-    return Error{"the ports are no range such as 7200-7299"};
+    return Error{"the ports are not a range such as 7200-7299"};
   return Done{};
 }
 
@@ -73,7 +73,7 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
     const auto bytes = memory ? memory->uint64() : std::nullopt;
     const auto serviceClass = readClass(entry.find("serviceClass"));
     if (!serviceClass)
-      return Error{"the serviceClass of a device of " + what + " is none of guaranteed, burstable and best-effort"};
+      return Error{"the serviceClass of a device of " + what + " is not one of guaranteed, burstable, best-effort"};
     // Best effort has no share.
     const uint64_t least = *serviceClass == ServiceClass::kBestEffort ? 0 : 1;
     if (!uuid || !uuid->string() || !bytes || !compute || percent < least || percent > 100)
@@ -90,10 +90,10 @@ Status readSizes(const Json& message, const std::string& name, std::vector<Devic
   if (!member) return Done{};
   const Json::Array* all = member->array();
   if (!all || all->size() != devices.size())
-    return Error{"the " + name + " of an assignment are not one number for each of its devices"};
+    return Error{"the " + name + " of an assignment do not have one number for each of its devices"};
   for (size_t i = 0; i < all->size(); ++i) {
     const auto bytes = (*all)[i].uint64();
-    if (!bytes) return Error{"the " + name + " of an assignment are no numbers"};
+    if (!bytes) return Error{"the " + name + " of an assignment are not numbers"};
     set(devices[i], *bytes);
   }
   return Done{};
@@ -125,13 +125,13 @@ Result<Assignment> Assignment::parse(const Json& message) {
   if (const Json* after = message.find("parkAfterMs")) {
     const auto ms = after->uint64();
     if (!ms || *ms > kMostParkAfterMs)
-      return Error{"the parkAfterMs of an assignment is no number up to " + std::to_string(kMostParkAfterMs)};
+      return Error{"the parkAfterMs of an assignment is not a number up to " + std::to_string(kMostParkAfterMs)};
     out.parkAfterNs = static_cast<int64_t>(*ms) * 1'000'000;
   }
   if (const Json* directory = message.find("claimDirectory")) {
     const std::string* path = directory->string();
     if (!path || (!path->empty() && !path->starts_with('/')))
-      return Error{"the claimDirectory of an assignment is no absolute path"};
+      return Error{"the claimDirectory of an assignment is not an absolute path"};
     out.claimDirectory = *path;
   }
   if (const Json* tenant = message.find("tenant")) {
@@ -142,7 +142,7 @@ Result<Assignment> Assignment::parse(const Json& message) {
   }
   if (const Json* revision = message.find("sizeRevision")) {
     const auto number = revision->uint64();
-    if (!number) return Error{"the sizeRevision of an assignment is no number"};
+    if (!number) return Error{"the sizeRevision of an assignment is not a number"};
     out.sizeRevision = *number;
   }
   auto devices = readDevices(message, "an assignment");
@@ -151,12 +151,12 @@ Result<Assignment> Assignment::parse(const Json& message) {
   if (const Json* priority = message.find("priority")) {
     const auto number = priority->int64();
     if (!number || *number < INT32_MIN || *number > INT32_MAX)
-      return Error{"the priority of an assignment is no number of 32 bits"};
+      return Error{"the priority of an assignment is not a 32-bit number"};
     for (DeviceShare& device : out.devices) device.priority = static_cast<int32_t>(*number);
   }
   if (const Json* host = message.find("claimHostBytes")) {
     const auto bytes = host->uint64();
-    if (!bytes) return Error{"the claimHostBytes of an assignment are no number"};
+    if (!bytes) return Error{"the claimHostBytes of an assignment is not a number"};
     out.claimHostBytes = *bytes;
   }
   using Set = void (*)(DeviceShare&, uint64_t);

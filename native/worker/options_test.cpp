@@ -114,7 +114,7 @@ TEST("an assignment may say after how long its session is parked") {
   CHECK_EQ(read("")->parkAfterNs, 0);
   CHECK_EQ(read(R"("parkAfterMs": 1500,)")->parkAfterNs, 1'500'000'000);
   for (const char* bad : {R"("parkAfterMs": -1,)", R"("parkAfterMs": true,)", R"("parkAfterMs": 99999999999,)"})
-    CHECK(read(bad).error().message.starts_with("the parkAfterMs of an assignment is no number"));
+    CHECK(read(bad).error().message.starts_with("the parkAfterMs of an assignment is not a number"));
 }
 
 TEST("an assignment may say how much host memory the claim has") {
@@ -125,7 +125,7 @@ TEST("an assignment may say how much host memory the claim has") {
   CHECK_EQ(read("")->claimHostBytes, 0u);
   CHECK_EQ(read(R"("claimHostBytes": 4294967296,)")->claimHostBytes, 4294967296u);
   for (const char* bad : {R"("claimHostBytes": -1,)", R"("claimHostBytes": "much",)"})
-    CHECK_EQ(read(bad).error().message, "the claimHostBytes of an assignment are no number");
+    CHECK_EQ(read(bad).error().message, "the claimHostBytes of an assignment is not a number");
 }
 
 TEST("an assignment names the memory of a context for each of its devices, or for none") {
@@ -138,7 +138,7 @@ TEST("an assignment names the memory of a context for each of its devices, or fo
   CHECK_EQ(read(R"("overheadBytes": [0, 553648128],)")->devices[1].contextBytes, 553648128u);
   for (const char* bad : {R"("overheadBytes": [1],)", R"("overheadBytes": 1,)", R"("overheadBytes": [1, -1],)",
                           R"("overheadBytes": [1, 2, 3],)"})
-    CHECK(read(bad).error().message.starts_with("the overheadBytes of an assignment are no"));
+    CHECK(read(bad).error().message.starts_with("the overheadBytes of an assignment "));
 }
 
 TEST("a resize names its session, its revision and the sizes of all devices") {
@@ -204,14 +204,16 @@ TEST("a bad command line is refused with what is wrong in it") {
       {{"--frobnicate"}, "--frobnicate is unknown or needs a value"},
       {{"--frobnicate", "1"}, "unknown option --frobnicate"},
       {{"driver", "x"}, "unknown option driver"},
-      {with({"--tcp", "127.0.0.1:"}), "--tcp 127.0.0.1:: the port is no number from 0 to 65535"},
-      {with({"--tcp", "127.0.0.1:65536"}), "--tcp 127.0.0.1:65536: the port is no number from 0 to 65535"},
-      {with({"--tcp", "127.0.0.1:-1"}), "--tcp 127.0.0.1:-1: the port is no number from 0 to 65535"},
-      {with({"--tcp", "127.0.0.1:80x"}), "--tcp 127.0.0.1:80x: the port is no number from 0 to 65535"},
-      {with({"--tcp", "127.0.0.1:7000-"}), "--tcp 127.0.0.1:7000-: the ports are no range such as 7200-7299"},
-      {with({"--tcp", "127.0.0.1:7000-6999"}), "--tcp 127.0.0.1:7000-6999: the ports are no range such as 7200-7299"},
-      {with({"--tcp", "127.0.0.1:0-7000"}), "--tcp 127.0.0.1:0-7000: the ports are no range such as 7200-7299"},
-      {with({"--tcp", "127.0.0.1:7000-65536"}), "--tcp 127.0.0.1:7000-65536: the ports are no range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:"}), "--tcp 127.0.0.1:: the port is not a number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:65536"}), "--tcp 127.0.0.1:65536: the port is not a number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:-1"}), "--tcp 127.0.0.1:-1: the port is not a number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:80x"}), "--tcp 127.0.0.1:80x: the port is not a number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:7000-"}), "--tcp 127.0.0.1:7000-: the ports are not a range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:7000-6999"}),
+       "--tcp 127.0.0.1:7000-6999: the ports are not a range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:0-7000"}), "--tcp 127.0.0.1:0-7000: the ports are not a range such as 7200-7299"},
+      {with({"--tcp", "127.0.0.1:7000-65536"}),
+       "--tcp 127.0.0.1:7000-65536: the ports are not a range such as 7200-7299"},
       {with({"--tcp", "[::1]7000"}), "--tcp [::1]7000: expected HOST[:PORT]"},
       {with({"--tcp", "[::1"}), "--tcp [::1: expected HOST[:PORT]"},
       {with({"--orphan-seconds", "0"}), "--orphan-seconds 0: expected 1 to 86400"},
@@ -261,7 +263,7 @@ TEST("a bad assignment is refused with what is wrong in it") {
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 0}]})", device},
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 101}]})", device},
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1, "serviceClass": "gold"}]})",
-       "the serviceClass of a device of an assignment is none of guaranteed, burstable and best-effort"},
+       "the serviceClass of a device of an assignment is not one of guaranteed, burstable, best-effort"},
   };
   for (const auto& [text, message] : cases) {
     auto json = Json::parse(text);

@@ -151,7 +151,7 @@ function tagged(tag: number, value: Buffer): Buffer {
   }
   const bytes = length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
   if (length > 0xffff) {
-    throw millpondError("MILLPOND_E_INVALID", "a certificate cannot have so many names");
+    throw millpondError("MILLPOND_E_INVALID", "the certificate would have too many names");
   }
   return Buffer.concat([Buffer.from([tag, ...bytes]), value]);
 }

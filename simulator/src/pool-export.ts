@@ -52,7 +52,7 @@ export function parsePoolExport(text: string, file: string, name: string): Trace
   const reader = new Reader(file);
   const root = reader.object(reader.json(text), "the file");
   if (root["format"] !== "millpond-pool" || root["version"] !== 1) {
-    throw reader.invalid("it is no export of a pool of version 1 (format, version)");
+    throw reader.invalid("it is not an export of a pool of version 1 (format, version)");
   }
   const models: string[] = [];
   const smallest = new Map<number, number>();

@@ -58,7 +58,7 @@ function systemRemedy(error: unknown): string | undefined {
     case "EACCES":
     case "EPERM":
     case "EROFS":
-      return "Use a user who may do this, or another path.";
+      return "Use a user with the permission, or another path.";
     case "ENOENT":
     case "ENOTDIR":
     case "EISDIR":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every view has: a title, the equivalent command, and its contents.
+// Frame of every view: a title, the equivalent command, and the contents.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";

@@ -119,7 +119,7 @@ function readRule(value: unknown, issuer: URL, place: string): OidcRule {
 function plainUrl(given: ConfigObject, member: string): URL {
   const url = given.url(member);
   if (url.search !== "" || url.hash !== "") {
-    throw given.invalid(`${member} ${quote(url.href)} is no address`, "Write https://host/path.");
+    throw given.invalid(`${member} ${quote(url.href)} is not an address`, "Write https://host/path.");
   }
   return url;
 }

@@ -224,6 +224,6 @@ function unauthenticated(what: string, cause?: unknown): Error {
 
 function forbidden(what: string): Error {
   return millpondError("MILLPOND_E_FORBIDDEN", what, {
-    remedy: "Ask an administrator, who has the rules: docs/oidc.md.",
+    remedy: "Ask an administrator for the rules: docs/oidc.md.",
   });
 }

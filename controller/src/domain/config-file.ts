@@ -52,7 +52,7 @@ export class ConfigObject {
     const text = this.text(member);
     const url = URL.canParse(text) ? new URL(text) : undefined;
     if (url === undefined || (url.protocol !== "https:" && url.protocol !== "http:")) {
-      throw this.invalid(`${member} ${quote(text)} is no address`, "Write https://host/path.");
+      throw this.invalid(`${member} ${quote(text)} is not an address`, "Write https://host/path.");
     }
     if (url.username !== "" || url.password !== "") {
       throw this.invalid(`${member} has a user or a password`, "Omit them: the secret is read from a file.");

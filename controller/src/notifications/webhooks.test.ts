@@ -140,7 +140,7 @@ test.each([
   ["{}", /it is not a list/],
   ["nonsense", /it cannot be read: /],
   [[{ url: "https://a.b" }], /receiver 1: name is missing/],
-  [[{ name: "a", url: "ftp://a.b" }], /url "ftp:\/\/a\.b" is no address/],
+  [[{ name: "a", url: "ftp://a.b" }], /url "ftp:\/\/a\.b" is not an address/],
   [[{ name: "a", url: "http://10.0.0.1/" }], /is not encrypted, and not of this host/],
   [[{ name: "a", url: "https://user:word@a.b" }], /url has a user or a password/],
   [[{ name: "a", url: "https://a.b", secretFile: "none" }], /the secret cannot be read: ENOENT/],

@@ -152,7 +152,7 @@ function adoptClaim(
   const tickets = sessions.map(({ ticket }) => ticket);
   const [ticket] = tickets;
   if (ticket === undefined) {
-    throw new RangeError("nothing was granted that nobody uses");
+    throw new RangeError("an adopted claim has at least one session");
   }
   const { claim: name, epoch } = ticket;
   const devices = sizesOf(sessions);

@@ -213,7 +213,7 @@ export class PodReconciler {
         return await this.#waits(
           pod,
           "NoHost",
-          `its vGPUs are on ${places}, which is no node of this cluster, and its locality is local-only`,
+          `its vGPUs are on ${places}, which is not a node of this cluster, and its locality is local-only`,
         );
       }
       try {
@@ -231,8 +231,7 @@ export class PodReconciler {
       type: keys.bound,
       status: "True",
       reason: claims.every(({ state }) => state === ClaimState.DORMANT) ? "Lazy" : "Bound",
-      message:
-        places === "" ? "holds nothing until its programs call CUDA" : `has what it asked for, on ${places}`,
+      message: places === "" ? "holds nothing until its programs call CUDA" : `has its vGPUs, on ${places}`,
     });
     const again = await this.#compareBooks(pod, claims, { id, places });
     const retry = await this.#preparation?.look(pod);
@@ -281,7 +280,7 @@ export class PodReconciler {
         pod,
         "Warning",
         "MillpondBooksDiffer",
-        `Kubernetes' scheduler finds no room on ${places}, where the pool has granted it; its ResourceClaim is made again`,
+        `Kubernetes' scheduler finds no room on ${places}, where the pool has granted it; its ResourceClaim is created again`,
       );
     }
     return lackingMs;

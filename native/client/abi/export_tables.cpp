@@ -404,7 +404,7 @@ const void* exportTable(const CUuuid& id) {
     return all.at(i);
   }
   const bool missed = std::find(std::begin(kNotMissed), std::end(kNotMissed), text) == std::end(kNotMissed);
-  log(missed ? LogLevel::Warn : LogLevel::Debug, "driver table %s is not known; whoever asked for it may do without",
+  log(missed ? LogLevel::Warn : LogLevel::Debug, "driver table %s is unknown; the caller may not need it",
       text.c_str());
   return nullptr;
 }

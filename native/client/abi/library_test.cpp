@@ -333,7 +333,7 @@ TEST("a worker that names another function than the program gave has none run") 
              CUDA_SUCCESS);
     std::string said;
     char chunk[512];
-    while (said.find("it is not run") == std::string::npos) {
+    while (said.find("it is not called") == std::string::npos) {
       const ssize_t n = ::read(ends[0], chunk, sizeof chunk);
       CHECK(n > 0);
       said.append(chunk, static_cast<size_t>(n));

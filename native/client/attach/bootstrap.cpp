@@ -48,7 +48,7 @@ void sleepMs(int64_t ms) {
 Result<std::string> newClaimName() {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
-    return codedError(codes::kInternal, "the system gives no random numbers");
+    return codedError(codes::kInternal, "the system provides no random numbers");
   char name[32];
   std::snprintf(name, sizeof(name), "claim-%016" PRIx64, random);
   return std::string(name);
@@ -289,7 +289,7 @@ class Attaching {
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");
     auto agent = Url::parse(textOf(&made.answer, "agentUrl"));
     if (!agent) {
-      return codedError(codes::kVersion, "the controller named an agent that cannot be used: " + agent.error().message,
+      return codedError(codes::kVersion, "the controller returned an unusable agent address: " + agent.error().message,
                         "Start that node's agent with an address of this form.");
     }
     return openSession(*agent, std::move(endpoint), passing);
@@ -344,7 +344,7 @@ class Attaching {
     } else if (bootId.empty() || bootId != config_.bootId) {
       whyNotUnix = "the worker is on another machine";
     } else if (unixPath.empty()) {
-      whyNotUnix = "the agent named no socket";
+      whyNotUnix = "the agent returned no socket";
     } else if (::access(unixPath.c_str(), W_OK) != 0) {
       whyNotUnix = "the socket " + unixPath + " cannot be reached from here";
     } else {
@@ -358,7 +358,7 @@ class Attaching {
     if (endpoint.unixPath.empty() && endpoint.tcpHost.empty()) {
       return codedError(
           codes::kTransportUnavailable,
-          "the granted GPU cannot be reached: shared memory is out because " + whyNotUnix + ", and " +
+          "the granted GPU cannot be reached: shared memory cannot be used because " + whyNotUnix + ", and " +
               (config_.transport == TransportChoice::SharedMemory ? "TCP because MILLPOND_TRANSPORT is shm"
                                                                   : "the worker does not listen on TCP"),
           "Use MILLPOND_TRANSPORT=auto, or mount the node's run directory where the program runs.");

@@ -400,7 +400,7 @@ TEST("a controller that misbehaves is named") {
   pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"https://x#sha256=5","session":"s"})");
   CHECK(contains(failureOf(e), "has a fingerprint that is not"));
   pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"http://10.0.0.7:7171","session":"s"})");
-  CHECK(contains(failureOf(e), "what it answers would not be encrypted"));
+  CHECK(contains(failureOf(e), "its reply would not be encrypted"));
   pool.on("ClaimService/CreateTicket", R"({"agentUrl":"http://x","session":"s"})");
   CHECK(contains(failureOf(e), "no ticket"));
   allWell(pool);

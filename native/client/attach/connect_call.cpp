@@ -40,10 +40,10 @@ CallResult call(const Callee& callee, const std::string& method, const Json& req
   if (answer->status == 200 && body && body->object()) return {std::move(*body), std::nullopt};
   if (answer->status == 200) {
     return {{},
-            CallFailure{codedText(codes::kUnreachable,
-                                  where + " gave an answer to " + method + " that is not understood" +
-                                      (body ? "" : " (" + body.error().message + ")"),
-                                  "Check that the address is that of " + whom + ".")}};
+            CallFailure{codedText(
+                codes::kUnreachable,
+                where + " sent a malformed answer to " + method + (body ? "" : " (" + body.error().message + ")"),
+                "Check that the address is that of " + whom + ".")}};
   }
   const bool passing = answer->status == 502 || answer->status == 503 || answer->status == 504;
   const Json* message = body ? body->find("message") : nullptr;
@@ -69,7 +69,7 @@ Status mayBeAsked(const Url& agent) {
   if (agent.isSecure || isLoopback(agent.host)) return Done{};
   return codedError(
       codes::kVersion,
-      "the node's agent at " + agent.text() + " is on another machine, and what it answers would not be encrypted",
+      "the node's agent at " + agent.text() + " is on another machine, and its reply would not be encrypted",
       "Start it with the version of this client library.");
 }
 

@@ -198,7 +198,7 @@ bool plainHost(std::string_view host) {
 
 Result<Url> Url::parse(std::string_view text) {
   const std::string shown(text.substr(0, 200));
-  const std::string form = "' is no URL of the form https://host:port or http://host:port";
+  const std::string form = "' is not a URL of the form https://host:port or http://host:port";
   Url url;
   url.isSecure = text.size() >= 8 && sameIgnoringCase(text.substr(0, 8), "https://");
   if (!url.isSecure && (text.size() < 7 || !sameIgnoringCase(text.substr(0, 7), "http://")))

@@ -170,7 +170,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
     if (std::find(again.toldModels.begin(), again.toldModels.end(), device.name) == again.toldModels.end())
       again.toldModels.push_back(device.name);
   session.onParked([again = std::move(again)](bool& mayAskAgain) -> Result<Endpoint> {
-    log(LogLevel::Info, "the GPU was given back while this process was idle, and is needed again");
+    log(LogLevel::Info, "the GPU was released while this process was idle, and is needed again");
     auto attachment = attach(again);
     if (attachment) return attachment->endpoint;
     const std::string& problem = attachment.error().message;
@@ -183,7 +183,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
     return restore(fresh, journal, Remote::instance().images, Remote::instance().files);
   });
   session.onLost([](const std::string& reason) {
-    log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on", reason.c_str());
+    log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from now on", reason.c_str());
   });
   session.onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
   session.onOutput(

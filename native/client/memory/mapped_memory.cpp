@@ -173,7 +173,7 @@ std::optional<CUresult> MappedMemory::mirror(const CommandSink& call, const Memo
   if (const CUresult r = hold(call, run, shares); r != CUDA_SUCCESS) {
     release(call, shares);
     if (r != CUDA_ERROR_ALREADY_MAPPED) return r;
-    log(LogLevel::Error, "kernels cannot reach memory at 0x%llx: the worker uses these addresses for something else",
+    log(LogLevel::Error, "kernels cannot reach memory at 0x%llx: the worker uses these addresses for other memory",
         static_cast<unsigned long long>(run.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }

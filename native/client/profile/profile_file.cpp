@@ -63,7 +63,7 @@ void ProfileFile::begin(Session& session, void (*flushCalls)()) {
   ProfileFile* const profile = made.release();
   current.store(profile, std::memory_order_release);
   if (!startHelperThread(&ProfileFile::writeNowAndThen, profile))
-    log(LogLevel::Warn, "the profile is written when the program ends: the system has no thread left");
+    log(LogLevel::Warn, "the profile is written when the program ends: no thread could be started");
 }
 
 void* ProfileFile::writeNowAndThen(void* self) {
@@ -89,8 +89,7 @@ bool ProfileFile::write(bool flush) {
       lost_ = page.lost;
       isOver_ = !writeAll(file_.get(), "lost\t" + std::to_string(lost_) + "\n");
     }
-    if (isOver_)
-      log(LogLevel::Error, "the profile ends here: its file is full, or the worker wrote what is no line of one");
+    if (isOver_) log(LogLevel::Error, "the profile ends here: its file is full, or the worker sent a malformed line");
   }
   return !isOver_;
 }

@@ -70,7 +70,7 @@ struct CallbackLoop {
       cmd::Decoded<cmd::CallbackNextReply> reply;
       const cmd::CallbackNextReply& next = reply.fixed;
       if (result != 0 || !cmd::decode(std::span<const std::byte>(body), reply)) {
-        log(LogLevel::Error, "callbacks of this process do not run any more: the worker answered %d", result);
+        log(LogLevel::Error, "callbacks of this process no longer run: the worker answered %d", result);
         return;
       }
       if (next.kind != kNothing && Mirror::exists()) Remote::instance().mirror.beginHostFunction();
@@ -146,7 +146,7 @@ struct CallbackLoop {
     const auto shape = next.kind == kStreamCallback ? GivenFunctions::Shape::kOfStream : GivenFunctions::Shape::kOfData;
     if (next.kind < kNothing && !Remote::instance().functions.use(shape, next.function, next.data)) {
       log(LogLevel::Error,
-          "the worker asks for a function that this program has not given to a stream or graph: it is not run");
+          "the worker requests a function that this program has not given to a stream or graph: it is not called");
       return;
     }
     HostFunctions::running_ = true;

@@ -106,14 +106,14 @@ Status restore(Session& fresh, std::span<const std::byte> journal, const Retaine
                const RetainedFiles& files) {
   Restoring restoring(fresh);
   const auto failed = [](const char* what, CUresult code) {
-    return codedError(codes::kDriver, std::string("what the program had on it could not be made again: ") + what +
+    return codedError(codes::kDriver, std::string("the program's state on it could not be restored: ") + what +
                                           " failed with " + std::to_string(static_cast<int>(code)));
   };
   while (const auto frame = takeFrame(journal)) {
     if (const CUresult done = repeat(restoring, fresh, *frame, {images, files}))
       return failed(cmd::opName(frame->op()), done);
   }
-  if (!journal.empty()) return codedError(codes::kInternal, "the journal of the parked session makes no sense");
+  if (!journal.empty()) return codedError(codes::kInternal, "the journal of the parked session is malformed");
   cmd::SessionRestoredReply reply{};
   if (const CUresult done = restoring.wait(cmd::SessionRestored{}, reply)) return failed("the end of it", done);
   return Done{};

@@ -40,7 +40,7 @@ Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs) {
   const std::string where = "the worker at " + describe(endpoint, true);
   if (!endpoint.secret) {
     if (!isLoopbackPeer(socket->get()))
-      return Error{where + " is on another machine, and nobody gave a secret to encrypt the connection with"};
+      return Error{where + " is on another machine, and there is no secret to encrypt the connection with"};
     if (const auto doubt = doubtLoopbackPeer(socket->get(), endpoint.users))
       return Error{"nothing was sent to " + where + ": " + doubt->message};
     return Channel(std::move(*socket));
@@ -48,7 +48,7 @@ Result<Channel> reachWorker(const Endpoint& endpoint, int timeoutMs) {
   auto tls = TlsStream::ofLink(kTlsClient, *endpoint.secret);
   if (!tls) return tls.error();
   if (auto shaken = (*tls)->shakeWithin(socket->get(), timeoutMs); !shaken)
-    return Error{where + " takes no encrypted connection of this session: " + shaken.error().message};
+    return Error{where + " does not accept the encrypted connection of this session: " + shaken.error().message};
   Channel channel(std::move(*socket));
   channel.encrypt(std::move(*tls));
   return channel;

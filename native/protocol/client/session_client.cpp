@@ -173,7 +173,7 @@ bool Session::waitForSpace(size_t bytes) {
     if (spin.until([&] { return submit_.hasSpace(bytes); })) continue;
     submit_.sleepForSpace(bytes, kLivenessNs);
     spin.slept();
-    if (submit_.isBroken()) readOutAndLose("the worker released commands that it was never given");
+    if (submit_.isBroken()) readOutAndLose("the worker released commands that were never sent");
     if (!submit_.hasSpace(bytes) && peerGone()) readOutAndLose("the worker is gone");
   }
   return true;

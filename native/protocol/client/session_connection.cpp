@@ -95,14 +95,14 @@ bool Session::reconnect() {
     }
     if (failed->final) {
       lose("the connection to the worker at " + where + " was lost (" + first +
-           "), and it refuses to go on: " + failed->problem);
+           "), and it refuses to continue: " + failed->problem);
       return false;
     }
     if (now >= deadline || workerEnded) {
-      lose("the connection to the worker at " + where + " was lost (" + first +
-           ") and could not be made again within " + seconds(deadline - start) + ": " + failed->problem +
-           ". The session and its memory are given up; look at the network and at the node, and start the program "
-           "again. MILLPOND_RECONNECT_GRACE is for how long a connection is tried");
+      lose("the connection to the worker at " + where + " was lost (" + first + ") and could not be restored within " +
+           seconds(deadline - start) + ": " + failed->problem +
+           ". The session and its memory are lost; check the network and the node, and start the program "
+           "again. MILLPOND_RECONNECT_GRACE sets how long reconnecting is tried");
       return false;
     }
     if (!told && now - start > kQuietNs) {
@@ -125,7 +125,8 @@ std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
   // The reply comes from the worker itself, so it is final.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
   if (!takeOver(std::move(*channel), base_ + welcome->received))
-    return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
+    return Attempt{"it continues at offset " + std::to_string(welcome->received) + ", which is no longer buffered here",
+                   true};
   return std::nullopt;
 }
 

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> jour
   mayAskAgain = false;
   // An ending program does not wait for a GPU.
   if (isLeaving_.load()) return Error{"its process ends"};
-  if (!onParked_) return Error{"the worker parked a session that nobody can open again"};
+  if (!onParked_) return Error{"the worker parked a session that cannot be reopened"};
   for (int attempt = 1;; ++attempt) {
     auto endpoint = onParked_(mayAskAgain);
     if (!endpoint) return endpoint.error();
@@ -35,7 +35,7 @@ Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> jour
     const std::string difference = differenceOfKind(snapshot_, (*fresh)->snapshot());
     if (!difference.empty())
       return codedError(codes::kImpossible,
-                        "the GPU that was granted is not what the program was told it has: " + difference,
+                        "the granted GPU differs from the one that the program has seen: " + difference,
                         "Start the program again.");
     const Status restored = onRestore_ ? onRestore_(**fresh, journal) : Status(Done{});
     const bool stays = (*fresh)->retire();
@@ -91,7 +91,7 @@ bool Session::goOnWithRing() {
     if (left == 0) return true;
     if (left > wire::kSubmitBytes) {
       std::lock_guard lock(readMutex_);
-      lose("the worker closed a ring that makes no sense");
+      lose("the worker closed an unknown ring");
       return false;
     }
     const std::byte* from = memory_.submit() + taken % wire::kSubmitBytes;

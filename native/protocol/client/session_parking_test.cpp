@@ -313,7 +313,7 @@ TEST("another kind of device is not gone on with") {
   CHECK_EQ((*session)->wait(kPost, {1, 1}, sizeof(body), filled(body), answer), kSessionLost);
   CHECK_EQ(
       reason,
-      "the GPU that was granted is not what the program was told it has: it is a Large GPU, not a Small GPU. Start the "
+      "the granted GPU differs from the one that the program has seen: it is a Large GPU, not a Small GPU. Start the "
       "program again. [MILLPOND_E_IMPOSSIBLE]");
 }
 

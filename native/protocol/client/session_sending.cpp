@@ -52,7 +52,7 @@ bool Session::transmit() {
   if (isParked_.load(std::memory_order_relaxed)) [[unlikely]]
     return !lost();
   if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
-    readOutAndLose("the worker acknowledged what was never sent");
+    readOutAndLose("the worker acknowledged bytes that were never sent");
     return false;
   }
   if (acknowledges_.exchange(false)) queueLinkWord(wire::LinkMessage::kReceived);

@@ -102,7 +102,7 @@ std::vector<std::byte> encode(const Hello& hello) {
 
 Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> bytes) {
   const auto fixed = readFixed<HelloFixed>(bytes);
-  if (fixed.magic != kHelloMagic) return Error{"these bytes are no greeting of a Millpond client"};
+  if (fixed.magic != kHelloMagic) return Error{"these bytes are not the greeting of a Millpond client"};
   if (fixed.ticketBytes > kMaxTicket || fixed.programBytes > kMaxProgram)
     return Error{"the greeting announces " + std::to_string(fixed.ticketBytes) + " bytes of ticket and " +
                  std::to_string(fixed.programBytes) + " of program name, more than allowed"};
@@ -161,7 +161,7 @@ std::vector<std::byte> encode(const Welcome& welcome) {
 
 Result<size_t> welcomeRest(std::span<const std::byte, kWelcomeFixedBytes> bytes) {
   const auto fixed = readFixed<WelcomeFixed>(bytes);
-  if (fixed.magic != kWelcomeMagic) return Error{"what answers there is no Millpond worker"};
+  if (fixed.magic != kWelcomeMagic) return Error{"the server is not a Millpond worker"};
   if (fixed.messageBytes > kMaxMessage || fixed.snapshotBytes > kMaxSnapshot || fixed.linkBytes > sizeof(WelcomeLink))
     return Error{"the worker's answer is larger than allowed"};
   return size_t{fixed.messageBytes} + fixed.snapshotBytes + fixed.linkBytes;
@@ -173,12 +173,12 @@ Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
   if (!rest) return rest.error();
   if (bytes.size() != kWelcomeFixedBytes + *rest) return Error{"the worker's answer has the wrong length"};
   const auto fixed = readFixed<WelcomeFixed>(bytes);
-  if (fixed.admission > static_cast<uint32_t>(Admission::kFailed)) return Error{"the worker's answer makes no sense"};
+  if (fixed.admission > static_cast<uint32_t>(Admission::kFailed)) return Error{"the worker's answer is malformed"};
   const auto tail = bytes.subspan(kWelcomeFixedBytes);
   const auto snapshot = tail.subspan(fixed.messageBytes, fixed.snapshotBytes);
   const auto last = tail.subspan(fixed.messageBytes + size_t{fixed.snapshotBytes});
   // A worker of an earlier version does not mention the link.
-  if (!last.empty() && last.size() != sizeof(WelcomeLink)) return Error{"the worker's answer makes no sense"};
+  if (!last.empty() && last.size() != sizeof(WelcomeLink)) return Error{"the worker's answer is malformed"};
   const WelcomeLink link = last.empty() ? WelcomeLink{} : readFixed<WelcomeLink>(last);
   return Welcome{fixed.protocol,
                  fixed.apiHash,

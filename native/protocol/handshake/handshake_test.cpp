@@ -178,8 +178,8 @@ TEST("more than allowed is refused before it is received") {
 
 TEST("what is no greeting of ours is told apart from a broken one") {
   std::vector<std::byte> http(64, std::byte{'G'});
-  CHECK_EQ(decodeHello(http).error().message, "these bytes are no greeting of a Millpond client");
-  CHECK_EQ(decodeWelcome(http).error().message, "what answers there is no Millpond worker");
+  CHECK_EQ(decodeHello(http).error().message, "these bytes are not the greeting of a Millpond client");
+  CHECK_EQ(decodeWelcome(http).error().message, "the server is not a Millpond worker");
   // Each side refuses the other's message.
   CHECK(!decodeHello(encode(someWelcome())));
   CHECK(!decodeWelcome(encode(someHello())));
@@ -188,7 +188,7 @@ TEST("what is no greeting of ours is told apart from a broken one") {
   CHECK_EQ(decodeHello(odd).error().message, "the greeting asks for an unknown carrier");
   odd = encode(someWelcome());
   odd[12] = std::byte{static_cast<unsigned char>(Admission::kFailed) + 1};
-  CHECK_EQ(decodeWelcome(odd).error().message, "the worker's answer makes no sense");
+  CHECK_EQ(decodeWelcome(odd).error().message, "the worker's answer is malformed");
 }
 
 TEST("another version without a word of the link is understood as far as it goes") {

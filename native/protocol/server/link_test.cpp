@@ -453,7 +453,7 @@ TEST("a link that stays away ends both sides, each with its reason") {
     CHECK(!session->post(kTakeData, {1, 1}, 0, [](std::byte*) {}));
   }
   CHECK_EQ(problem, "its connection was lost, and the client did not come back within 1 s");
-  CHECK(reason.find("could not be made again within 1 s") != std::string::npos);
+  CHECK(reason.find("could not be restored within 1 s") != std::string::npos);
   CHECK(reason.find("MILLPOND_RECONNECT_GRACE") != std::string::npos);
 }
 

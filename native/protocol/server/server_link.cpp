@@ -78,7 +78,7 @@ ServerLink::Next ServerLink::receiveBytes() {
 
 ServerLink::Next ServerLink::next(Frame& frame) {
   if (!sendCollected()) {
-    problem_ = "the client takes no answers";
+    problem_ = "the client reads no replies";
     return Next::kGone;
   }
   for (;;) {
@@ -261,7 +261,8 @@ bool ServerLink::transmit() {
     if (::poll(wait, 2, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
     // Other causes of the wake-up are handled before the next sleep.
     if (wait[1].revents) forgetWake();
-    if (wait[1].revents && door_->isOffered.load(std::memory_order_acquire)) lose("the client has made another one");
+    if (wait[1].revents && door_->isOffered.load(std::memory_order_acquire))
+      lose("the client has opened another connection");
   }
   if (graceNs_ == 0) outgoing_.acknowledge(outgoing_.position());
   return true;
@@ -292,7 +293,7 @@ bool ServerLink::mayKeepMore() {
       (outgoing_.ownBytes() - kManyOwnBytes + wire::kMaxReplyBytes) / kKeepStep * kKeepStep + kKeepStep;
   if (!mayKeep_ || beyond == beyond_) return true;
   if (!mayKeep_(beyond)) {
-    problem_ = "the client takes no replies, and " + std::to_string(outgoing_.ownBytes() >> 20) +
+    problem_ = "the client reads no replies, and " + std::to_string(outgoing_.ownBytes() >> 20) +
                " MiB of them are kept for it: its claim has no host memory for more";
     return false;
   }
@@ -382,14 +383,14 @@ bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
   }
   if (word.message == wire::LinkMessage::kParked) {
     isParked_ = parkAt_ && *parkAt_ == taken() && word.received == outgoing_.end();
-    if (!isParked_) problem_ = "the client parks a session that was not to be parked";
+    if (!isParked_) problem_ = "the client parks a session that must not be parked";
     return isParked_;
   }
   // Read ahead; it will be taken again in order.
   if (word.message == wire::LinkMessage::kReceived &&
       (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
     return true;
-  problem_ = "a frame of the link that makes no sense";
+  problem_ = "a malformed frame of the link";
   return false;
 }
 

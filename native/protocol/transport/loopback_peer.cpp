@@ -234,7 +234,7 @@ std::optional<PeerDoubt> doubtLoopbackPeer(int socket, const TrustedUsers& more)
   if (server.how == Found::How::kNone) return PeerDoubt{"no process of this machine serves the connection to " + port};
   if (server.how == Found::How::kUnknown || isTrusted(server.user, more)) return std::nullopt;
   return PeerDoubt{port + " is served by user " + std::to_string(server.user) +
-                       ", who is neither root, nor millpond, nor the user of this program",
+                       ", which is not root, millpond or the user of this program",
                    true};
 }
 

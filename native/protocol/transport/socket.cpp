@@ -250,7 +250,7 @@ Result<UniqueFd> receiveFile(int socket, int timeoutMs) {
       files.emplace_back(file);
     }
   }
-  if (files.size() != 1) return Error{"the other side sent something else than a file descriptor"};
+  if (files.size() != 1) return Error{"the other side sent something other than a file descriptor"};
   return std::move(files.front());
 }
 

@@ -202,7 +202,7 @@ TEST("anything but one file is refused and leaves none open") {
   Pair pair;
   CHECK_EQ(::send(pair.a.get(), "F", 1, 0), 1);
   CHECK_EQ(receiveFile(pair.b.get(), 1000).error().message,
-           "the other side sent something else than a file descriptor");
+           "the other side sent something other than a file descriptor");
 
   const size_t before = openFiles();
   const std::array<int, 2> two = {0, 0};

@@ -173,7 +173,7 @@ TEST("every command in place of a greeting is turned away, and the session that 
                         session.reset();
                         std::string said;
                         CHECK_EQ(other.wait(said), 0);
-                        CHECK_EQ(count(said, "a connection was turned away: "), std::size(cmd::kCommandLayouts));
+                        CHECK_EQ(count(said, "a connection was rejected: "), std::size(cmd::kCommandLayouts));
                         neighbour.goOn();
                       }),
            0);

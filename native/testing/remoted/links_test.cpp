@@ -243,8 +243,8 @@ TEST(
   CHECK_EQ(broken.wait(said), 0);
   CHECK_EQ(broken.worker->wait(workerSaid), 0);
   CHECK_EQ(shared.step.load(), 1u);
-  CHECK_EQ(timesIn(workerSaid, "a connection was turned away: it is not encrypted as this session's are"), 2u);
-  CHECK_EQ(timesIn(said, "takes no encrypted connection of this session"), 1u);
+  CHECK_EQ(timesIn(workerSaid, "a connection was rejected: it is not encrypted as this session's are"), 2u);
+  CHECK_EQ(timesIn(said, "does not accept the encrypted connection of this session"), 1u);
 }
 
 TEST("a waiting call waits through a link that is away, and the context is as it was") {
@@ -296,7 +296,7 @@ TEST("a link that stays away ends the program's GPU with a reason, and the worke
   CHECK_EQ(broken.wait(said), 0);
   CHECK_EQ(timesIn(workerSaid, "the client did not come back within 1 s"), 1u);
   CHECK_EQ(timesIn(said, "the GPU of this process is gone: the connection to the worker at 127.0.0.1:"), 1u);
-  CHECK_EQ(timesIn(said, "could not be made again within 1 s"), 1u);
+  CHECK_EQ(timesIn(said, "could not be restored within 1 s"), 1u);
 }
 
 TEST("the node's limit is the most that a client is waited for") {

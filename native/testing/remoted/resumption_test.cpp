@@ -91,7 +91,7 @@ TEST("only who has the secret comes back, once by each connection, and to what i
   wrong[31] ^= std::byte{1};
   Connection stranger = greet(*broken.worker, comesBack(wrong, 0, 1));
   CHECK(stranger.welcome.admission == Admission::kTicketRefused);
-  CHECK_EQ(stranger.welcome.message, codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
+  CHECK_EQ(stranger.welcome.message, codedText(codes::kTicketInvalid, "the secret does not belong to this session"));
   CHECK(greet(*broken.worker, comesBack({}, 0, 1)).welcome.admission == Admission::kTicketRefused);
   CHECK(greet(*broken.worker, begins()).welcome.admission == Admission::kBusy);
   ask(first.socket);  // no session was affected
@@ -145,5 +145,5 @@ TEST("a client that acknowledges what was never sent ends its session") {
   CHECK(bool(sendAll(first.socket.get(), std::as_bytes(std::span(&lie, 1)))));
   std::string said;
   CHECK_EQ(broken.worker->wait(said), 3);
-  CHECK_EQ(timesIn(said, "a frame of the link that makes no sense"), 1u);
+  CHECK_EQ(timesIn(said, "a malformed frame of the link"), 1u);
 }

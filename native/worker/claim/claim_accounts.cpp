@@ -77,7 +77,7 @@ void ClaimAccounts::rest() {
 
 Status ClaimAccounts::setLimits(std::span<const uint64_t> bytes, uint64_t revision) {
   const std::lock_guard lock(mutex_);
-  if (bytes.size() != budgets_.size()) return Error{"the session has another number of devices"};
+  if (bytes.size() != budgets_.size()) return Error{"the session has a different number of devices"};
   std::vector<uint64_t> before;
   for (const ClaimBudget& budget : budgets_) before.push_back(budget.limitBytes());
   // Lowers limits first: only lowering can be refused, and a lowered limit can always be raised again.
@@ -87,7 +87,7 @@ Status ClaimAccounts::setLimits(std::span<const uint64_t> bytes, uint64_t revisi
     for (size_t done = 0; done < i; ++done)
       if (bytes[done] < before[done]) budgets_[done].setLimit(before[done], revision);
     return Error{"its programs have " + sizeText(used, Rounding::kUp) + " in use on device " + std::to_string(i) +
-                 ", more than the " + sizeText(bytes[i]) + " that were to be left"};
+                 ", more than the new limit of " + sizeText(bytes[i])};
   }
   for (size_t i = 0; i < bytes.size(); ++i)
     if (bytes[i] >= before[i]) budgets_[i].setLimit(bytes[i], revision);

@@ -124,7 +124,7 @@ Status ClaimBudget::enter(const std::string& path, uint64_t revision) {
   sweep();
   seat_ = takeSeat(*content_);
   if (seat_ == kClaimSeats)
-    return Error{"the budget " + path + " has no seat left: " + std::to_string(kClaimSeats) +
+    return Error{"the budget " + path + " has no free slot: " + std::to_string(kClaimSeats) +
                  " sessions of the claim use the device, or have not ended yet"};
   isShared_ = true;
   if (revision >= content_->revision) {

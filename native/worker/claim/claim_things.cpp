@@ -82,7 +82,7 @@ Status ClaimThings::enter(const std::string& path) {
   }
   content_ = nullptr;
   ::munmap(content, sizeof(Content));
-  return Error{"the counts " + path + " have no seat left: " + std::to_string(kClaimSeats) +
+  return Error{"the counts " + path + " have no free slot: " + std::to_string(kClaimSeats) +
                " sessions of the claim use the node, or have not ended yet"};
 }
 

@@ -48,7 +48,7 @@ Result<void*> mapSharedBytes(const std::string& path, const std::string& what, u
   if (::fstat(file.get(), &info) != 0) return problem("cannot be looked at");
   if (static_cast<uint64_t>(info.st_size) != bytes)
     return Error{what + " " + path + " has " + std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes) +
-                 ": it is another release's"};
+                 ": it belongs to another release"};
   void* place = map(file.get());
   if (!place) return problem("cannot be mapped");
   return place;

@@ -85,8 +85,7 @@ TEST("a running session's memory limits change all together, and never below wha
 
     const Status refused = f.setMemoryLimits({16 * kMi, 16 * kMi});
     CHECK(!refused);
-    CHECK_EQ(refused.error().message,
-             "its programs have 20 MiB in use on device 1, more than the 16 MiB that were to be left");
+    CHECK_EQ(refused.error().message, "its programs have 20 MiB in use on device 1, more than the new limit of 16 MiB");
     CHECK_EQ(f.memoryInfo(available, total), 0);
     CHECK_EQ(total, ExecutorFixture::kLimit);
 

@@ -237,12 +237,12 @@ TEST("a client that breaks the rules of modules ends its session, with what was 
   checkViolation("too many images", [](auto& f) {
     for (uint32_t n = 0; n < 300; ++n) part(f, module(100 + n), 0, 10, "x");
   });
-  const std::string absent = "a module whose image did not come";
+  const std::string absent = "a module whose image is missing";
   checkViolation(absent, [](auto& f) { load(f, module(5), 0); });
   checkViolation(absent, [](auto& f) { part(f, module(5), 0, 5, "1234") && load(f, module(5), 0); });
-  checkViolation("a module of no kind", [](auto& f) { loadText(f, module(5), 1, "text"); });
-  checkViolation("a module of no kind", [](auto& f) { loadText(f, library(5), 0, "text"); });
-  checkViolation("a module of no kind", [](auto& f) { loadText(f, ExecutorFixture::stream(9), 0, "text"); });
+  checkViolation("a module of unknown kind", [](auto& f) { loadText(f, module(5), 1, "text"); });
+  checkViolation("a module of unknown kind", [](auto& f) { loadText(f, library(5), 0, "text"); });
+  checkViolation("a module of unknown kind", [](auto& f) { loadText(f, ExecutorFixture::stream(9), 0, "text"); });
   const std::string beyond = "an image that reaches beyond its bytes";
   checkViolation(beyond, [](auto& f) { loadText(f, module(5), 0, fatbin(2)); });
   checkViolation(beyond, [](auto& f) { loadText(f, library(5), 1, fatbin(~uint64_t{0})); });
@@ -253,10 +253,10 @@ TEST("a client that breaks the rules of modules ends its session, with what was 
   checkViolation("the handle of a module is taken", [](auto& f) { loadText(f, library(1), 1, "text"); });
   checkViolation("unknown module", [](auto& f) { get(f, module(99), function(5), "f4"); });
   checkViolation("unknown library", [](auto& f) { get(f, library(99), kernel(5), "f4"); });
-  checkViolation("a function of no kind", [](auto& f) { get(f, module(1), module(5), "f4"); });
+  checkViolation("a function of unknown kind", [](auto& f) { get(f, module(1), module(5), "f4"); });
   checkViolation("the handle of a function is taken", [](auto& f) { get(f, module(1), function(1), "f4"); });
   checkViolation("a name of 4097 bytes", [](auto& f) { get(f, module(1), function(5), std::string(4097, 'f')); });
-  checkViolation("this is no module", [](auto& f) {
+  checkViolation("not a module", [](auto& f) {
     cmd::ModuleUnload unload{};
     unload.handle = function(1);
     f.post(unload, 1);

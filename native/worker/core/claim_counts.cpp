@@ -16,7 +16,7 @@ const char* nameOf(Thing thing) {
     case Thing::kEvent: return "events";
     case Thing::kGraphNode: return "nodes of graphs";
     case Thing::kHostByte: return "bytes of host memory";
-    case Thing::kImageByte: return "bytes of images under way";
+    case Thing::kImageByte: return "bytes of images in transfer";
   }
   return "things";
 }

@@ -133,7 +133,7 @@ void SessionCore::answer(const Request& request, CUresult result) {
   // Some replies, such as the compiler's log, also accompany a failure.
   if (link_.reply(wire::ReplyKind::kResult, request.op, request.request, static_cast<int32_t>(result), replyBody_))
     return;
-  end({"the client takes no answers", true});
+  end({"the client reads no replies", true});
 }
 
 void SessionCore::forwardOutput(uint16_t context) {
@@ -167,7 +167,7 @@ void SessionCore::latch(const Request& request, CUresult result) {
   const wire::FailureReport report{position_, request.context, 0};
   if (!link_.reply(wire::ReplyKind::kFailure, request.op, 0, static_cast<int32_t>(result),
                    std::as_bytes(std::span(&report, 1))))
-    end({"the client takes no answers", true});
+    end({"the client reads no replies", true});
 }
 
 CUresult SessionCore::violation(const std::string& what) {

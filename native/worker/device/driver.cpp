@@ -14,7 +14,7 @@ Result<DriverLibrary> openDriver(const std::string& path) {
   out.driver.load(library);
   const Driver& driver = out.driver;
   if (!driver.cuInit || !driver.cuDeviceGetCount || !driver.cuDevicePrimaryCtxRetain || !driver.cuMemAddressReserve)
-    return Error{path + " is no CUDA driver, or one that is too old"};
+    return Error{path + " is not a CUDA driver, or too old"};
   out.stateDirectory =
       reinterpret_cast<decltype(out.stateDirectory)>(::dlsym(library, "millpond_softgpu_state_directory"));
   return out;

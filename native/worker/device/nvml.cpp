@@ -160,12 +160,12 @@ std::string Nvml::illness(const std::string& uuid) const {
   unsigned celsius = 0;
   const int answer = temperature ? temperature(device, kTemperatureOfGpu, &celsius) : kSuccess;
   if (answer == kGpuIsLost) return "it has fallen off its bus";
-  if (answer == kResetRequired) return "it has to be reset";
+  if (answer == kResetRequired) return "it requires a reset";
   const auto rows =
       reinterpret_cast<int (*)(Device, unsigned*, unsigned*, unsigned*, unsigned*)>(find("nvmlDeviceGetRemappedRows"));
   unsigned corrected = 0, uncorrected = 0, isPending = 0, hasFailed = 0;
   if (rows && rows(device, &corrected, &uncorrected, &isPending, &hasFailed) == kSuccess && hasFailed)
-    return "broken rows of its memory cannot be replaced any more";
+    return "no spare rows are left for failed rows of its memory";
   return recoveryOf(device);
 }
 
@@ -236,8 +236,8 @@ std::string Nvml::recoveryOf(Device device) const {
   if (!ask || ask(device, 1, &value) != kSuccess || value.result != kSuccess) return "";
   switch (value.value.number) {
     case kResetDevice:
-    case kDrainAndReset: return "its driver wants it to be reset";
-    case kRebootHost: return "its driver wants its host to be started anew";
+    case kDrainAndReset: return "its driver requires a reset of it";
+    case kRebootHost: return "its driver requires a restart of the host";
     default: return "";
   }
 }

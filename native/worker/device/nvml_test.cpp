@@ -95,10 +95,10 @@ TEST("a device is ill for as long as its driver wants something done with it") {
   auto* const recover = fake<void(unsigned, int)>("fakeNvmlRecover");
   for (const int reset : {1, 4}) {
     recover(0, reset);
-    CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver wants it to be reset"));
+    CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver requires a reset of it"));
   }
   recover(0, 2);
-  CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver wants its host to be started anew"));
+  CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver requires a restart of the host"));
   // A driver that reports nothing, one that reports only its links, and one that cannot tell.
   for (const int nothing : {0, 3, -1}) {
     recover(0, nothing);
@@ -113,14 +113,14 @@ TEST("a device is ill for as long as its card says so, whether it can report or 
   answer(2, 15);
   CHECK_EQ(nvml.illness("GPU-c"), std::string("it has fallen off its bus"));
   answer(2, 16);
-  CHECK_EQ(nvml.illness("GPU-c"), std::string("it has to be reset"));
+  CHECK_EQ(nvml.illness("GPU-c"), std::string("it requires a reset"));
   // Not supported, or not allowed: this says nothing about the card.
   for (const int silent : {0, 3, 4, 999}) {
     answer(2, silent);
     CHECK_EQ(nvml.illness("GPU-c"), kNothing);
   }
   fake<void(unsigned)>("fakeNvmlFailRows")(2);
-  CHECK_EQ(nvml.illness("GPU-c"), std::string("broken rows of its memory cannot be replaced any more"));
+  CHECK_EQ(nvml.illness("GPU-c"), std::string("no spare rows are left for failed rows of its memory"));
 }
 
 TEST("without a management library nothing is known against a device") {

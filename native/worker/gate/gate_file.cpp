@@ -56,7 +56,7 @@ void GateFile::unlock() {
 /// The slots and shares are those known to this process, whatever the table now contains.
 void GateFile::leaveTable() {
   log(LogLevel::Error,
-      "a process that uses the same device does not let go of its time slices: this session goes on without them, within its share");
+      "a process that uses the same device does not release the time slicer's lock: this session continues without it, within its share");
   own_ = std::make_unique<Table>();
   for (const auto& [slot, held] : held_) TimeSlicer(*own_).joinAt(slot, held.claim, held.share, 0);
 }

@@ -216,7 +216,7 @@ void Sharing::answer(int socket, std::span<const std::byte> received) {
   const HandleBytes wanted = read(question.handle);
   if (!areEqual(question.proof, proof("open", question.handle)) || idOf(wanted) != id_ ||
       !areEqual(wanted.proof, proof("handle", std::span(question.handle).first(kProven)))) {
-    log(LogLevel::Warn, "somebody who is not of this claim asked for what it shares");
+    log(LogLevel::Warn, "a process outside this claim asked for its shared objects");
     return;
   }
   Answer answer;
@@ -234,7 +234,8 @@ void Sharing::answer(int socket, std::span<const std::byte> received) {
   answer.hasFile = file ? 1 : 0;
   auto sent = sendAll(socket, bytesOf(answer), kAnswerMs);
   if (sent && file) sent = sendFile(socket, file.get(), kAnswerMs);
-  if (!sent) log(LogLevel::Info, "another worker did not take what it asked for: %s", sent.error().message.c_str());
+  if (!sent)
+    log(LogLevel::Info, "another worker did not accept the object that it asked for: %s", sent.error().message.c_str());
 }
 
 }  // namespace millpond::worker

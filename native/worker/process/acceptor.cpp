@@ -58,7 +58,7 @@ void Acceptor::acceptFrom(int listener, bool remote) {
     if (!socket) return;
     if (remote) tuneTcp(socket.get());
     if (pending_.size() == kMaxCallers) {
-      log(LogLevel::Info, "a connection was dropped for a newer one: it sent no complete greeting yet");
+      log(LogLevel::Info, "a connection was dropped for a newer one: it had not sent a complete greeting");
       pending_.pop_front();
     }
     Pending pending{std::move(socket), nullptr, remote, monotonicNs() + helloTimeoutNs_, {}};
@@ -69,12 +69,12 @@ void Acceptor::acceptFrom(int listener, bool remote) {
 bool Acceptor::encrypt(Pending& pending) const {
   if (!secret_ && !needsSecret_) return true;
   if (!secret_) {
-    log(LogLevel::Info, "a connection was turned away: there is no session yet to encrypt it for");
+    log(LogLevel::Info, "a connection was rejected: there is no session yet to encrypt it for");
     return false;
   }
   auto tls = TlsStream::ofLink(kTlsServer, *secret_);
   if (!tls) {
-    log(LogLevel::Error, "a connection was turned away: %s", tls.error().message.c_str());
+    log(LogLevel::Error, "a connection was rejected: %s", tls.error().message.c_str());
     return false;
   }
   pending.handshaking = std::move(*tls);
@@ -85,7 +85,7 @@ Acceptor::Progress Acceptor::read(Pending& pending) {
   if (pending.handshaking) {
     const MillpondTlsShake state = pending.handshaking->shake(pending.channel.socket());
     if (state == kTlsShakeFailed) {
-      log(LogLevel::Info, "a connection was turned away: it is not encrypted as this session's are: %s",
+      log(LogLevel::Info, "a connection was rejected: it is not encrypted as this session's are: %s",
           pending.handshaking->why().c_str());
       return Progress::kDrop;
     }
@@ -103,7 +103,7 @@ Acceptor::Progress Acceptor::readHello(Pending& pending) {
     if (pending.received.size() >= kHelloFixedBytes) {
       auto rest = helloRest(std::span(pending.received).first<kHelloFixedBytes>());
       if (!rest) {
-        log(LogLevel::Info, "a connection was turned away: %s", rest.error().message.c_str());
+        log(LogLevel::Info, "a connection was rejected: %s", rest.error().message.c_str());
         return Progress::kDrop;
       }
       wanted += *rest;
@@ -136,7 +136,7 @@ std::optional<Acceptor::Admitted> Acceptor::serve(const Authorize& authorize) {
     if (progress == Progress::kDrop) continue;
     auto hello = decodeHello(done.received);
     if (!hello) {
-      log(LogLevel::Info, "a connection was turned away: %s", hello.error().message.c_str());
+      log(LogLevel::Info, "a connection was rejected: %s", hello.error().message.c_str());
       continue;
     }
     const Welcome verdict = authorize(*hello, done.remote);
@@ -144,10 +144,10 @@ std::optional<Acceptor::Admitted> Acceptor::serve(const Authorize& authorize) {
       const int32_t pid = done.remote ? static_cast<int32_t>(hello->pid) : peerPid(done.channel.socket());
       return Admitted{std::move(done.channel), std::move(*hello), done.remote, pid};
     }
-    log(LogLevel::Info, "a client was turned away: %s", verdict.message.c_str());
+    log(LogLevel::Info, "a client was rejected: %s", verdict.message.c_str());
     // A refusal is shorter than any socket's buffer; there is no need to wait for a peer that cannot take even that.
     if (auto sent = sendAll(done.channel, encode(verdict)); !sent)
-      log(LogLevel::Debug, "the refusal was not taken: %s", sent.error().message.c_str());
+      log(LogLevel::Debug, "the refusal could not be sent: %s", sent.error().message.c_str());
   }
   return std::nullopt;
 }

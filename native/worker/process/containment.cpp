@@ -105,7 +105,7 @@ Result<std::vector<std::string>> contain(const FileAccess& files) {
   {
     const UniqueFd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
     if (!score || ::write(score.get(), kOomScore, sizeof(kOomScore) - 1) < 0)
-      missing.push_back("the kernel takes no word on who goes first when memory runs out");
+      missing.push_back("its OOM score cannot be set");
   }
   constexpr rlimit kNone{0, 0};
   if (::setrlimit(RLIMIT_CORE, &kNone) != 0) return failed("cannot turn core dumps off");

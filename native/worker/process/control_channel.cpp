@@ -89,7 +89,7 @@ bool ControlChannel::takeLines(std::vector<Json>& messages) {
   for (; (end = inbox_.find('\n')) != std::string::npos && end <= kMaxLine; inbox_.erase(0, end + 1)) {
     auto message = Json::parse(std::string_view(inbox_).substr(0, end));
     if (!message) {
-      log(LogLevel::Warn, "the agent sent what is no JSON (%s); dropping its connection",
+      log(LogLevel::Warn, "the agent sent malformed JSON (%s); dropping its connection",
           message.error().message.c_str());
       connection_.reset();
       return false;

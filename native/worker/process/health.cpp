@@ -86,7 +86,7 @@ Status watchHealth(const Driver& driver, Nvml& nvml) {
     const Json word(Json::Object{{"ill", std::move(ill)}, {"faults", std::move(faults)}, {"cards", std::move(cards)}});
     std::printf("%s\n", word.dump().c_str());
     if (std::fflush(stdout) != 0)
-      return Error{std::string("nobody reads of the devices any more: ") + std::strerror(errno)};
+      return Error{std::string("device health can no longer be reported: ") + std::strerror(errno)};
   } while (pause());
   return Done{};
 }

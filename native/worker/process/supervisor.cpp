@@ -280,12 +280,13 @@ Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
     return out;
   };
   if (!outlivesConnection() || state_ != State::kConnected)
-    return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "there is no session here to come back to"));
+    return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "this worker has no session to resume"));
   if (!equalSecrets(resumption.secret, secret_))
     return refuse(Admission::kTicketRefused,
-                  codedText(codes::kTicketInvalid, "the secret is not the one of this session"));
+                  codedText(codes::kTicketInvalid, "the secret does not belong to this session"));
   if (resumption.attempt <= lastAttempt_)
-    return refuse(Admission::kBusy, codedText(codes::kTicketUsed, "the client has come back by a later connection"));
+    return refuse(Admission::kBusy,
+                  codedText(codes::kTicketUsed, "the client has already reconnected by a later connection"));
   lastAttempt_ = resumption.attempt;
   return out;
 }

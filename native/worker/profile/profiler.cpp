@@ -79,7 +79,7 @@ Result<Profiler*> Profiler::load(const std::string& driver, const std::string& l
   if (const auto rc = made->registerCallbacks_(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess) {
     // CUPTI may already have called the functions: they find no destination.
     instance_ = nullptr;
-    return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
+    return Error{"CUPTI refused to record activities: " + std::to_string(rc)};
   }
   std::thread([profiler = instance_] { profiler->flushNowAndThen(); }).detach();
   return made.release();
@@ -103,7 +103,7 @@ Status Profiler::begin(bool commands) {
     for (const auto kind : kKinds)
       if (const auto rc = enable_(kind); rc != cupti::kSuccess) {
         disableKinds();
-        return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) +
+        return Error{"CUPTI refused to record activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) +
                      ": " + std::to_string(rc)};
       }
   isOn_ = true;

@@ -162,7 +162,7 @@ TEST("pinned host memory is limited for all sessions together") {
   CHECK(other.things.hold(Thing::kHostByte, 8 * kMi));
 }
 
-TEST("bytes of images under way are limited, and what does not fit is out of memory when it is loaded") {
+TEST("bytes of images in transfer are limited, and what does not fit is out of memory when it is loaded") {
   const CountsFolder folder;
   ClaimSession one(folder.place());
   Neighbour other(folder.place());

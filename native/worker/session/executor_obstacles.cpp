@@ -24,7 +24,7 @@ std::string Executor::whyContextsKept() const {
   for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
     const Context& context = contexts_.at(number);
     if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number})))
-      return "it has a context that ends";
+      return "one of its contexts is ending";
   }
   return "";
 }
@@ -37,34 +37,34 @@ std::string Executor::whyHandlesKept() const {
     if (!isJournalled(kind))
       why = "it has an array, a graph, a link or a texture reference";
     else if (!journal_.contains({Subject::Kind::kHandle, entry.wire}))
-      why = "it has something of which it is not known how it was made";
+      why = "it has an object that the journal cannot recreate";
   });
   return why;
 }
 
 std::string Executor::whyHostRunsKept() const {
-  if (hostRuns_.hasForgotten()) return "a graph may come to pinned memory that was freed";
+  if (hostRuns_.hasForgotten()) return "a graph may use pinned memory that was freed";
   for (const auto& [address, run] : hostRuns_.all()) {
-    if (run.isPrivate) return "kernels reach memory of its program's, of which its worker has a copy";
-    if (!run.isKept) return "its program's side does not keep the files of so much pinned memory";
+    if (run.isPrivate) return "its worker holds a mirror of memory of its program";
+    if (!run.isKept) return "it has more pinned memory than its client can keep";
   }
   return "";
 }
 
 std::string Executor::whyKept() {
-  if (hostFunctions_.waiting() != 0) return "its streams may call functions of its program";
+  if (hostFunctions_.waiting() != 0) return "its streams have pending host functions";
   if (journal_.trace() != cmd::Op{}) return std::string("it has used ") + cmd::opName(journal_.trace());
   for (size_t device = 0; device < memory_.devices(); ++device)
     // Unused memory of its pools can be released.
     if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device);
         used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
       return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
-  if (!virtualMemory_.empty()) return "it has addresses reserved";
+  if (!virtualMemory_.empty()) return "it has reserved addresses";
   if (!textures_.empty() || !arrays_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
-  if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
+  if (!images_.empty() || !links_.empty()) return "a module is being loaded or linked";
   if (!graphs_.empty() || !graphExecs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
-  if (!held_.empty() || !frees_.isQuiet()) return "something is under way";
+  if (!held_.empty() || !frees_.isQuiet()) return "an operation is in progress";
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;
   // Reading variables takes a moment, and without commands nothing changes.

@@ -186,7 +186,7 @@ TEST("rules of copies and pinned memory that are broken are named") {
   violation(Carrier::kTcp, "a copy reaches over the end of all addresses",
             [&](ExecutorFixture& f) { land(f, 7, ~uint64_t{0} - 3); });
   for (const uint64_t hostAddress : {uint64_t{4095}, uint64_t{4097}, uint64_t{0}, ~uint64_t{0}})
-    violation(Carrier::kTcp, "a copy of bytes that do not land", [&](ExecutorFixture& f) {
+    violation(Carrier::kTcp, "a copy that is not part of a landing", [&](ExecutorFixture& f) {
       land(f, 7, 4096);
       cmd::CopyFromLanding copy{};
       copy.address = f.allocate(100);
@@ -224,8 +224,8 @@ TEST("rules of copies and pinned memory that are broken are named") {
     keep.address = address;
     f.post(keep, 1);
   };
-  for (const Carrier carrier : kCarriers) violation(carrier, "no such memory is shared", kept);
-  violation(Carrier::kSharedMemory, "no such memory is shared", [&](ExecutorFixture& f) {
+  for (const Carrier carrier : kCarriers) violation(carrier, "unknown shared memory", kept);
+  violation(Carrier::kSharedMemory, "unknown shared memory", [&](ExecutorFixture& f) {
     cmd::HostAlloc own{};
     own.bytes = 8192;
     own.address = uint64_t{1} << 30;
@@ -248,12 +248,12 @@ TEST("rules of copies and pinned memory that are broken are named") {
       mirror.state = state;
       f.wait(mirror);
     };
-    const std::string none = "only memory of which the worker has pages can be mirrored";
+    const std::string none = "only memory that the worker has mapped can be mirrored";
     violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 0, 8193, 1); });
     violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, -1, 8, 1); });
     violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 0, 0, 1); });
     violation(carrier, none, [&](ExecutorFixture& f) { mirrored(f, 8, ~uint64_t{7}, 1); });
-    violation(carrier, "in a state of its own", [&](ExecutorFixture& f) { mirrored(f, 0, 8, 3); });
+    violation(carrier, "of unknown state", [&](ExecutorFixture& f) { mirrored(f, 0, 8, 3); });
     violation(carrier, "contents of memory that is not mirrored", [&](ExecutorFixture& f) {
       mirrored(f, 0, 8192, 1);
       cmd::HostContents contents{};
@@ -274,15 +274,15 @@ TEST("rules of copies and pinned memory that are broken are named") {
     if (isSealed) CHECK_EQ(::fcntl(made.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
     return made;
   };
-  resumed("pinned memory without its file", [&](ExecutorFixture& f) { kept(f); });
+  resumed("pinned memory without a file", [&](ExecutorFixture& f) { kept(f); });
   for (const bool isShort : {true, false})
-    resumed("pinned memory without its file", [&](ExecutorFixture& f) {
+    resumed("pinned memory without a file", [&](ExecutorFixture& f) {
       CHECK(bool(f.session().sendFile(file(isShort ? 4096 : 8192, isShort).get())));
       kept(f);
     });
   resumed(odd, [&](ExecutorFixture& f) { kept(f, 4097); });
   resumed(odd, [&](ExecutorFixture& f) { kept(f, 8192, 8); });
-  resumed("no such memory is shared", [&](ExecutorFixture& f) {
+  resumed("unknown shared memory", [&](ExecutorFixture& f) {
     CHECK_EQ(f.wait(cmd::SessionRestored{}), 0);
     CHECK(bool(f.session().sendFile(file(8192, true).get())));
     kept(f);

@@ -64,7 +64,7 @@ export async function assertTrustedPeer(
   if (stranger === undefined) return;
   throw millpondError(
     "MILLPOND_E_TLS",
-    `nothing was sent: port ${ends.remotePort} of this machine is served by user ${stranger}, who is neither root, nor millpond, nor you`,
+    `nothing was sent: port ${ends.remotePort} of this machine is served by user ${stranger}, which is not root, millpond or your own`,
     {
       remedy:
         "If that user may see your token, set MILLPOND_TRUSTED_USERS to its id, or use a service with TLS.",

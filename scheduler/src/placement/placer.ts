@@ -87,7 +87,7 @@ export class Placer {
     const distinct = new Set(gpus).size === shape.gpus && gpus.length === shape.gpus;
     const free = gpus.every((gpu) => (room?.freeMilli[gpu] ?? -1) >= shape.gpuMilli);
     if (room === undefined || !distinct || !free || !fitsCapacity(room, shape)) {
-      throw new RangeError(`room ${decision.room} has no place for what was decided`);
+      throw new RangeError(`room ${decision.room} has no place for the decision`);
     }
     take(room, shape, gpus);
     this.#touch(decision.room, room);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
-import { commentBlocks, markersIn, pageBlocks } from "./prose.ts";
+import { commentBlocks, markersIn, messageBlocks, pageBlocks } from "./prose.ts";
 
 test("comments are read in blocks, without their marks and without code", () => {
   const source = [
@@ -27,6 +27,16 @@ test("pages are read in paragraphs, items and rows, without code", () => {
   const page =
     "# Title\n\nOne\nparagraph.\n\n- first `who`\n- second\n\n| a | b |\n|---|---|\n\n```sh\nwho\n```\n";
   expect(pageBlocks(page)).toEqual(["# Title", "One paragraph.", "- first x", "- second", "| a | b |"]);
+});
+
+test("messages are read from string literals, without comments, imports and short texts", () => {
+  const source = [
+    'import { who } from "a file that nobody has";',
+    '// "a comment that nobody reads"',
+    'log("no level", "nobody reads the pipe any more");',
+    "throw refused(`the claim ${name} is told nothing`);",
+  ].join("\n");
+  expect(messageBlocks(source)).toEqual(["nobody reads the pipe any more", "the claim x is told nothing"]);
 });
 
 test("constructions against the style are found, and their likes are not", () => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for constructions that docs/style.md advises against, in comments and pages. It matches words, not meaning: a marker
+// Looks for constructions that docs/style.md advises against, in comments, pages and messages. It matches words, not meaning: a marker
 // may be legitimate, so each folder has a count that may fall and not rise.
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
@@ -78,6 +78,15 @@ export function pageBlocks(markdown: string): string[] {
     .filter((block) => /[a-z]/.test(block));
 }
 
+/** Sentences in the string literals of a source file: messages, help texts, log lines. Embedded values are an `x`. */
+export function messageBlocks(source: string): string[] {
+  const code = source.replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, "").replaceAll(/^(import|#include) .*$/gm, "");
+  return [...code.matchAll(/"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g)]
+    .map(([, plain, template]) => (plain ?? template ?? "").replaceAll(/\$\{[^}]*\}/g, "x"))
+    .map((text) => text.replaceAll(/\s+/g, " ").trim())
+    .filter((text) => /^[a-z ,;]/i.test(text) && text.split(" ").length >= 4);
+}
+
 /** Names of the markers in a block. */
 export function markersIn(block: string): string[] {
   return markers.filter(({ pattern }) => pattern.test(block)).map(({ name }) => name);
@@ -90,6 +99,11 @@ interface Tally {
 
 const sourceFile = /\.(ts|mjs|c|cpp|h|cu|proto)$/;
 const notOurProse = /(^|\/)(gen|golden|node_modules)\/|^docs\/(decisions|reference)\//;
+/** Code that talks to users. known_error.cpp has NVIDIA's own texts. */
+const hasMessages =
+  /^(agent|api|cli|console|controller|kubernetes|native|platform|scheduler|sdk|simulator)\/.*\.(ts|tsx|cpp)$/;
+const noMessages =
+  /\.test\.tsx?$|_(test|fuzz)\.cpp$|\/(bench|test|tests|testing|attacks)\/|^native\/cuda\/known_error\.cpp$/;
 const baselinePath = inRoot("scripts", "lib", "checks", "prose-baseline.json");
 
 /** The folder to which a file's count belongs: `native/worker`, `docs`. */
@@ -103,8 +117,11 @@ async function blocksByFile(): Promise<ReadonlyMap<string, readonly string[]>> {
   const result = new Map<string, readonly string[]>();
   for (const name of names) {
     if (name === "" || notOurProse.test(name) || !existsSync(inRoot(name))) continue;
-    if (sourceFile.test(name)) result.set(name, commentBlocks(await readFile(inRoot(name), "utf8")));
-    else if (name.endsWith(".md")) result.set(name, pageBlocks(await readFile(inRoot(name), "utf8")));
+    const isMessages = hasMessages.test(name) && !noMessages.test(name);
+    if (!isMessages && !sourceFile.test(name) && !name.endsWith(".md")) continue;
+    const text = await readFile(inRoot(name), "utf8");
+    if (name.endsWith(".md")) result.set(name, pageBlocks(text));
+    else result.set(name, [...commentBlocks(text), ...(isMessages ? messageBlocks(text) : [])]);
   }
   return result;
 }

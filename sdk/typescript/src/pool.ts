@@ -34,7 +34,8 @@ export class Pool implements Caller {
     this.controller = controller;
     this.#addresses = controller.split(",").map((each) => each.trim().replace(/\/+$/, ""));
     for (const each of this.#addresses) {
-      if (!/^https?:$/.test(new URL(each).protocol)) throw new TypeError(`${each} is no http or https URL`);
+      if (!/^https?:$/.test(new URL(each).protocol))
+        throw new TypeError(`${each} is not an http or https URL`);
     }
     this.#preferred = this.#addresses[0] ?? "";
     this.#token = token;

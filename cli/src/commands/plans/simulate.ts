@@ -42,7 +42,7 @@ export async function run(values: Values<"simulate">): Promise<number> {
   const names = values.trace?.split(",") ?? (await listTraces(data));
   if (names.length === 0) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `no trace in ${quote(data)}`, {
-      remedy: "See `millpond simulate --help` for what a folder with traces holds.",
+      remedy: "See `millpond simulate --help` for the contents of a folder with traces.",
     });
   }
   // All traces are read first, so that an invalid file does not fail the command after an hour.

@@ -40,7 +40,7 @@ CUresult ManagedVariables::add(const CommandSink& call, const Variable& variable
   const uint64_t first = variable.address / kPage * kPage;
   const uint64_t end = (variable.address + variable.bytes + kPage - 1) / kPage * kPage;
   if (!mapPages(first, end)) {
-    log(LogLevel::Error, "the variable %s is __managed__ and lies at 0x%llx, where this process has something else",
+    log(LogLevel::Error, "the variable %s is __managed__ and is at 0x%llx, which this process uses for other memory",
         name, static_cast<unsigned long long>(variable.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -42,7 +42,7 @@ void Mirror::await(AwaitedWord word) {
         static_cast<Mirror*>(self)->watchWords();
       },
       this);
-  if (!isStarted) log(LogLevel::Error, "cannot start the thread that looks at words that streams wait for");
+  if (!isStarted) log(LogLevel::Error, "cannot start the thread that polls memory that streams wait for");
   const Lock lock(mutex_);
   word.work = work_.fetch_add(1, std::memory_order_release) + 1;
   awaited_.push_back(word);

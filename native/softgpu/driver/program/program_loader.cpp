@@ -174,7 +174,7 @@ CUresult readLinkInput(CUjitInputType type, Bytes data, const JitOptions& option
   if (data.empty() || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   Outcome outcome;
   if (type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY || type == CU_JIT_INPUT_NVVM) {
-    outcome = {CUDA_ERROR_NOT_SUPPORTED, "only PTX, fatbins and what was linked from them can be linked", nullptr};
+    outcome = {CUDA_ERROR_NOT_SUPPORTED, "only PTX, fatbins and images linked from them can be linked", nullptr};
   } else {
     PtxResult found = findDevicePtx(data);
     if (auto* error = std::get_if<ImageError>(&found))

@@ -84,8 +84,8 @@ std::string whatName(const ptx::Finding& finding) {
     case ptx::Finding::Kind::kWriteAfterRead: return "write after read";
     case ptx::Finding::Kind::kWriteAfterWrite: return "write after write";
     case ptx::Finding::Kind::kUninitialised: return "uninitialised memory";
-    case ptx::Finding::Kind::kDivergentBarrier: return "threads wait at one barrier at different places";
-    case ptx::Finding::Kind::kMissedBarrier: return "threads of the block have ended without coming to the barrier";
+    case ptx::Finding::Kind::kDivergentBarrier: return "threads wait at the same barrier at different instructions";
+    case ptx::Finding::Kind::kMissedBarrier: return "threads of the block have exited without reaching the barrier";
     case ptx::Finding::Kind::kNotAMember: return "a thread synchronises lanes of its warp without being one of them";
   }
   return "";

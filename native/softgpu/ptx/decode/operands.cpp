@@ -111,19 +111,19 @@ uint32_t FunctionDecoder::immediate(const Operand& operand, Type type) {
     case Operand::Kind::kInteger:
       if (type == Type::kPred) return module_.constants.predicate(bits != 0);
       if (type == Type::kF32 || type == Type::kF64)
-        syntaxError(operand.line, "an integer stands where a floating-point number must");
+        syntaxError(operand.line, "an integer where a floating-point number is required");
       break;
     case Operand::Kind::kFloat32:
       if (width == 64)
         bits = std::bit_cast<uint64_t>(double{std::bit_cast<float>(static_cast<uint32_t>(bits))});
       else if (width != 32)
-        syntaxError(operand.line, "a floating-point number stands where an integer must");
+        syntaxError(operand.line, "a floating-point number where an integer is required");
       break;
     default:
       if (width == 32)
         bits = std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
       else if (width != 64)
-        syntaxError(operand.line, "a floating-point number stands where an integer must");
+        syntaxError(operand.line, "a floating-point number where an integer is required");
   }
   return module_.constants.number(bits, width);
 }
@@ -211,7 +211,7 @@ uint32_t FunctionDecoder::symbolAddress(const Binding& symbol, int64_t addend, u
     case Binding::Kind::kExternVariable:
       fail(CompileError::Kind::kUnresolved, line,
            "the variable " + quoted(name) + " is declared .extern, but nothing defines it");
-    default: syntaxError(line, quoted(name) + " is no register and has no address");
+    default: syntaxError(line, quoted(name) + " is neither a register nor a symbol with an address");
   }
 }
 

@@ -154,7 +154,7 @@ void Block::reportDeadlock() {
     warp->describeWait(fault);
     break;
   }
-  fault.detail = "every thread of the block waits at a barrier or for lanes of its warp that do not come";
+  fault.detail = "every thread of the block waits at a barrier or for lanes of its warp that do not arrive";
   grid_.fail(std::move(fault));
 }
 

@@ -87,8 +87,8 @@ TEST("operands that do not fit") {
   expectBodyError("add.s32 %r1, %r2, %r64;", Kind::kSyntax, "'%r64' is not declared");
   expectBodyError("add.s32 5, %r2, %r3;", Kind::kSyntax, "expected a register");
   expectBodyError("@%r1 add.s32 %r1, %r2, %r3;", Kind::kSyntax, "the guard '%r1' is not a predicate");
-  expectBodyError("add.f32 %f1, %f2, 5;", Kind::kSyntax, "an integer stands");
-  expectBodyError("add.s16 %rs1, %rs2, 0f3F800000;", Kind::kSyntax, "a floating-point number stands");
+  expectBodyError("add.f32 %f1, %f2, 5;", Kind::kSyntax, "an integer where a floating-point");
+  expectBodyError("add.s16 %rs1, %rs2, 0f3F800000;", Kind::kSyntax, "a floating-point number where an integer");
   expectBodyError("bra nowhere;", Kind::kSyntax, "'nowhere' is not declared");
   expectBodyError("bra %r1;", Kind::kSyntax, "'%r1' is not a label");
   expectBodyError("X: X:", Kind::kSyntax, "'X' is declared twice");

@@ -234,7 +234,7 @@ CUresult Arrays::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   const auto tail = command.tail[0];
   if (tail.empty() || tail.size() % sizeof(CUarrayMapInfo) || tail.size() > cmd::kMaxTailBytes)
-    return violation("no whole entries, or too many");
+    return violation("incomplete entries, or too many");
   std::vector<CUarrayMapInfo> entries(tail.size() / sizeof(CUarrayMapInfo));
   std::vector<TileChange> changes(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {

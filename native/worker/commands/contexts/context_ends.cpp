@@ -11,7 +11,7 @@ namespace millpond::worker {
 CUresult ContextEnds::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& command) {
   const uint32_t number = command.fixed.context;
   if (number <= devices_.all().size() || number > contexts_.size() || !contexts_.at(number).used)
-    return violation("this is no context of the program's");
+    return violation("not a context of the program");
   Context& context = contexts_.at(number);
   if (!context.handle || std::exchange(context.ending, true)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const auto end = [this, number = static_cast<uint16_t>(number)](CUresult) {

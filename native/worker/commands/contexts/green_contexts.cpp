@@ -138,7 +138,7 @@ CUresult GreenContexts::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& comm
 
 CUresult GreenContexts::onGreenStream(const cmd::Decoded<cmd::GreenStream>& command) {
   const CUgreenCtx green = contexts_.bound() ? contexts_.at(contexts_.bound()).green : nullptr;
-  if (!green) return violation("the context is no green one");
+  if (!green) return violation("the context is not a green context");
   CUstream stream = nullptr;
   CUresult rc = objects_.admit(HandleKind::kStream);
   if (!rc) rc = driver_.cuGreenCtxStreamCreate(&stream, green, command.fixed.flags, command.fixed.priority);

@@ -18,7 +18,7 @@ CUresult Copies::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& comma
   if (copy.bytes == 0)
     rc = CUDA_SUCCESS;
   else if (copy.direction != 1 && copy.direction != 2)
-    return violation("a copy in no direction");
+    return violation("a copy of unknown direction");
   else if (device.isHost() && captures_.empty())
     rc = hostCopies_.copy(s, copy.direction == 1 ? device.host() : host.host(),
                           copy.direction == 1 ? host.host() : device.host(), copy.bytes);
@@ -48,7 +48,7 @@ CUresult Copies::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   const auto& box = command.fixed;
   Stream s;
   if (!stream(box.stream, s)) return violation("unknown stream");
-  if (box.width == 0 || box.height == 0 || box.depth == 0) return violation("a box of nothing");
+  if (box.width == 0 || box.height == 0 || box.depth == 0) return violation("an empty box");
   CUDA_MEMCPY3D copy{};
   const auto end = [&](uint64_t array, wire::Address address, uint64_t pitch, uint64_t rows, CUmemorytype& type,
                        CUarray& handleOut, CUdeviceptr& device, auto& host, size_t& pitchOut,

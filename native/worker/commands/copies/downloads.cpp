@@ -154,7 +154,7 @@ bool Downloads::advance(Download& download) {
                          std::as_bytes(std::span(&ready, 1)));
     }
     if (!sent) {
-      session_.end({"the client takes no data", true});
+      session_.end({"the client reads no data", true});
       return true;
     }
     download.sent += piece.bytes;

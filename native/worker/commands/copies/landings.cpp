@@ -155,7 +155,7 @@ bool Landings::send(uint64_t hostAddress, std::span<const std::byte> bytes, uint
     const bool sent = lends ? link_.replyLending(wire::ReplyKind::kLanding, 0, 0, body, piece)
                             : link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, body, piece);
     if (!sent) {
-      session_.end({"the client takes no data", true});
+      session_.end({"the client reads no data", true});
     }
     if (isLast) break;
   }
@@ -232,7 +232,7 @@ bool Landings::progress() {
 }
 
 CUresult Landings::onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& command) {
-  if (session_.current().request == 0) return violation("nobody waits for the landing");
+  if (session_.current().request == 0) return violation("no landing of that number is pending");
   const uint64_t number = command.fixed.landing;
   if (std::none_of(all_.begin(), all_.end(), [&](const Landing& each) { return each.number == number; }))
     return CUDA_SUCCESS;
@@ -256,7 +256,7 @@ CUresult Landings::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
     return copy.hostAddress >= each.hostAddress && copy.hostAddress - each.hostAddress <= each.bytes &&
            copy.bytes <= each.bytes - (copy.hostAddress - each.hostAddress);
   });
-  if (part == landing->second.parts.end()) return violation("a copy of bytes that do not land");
+  if (part == landing->second.parts.end()) return violation("a copy that is not part of a landing");
   if (CUresult rc = captures_.refuse(s)) return rc;
   SessionRange to;
   if (CUresult rc = addresses_.reach(copy.address, copy.bytes, to)) return rc;

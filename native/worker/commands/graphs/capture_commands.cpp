@@ -123,7 +123,7 @@ CUresult CaptureCommands::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& co
   const auto& in = command.fixed;
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
-  if (in.direction != 1 && in.direction != 2) return violation("a copy in no direction");
+  if (in.direction != 1 && in.direction != 2) return violation("a copy of unknown direction");
   switch (captures_.status(s)) {
     case CU_STREAM_CAPTURE_STATUS_ACTIVE: break;
     case CU_STREAM_CAPTURE_STATUS_INVALIDATED: return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

@@ -93,7 +93,7 @@ CUresult GraphCommands::onGraphList(const cmd::Decoded<cmd::GraphList>& command)
       case 2: return driver_.cuGraphGetEdges_v2(graph->handle, first, second, data, &count);
       case 3: return driver_.cuGraphNodeGetDependencies_v2(node, first, data, &count);
       case 4: return driver_.cuGraphNodeGetDependentNodes_v2(node, first, data, &count);
-      default: return violation("a list of nothing");
+      default: return violation("an empty list");
     }
   };
   if (CUresult rc = ask(false)) return rc;

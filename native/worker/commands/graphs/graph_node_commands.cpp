@@ -116,7 +116,7 @@ CUresult GraphNodeCommands::onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdat
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   if (CUresult rc = driver_.cuGraphNodeGetType(node->handle, &type)) return rc;
   if (type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_GRAPH)
-    return violation("what changes with such a node nobody would hear of");
+    return violation("nodes of this type cannot be updated");
   cmd::Decoded<cmd::GraphSetNode> wanted;
   wanted.fixed.exec = command.fixed.exec;
   wanted.fixed.node = command.fixed.node;

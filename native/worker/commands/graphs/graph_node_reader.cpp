@@ -245,7 +245,7 @@ CUresult GraphNodeReader::read(std::span<const std::byte> bytes, NodeParams& out
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       if (CUresult rc = operations_.admit(rest, out.operations, true)) return rc;
-      if (record.count != out.operations.size()) return violation("another number of memory operations than was said");
+      if (record.count != out.operations.size()) return violation("the number of memory operations does not match");
       out.params.memOp = {contexts_.at(contexts_.bound()).handle, record.count, out.operations.data(),
                           record.operationFlags};
       return CUDA_SUCCESS;

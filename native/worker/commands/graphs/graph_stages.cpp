@@ -42,7 +42,7 @@ CUresult GraphStages::onGraphSource(const cmd::Decoded<cmd::GraphSource>& comman
   if (!stage) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t offset = command.fixed.address - stage->address;
   if (!stage->toDevice || offset > stage->bytes || data.size() > stage->bytes - offset)
-    return violation("bytes beyond what a graph reads");
+    return violation("bytes beyond the range that a graph reads");
   if (!data.empty()) std::memcpy(stage->memory + offset, data.data(), data.size());
   return CUDA_SUCCESS;
 }

@@ -29,7 +29,7 @@ CUresult UserObjects::onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>
     case 1: return driver_.cuUserObjectRelease(object->second, in.count);
     case 2: return driver_.cuGraphRetainUserObject(graph->handle, object->second, in.count, in.flags);
     case 3: return driver_.cuGraphReleaseUserObject(graph->handle, object->second, in.count);
-    default: return violation("a reference of no kind");
+    default: return violation("a reference of unknown kind");
   }
 }
 

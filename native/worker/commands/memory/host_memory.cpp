@@ -88,16 +88,16 @@ CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
   const uint64_t bytes = command.fixed.bytes;
   const uint64_t address = AddressGate::wish(command.fixed.address);
   if (const HostRuns::Run* run = hostRuns_.at(address)) {
-    if (run->isPrivate || run->bytes != bytes) return violation("no such memory is shared");
+    if (run->isPrivate || run->bytes != bytes) return violation("unknown shared memory");
     hostRuns_.keep(address);
     return CUDA_SUCCESS;
   }
-  if (link_.remote() || !session_.isResumed() || session_.isRestored()) return violation("no such memory is shared");
+  if (link_.remote() || !session_.isResumed() || session_.isRestored()) return violation("unknown shared memory");
   if (!isHostRun(address, bytes))
     return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
   // It was sent before the command.
   const auto file = receiveFile(link_.socket(), 0);
-  if (!file || !holds(file->get(), bytes)) return violation("pinned memory without its file");
+  if (!file || !holds(file->get(), bytes)) return violation("pinned memory without a file");
   if (CUresult rc = mapHostRun(address, bytes, file->get())) return rc;
   hostRuns_.keep(address);
   return CUDA_SUCCESS;

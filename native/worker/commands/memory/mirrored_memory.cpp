@@ -9,7 +9,7 @@ CUresult MirroredMemory::onHostMirror(const cmd::Decoded<cmd::HostMirror>& comma
   const uint64_t address = AddressGate::echo(command.fixed.address);
   const uint64_t bytes = command.fixed.bytes;
   if (bytes == 0 || address > UINT64_MAX - bytes || !hostRuns_.isPrivate(address, bytes))
-    return violation("only memory of which the worker has pages can be mirrored");
+    return violation("only memory that the worker has mapped can be mirrored");
   switch (command.fixed.state) {
     case 0: bytes_.end(address, bytes); return CUDA_SUCCESS;
     case 1:
@@ -18,7 +18,7 @@ CUresult MirroredMemory::onHostMirror(const cmd::Decoded<cmd::HostMirror>& comma
       landings_.placeReached(address, bytes);
       return landings_.keepLaunches() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case 2: bytes_.fill(address, bytes); return CUDA_SUCCESS;
-    default: return violation("mirrored memory in a state of its own");
+    default: return violation("mirrored memory of unknown state");
   }
 }
 

@@ -112,7 +112,7 @@ CUresult VirtualMemoryCommands::onVmSetAccess(const cmd::Decoded<cmd::VmSetAcces
   };
   const auto tail = command.tail[0];
   if (tail.empty() || tail.size() % sizeof(Access) || tail.size() > kMaxAccess * sizeof(Access))
-    return violation("access for no devices, or for more than there can be");
+    return violation("access for no device, or for too many");
   std::vector<CUmemAccessDesc> descs;
   for (size_t at = 0; at < tail.size(); at += sizeof(Access)) {
     Access access;

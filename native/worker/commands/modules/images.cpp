@@ -21,8 +21,8 @@ CUresult Images::onImageOffer(const cmd::Decoded<cmd::ImageOffer>& command) {
   const auto& offer = command.fixed;
   if (offer.total == 0 || offer.total > kMaxImageBytes)
     return violation("an image of " + std::to_string(offer.total) + " bytes");
-  if (images_.contains(offer.handle)) return violation("an image that has begun to come is offered");
-  if (images_.size() >= kMaxImages) return violation("too many images under way");
+  if (images_.contains(offer.handle)) return violation("an image in transfer is offered again");
+  if (images_.size() >= kMaxImages) return violation("too many images in transfer");
   Image& image = images_[offer.handle];
   image.announced = true;
   std::memcpy(image.hash.data(), offer.hash, image.hash.size());
@@ -49,7 +49,7 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   const auto data = command.tail[0];
   if (part.total == 0 || part.total > kMaxImageBytes)
     return violation("an image of " + std::to_string(part.total) + " bytes");
-  if (images_.size() >= kMaxImages && !images_.contains(part.handle)) return violation("too many images under way");
+  if (images_.size() >= kMaxImages && !images_.contains(part.handle)) return violation("too many images in transfer");
   Image& image = images_[part.handle];
   if (image.total == 0) {
     image.total = part.total;
@@ -67,7 +67,7 @@ CUresult Images::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
       image.noRoom = true;
     }
   }
-  if (image.stored) return violation("pieces of an image that is here already");
+  if (image.stored) return violation("pieces of an image that is already complete");
   if (image.noRoom) return CUDA_SUCCESS;  // reported when it is loaded
   if (image.total != part.total || part.offset != image.bytes.size() || data.size() > part.total - part.offset)
     return violation("a piece of an image lies outside of it");

@@ -23,7 +23,7 @@ CUresult Links::onLinkCreate(const cmd::Decoded<cmd::LinkCreate>& command) {
   if (links_.size() >= kMaxLinks) return CUDA_ERROR_OUT_OF_MEMORY;
   auto link = std::make_unique<Link>();
   link->charge = HostCharge(counts_);
-  if (!link->options.read(command.tail[0])) return violation("options that the linker does not have");
+  if (!link->options.read(command.tail[0])) return violation("unknown linker options");
   JitOptions& options = link->options;
   CUlinkState state = nullptr;
   if (CUresult rc = driver_.cuLinkCreate_v2(options.count(), options.ids(), options.values(), &state)) return rc;
@@ -37,13 +37,13 @@ CUresult Links::onLinkAdd(const cmd::Decoded<cmd::LinkAdd>& command) {
   CUlinkState state = nullptr;
   if (!handle(HandleKind::kLinkState, wire, state)) return violation("unknown link");
   Image image;
-  if (!images_.take(wire, image)) return violation("an input of a link did not come");
+  if (!images_.take(wire, image)) return violation("an input of a link is missing");
   if (image.noRoom) return CUDA_ERROR_OUT_OF_MEMORY;
   if (Images::isWrapper(image)) return violation("an image that names addresses");
   if (command.tail[0].size() > kMaxNameBytes) return violation("a long name");
   const std::string name(reinterpret_cast<const char*>(command.tail[0].data()), command.tail[0].size());
   JitOptions options;
-  if (!options.read(command.tail[1])) return violation("options that the linker does not have");
+  if (!options.read(command.tail[1])) return violation("unknown linker options");
   // The zero after text belongs to it.
   const size_t bytes = image.total + (command.fixed.type == CU_JIT_INPUT_PTX ? 1 : 0);
   if (!links_[wire]->charge.add(image.total)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -73,7 +73,7 @@ CUresult Links::onLinkRead(const cmd::Decoded<cmd::LinkRead>& command) {
   CUlinkState state = nullptr;
   if (!handle(HandleKind::kLinkState, command.fixed.handle, state)) return violation("unknown link");
   const auto code = links_[command.fixed.handle]->code;
-  if (command.fixed.offset > code.size()) return violation("what was linked is not so long");
+  if (command.fixed.offset > code.size()) return violation("the range exceeds the linked image");
   const auto rest = code.subspan(command.fixed.offset);
   reply(cmd::LinkReadReply{.total = code.size()}, rest.first(std::min(rest.size(), wire::kChunkBytes)));
   return CUDA_SUCCESS;

@@ -53,11 +53,11 @@ std::string LoadedModules::whyKept() {
   for (const auto& [wire, loaded] : loaded_) {
     const HandleMap::Entry* entry = handles_.find(wire);
     if (!entry || !entry->object) continue;
-    if (!loaded.isKept) return "it has a module of which its program's side did not keep the image";
+    if (!loaded.isKept) return "its client did not keep the image of one of its modules";
     switch (compareVariables(wire, loaded)) {
       case Compared::kSame: continue;
       case Compared::kOther: return "a variable of a module may have been written";
-      case Compared::kUnknown: return "it has a module of which it is not known what its variables held at first";
+      case Compared::kUnknown: return "the initial values of a module's variables are unknown";
     }
   }
   return "";

@@ -45,14 +45,14 @@ std::optional<ImageMemory> Modules::memoryOf(const Image& image, const LinkedFat
 CUresult Modules::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   const auto& load = command.fixed;
   Image image;
-  if (!images_.take(load.handle, image)) return violation("a module whose image did not come");
+  if (!images_.take(load.handle, image)) return violation("a module whose image is missing");
   if (image.noRoom) return CUDA_ERROR_OUT_OF_MEMORY;
   if (Images::isWrapper(image)) return violation("an image that names addresses");
   const HandleKind kind = handle::kind(load.handle);
   if (!(load.kind == 0 && kind == HandleKind::kModule) && !(load.kind == 1 && kind == HandleKind::kLibrary))
-    return violation("a module of no kind");
+    return violation("a module of unknown kind");
   JitOptions options;
-  if (!options.read(command.tail[0])) return violation("options that the compiler does not have");
+  if (!options.read(command.tail[0])) return violation("unknown compiler options");
   LinkedFatbins fatbins;
   if (!fatbins.read(command.tail[1], image.data(), image.total)) return violation("fatbins outside of their image");
   // With the terminating zero of text.
@@ -114,7 +114,7 @@ void Modules::dropChildren(uint64_t owner) {
 CUresult Modules::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command) {
   const uint64_t wire = command.fixed.handle;
   const HandleKind kind = handle::kind(wire);
-  if (kind != HandleKind::kModule && kind != HandleKind::kLibrary) return violation("this is no module");
+  if (kind != HandleKind::kModule && kind != HandleKind::kLibrary) return violation("not a module");
   void* object = nullptr;
   if (!handle(kind, wire, object)) return violation("unknown module");
   const bool borrowed = borrowed_.erase(wire) != 0;
@@ -218,7 +218,7 @@ CUresult Modules::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
     rc = driver_.cuLibraryGetKernel(&kernel, library, name.c_str());
     object = kernel;
   } else {
-    return violation("a function of no kind");
+    return violation("a function of unknown kind");
   }
   if (rc) return rc;
 
@@ -291,7 +291,7 @@ CUresult Modules::onGetReference(const cmd::Decoded<cmd::GetReference>& command)
     rc = driver_.cuModuleGetSurfRef(&surface, module, name.c_str());
     object = surface;
   } else {
-    return violation("a reference of no kind");
+    return violation("a reference of unknown kind");
   }
   if (rc) return rc;
   if (!objects_.adopt(kind, get.handle, object)) return violation("the handle of a reference is taken");

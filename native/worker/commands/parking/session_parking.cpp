@@ -93,10 +93,10 @@ bool SessionParking::writeJournal() {
 
 std::string SessionParking::whyNotNow() {
   if (std::string why = whyKept_(); !why.empty()) return why;
-  if (!hasRead()) return "its program has not taken all that it was told";
-  if (!isQuiet()) return "it has work that runs, or a context that has failed";
+  if (!hasRead()) return "its program has not read all replies";
+  if (!isQuiet()) return "it has running work or a failed context";
   if (!emptyPools()) return "it has device memory";
-  return writeJournal() ? "" : "there is too much to make again, or an event that cannot be told";
+  return writeJournal() ? "" : "its journal is too large, or an event cannot be recorded";
 }
 
 void SessionParking::keepsIdle(std::string why) {
@@ -118,7 +118,7 @@ bool SessionParking::parks(int64_t idleNs) {
     }
   }
   if (!link_.park(written_)) return false;
-  session_.end({"it was idle: its program gets another one when it needs it", true, true});
+  session_.end({"it was idle; its program gets another worker when it needs one", true, true});
   return true;
 }
 
@@ -132,7 +132,7 @@ CUresult SessionParking::onEventHappened(const cmd::Decoded<cmd::EventHappened>&
 }
 
 CUresult SessionParking::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
-  if (!session_.isResumed()) return violation("a session is restored that was never parked");
+  if (!session_.isResumed()) return violation("a session that was not parked is restored");
   restoredAt_ = session_.position();
   session_.restored();
   return CUDA_SUCCESS;

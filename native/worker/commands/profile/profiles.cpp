@@ -37,7 +37,7 @@ CUresult Profiles::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& in) {
 }
 
 CUresult Profiles::onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in) {
-  if (!profiler_) return violation("a profile that was not begun is read");
+  if (!profiler_) return violation("a profile that was not started is read");
   if (in.fixed.flush) profiler_->flush();
   const ProfileLines::Page page = profiler_->take(kPageBytes);
   reply(cmd::ProfileReadReply{.lost = page.lost, .more = page.hasMore}, std::as_bytes(std::span(page.lines)));
@@ -45,7 +45,7 @@ CUresult Profiles::onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in) {
 }
 
 CUresult Profiles::onProfileEnd(const cmd::Decoded<cmd::ProfileEnd>&) {
-  if (!profiler_) return violation("a profile that was not begun is ended");
+  if (!profiler_) return violation("a profile that was not started is ended");
   profiler_->end();
   return CUDA_SUCCESS;
 }

@@ -102,7 +102,7 @@ CUresult SharedObjects::shareAllocation(Sharing::Kind kind, size_t ordinal, CUde
   }
   const MemoryArena::Place place = memory_.arena(ordinal).placeOf(address);
   const uint64_t offset = address - place.run;
-  if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
+  if (bytes > place.runBytes - offset) return violation("the shared range exceeds the allocation");
   Sharing::Item item;
   if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
   // Small allocations share physical memory, and therefore a single file.

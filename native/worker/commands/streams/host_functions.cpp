@@ -9,7 +9,7 @@ CUresult HostFunctions::onHostFunction(const cmd::Decoded<cmd::HostFunction>& co
   const auto& in = command.fixed;
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
-  if (in.kind > static_cast<uint32_t>(CallbackKind::kStreamCallback)) return violation("a callback of no kind");
+  if (in.kind > static_cast<uint32_t>(CallbackKind::kStreamCallback)) return violation("a callback of unknown kind");
   const Callback callback{static_cast<CallbackKind>(in.kind), contexts_.primaryOf(s.context), in.function, in.data,
                           in.handle};
   const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -36,7 +36,7 @@ CUresult HostFunctions::issue(const Stream& s, const Callback& callback) {
 }
 
 CUresult HostFunctions::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {
-  if (session_.current().request == 0) return violation("nobody waits for the callback");
+  if (session_.current().request == 0) return violation("no callback of that number is pending");
   if (!session_.current().context || contexts_.primaryOf(session_.current().context) != session_.current().context)
     return violation("callbacks are for the threads of devices");
   // A client has one for each device.

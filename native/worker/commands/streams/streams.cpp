@@ -62,7 +62,7 @@ CUresult Streams::onStreamSetAttribute(const cmd::Decoded<cmd::StreamSetAttribut
   CUstream s = nullptr;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   const auto id = static_cast<CUstreamAttrID>(command.fixed.attribute);
-  if (!isOfStreams(id)) return violation("an attribute that no stream has");
+  if (!isOfStreams(id)) return violation("unknown stream attribute");
   CUstreamAttrValue value;
   static_assert(sizeof value == sizeof command.fixed.value);
   if (CUresult rc = operations_.attribute(id, Crossing<CUstreamAttrValue>::in(command.fixed.value), value)) return rc;
@@ -73,7 +73,7 @@ CUresult Streams::onStreamGetAttribute(const cmd::Decoded<cmd::StreamGetAttribut
   CUstream s = nullptr;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   const auto id = static_cast<CUstreamAttrID>(command.fixed.attribute);
-  if (!isOfStreams(id)) return violation("an attribute that no stream has");
+  if (!isOfStreams(id)) return violation("unknown stream attribute");
   CUstreamAttrValue value{};
   if (CUresult rc = driver_.cuStreamGetAttribute(s, id, &value)) return rc;
   cmd::StreamGetAttributeReply out{};

@@ -67,7 +67,7 @@ def find_endpoint(
     endpoint = Endpoint(controller, token or "", ca)
     for address in endpoint.addresses:
         if not address.startswith(("http://", "https://")):
-            raise ValueError(f"{address!r} is no http or https URL of a controller [MILLPOND_E_INVALID]")
+            raise ValueError(f"{address!r} is not an http or https URL of a controller [MILLPOND_E_INVALID]")
     return endpoint
 
 
