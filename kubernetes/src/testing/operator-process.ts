@@ -67,6 +67,10 @@ export class OperatorProcess implements AsyncDisposable {
     return operator;
   }
 
+  get webhookPort(): number {
+    return this.#port;
+  }
+
   /** CPU time so far, in milliseconds. */
   get cpuMs(): number {
     const fields = readFileSync(`/proc/${this.#child.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];

@@ -61,7 +61,7 @@ export class TestCluster implements AsyncDisposable {
   }
 
   /** Lets the scheduler ask an operator which pods may be scheduled. */
-  async useExtender(operator: Operator): Promise<void> {
+  async useExtender(operator: Pick<Operator, "webhookPort">): Promise<void> {
     const { webhooks } = await this.plane.cluster.admission.readMutatingWebhookConfiguration({
       name: "millpond",
     });
