@@ -5,7 +5,7 @@ import type { Command } from "../schema.ts";
 export const graphExecCommands: readonly Command[] = [
   {
     name: "GraphInstantiate",
-    doc: "Instantiates a graph. `sources`: the client memory that its launches read or write, as graph::Source, the first page of `sourceCount` (GraphSources returns the others); `hostFunctions`: the number of client functions that one launch runs; `kept`: the number of allocations that outlive a launch. `hasUpload`: the graph is also uploaded, in the order of `stream`.",
+    doc: "Instantiates a graph. `sources`: the client memory that its launches read or write, as graph::Source, the first page of `sourceCount` (GraphSources returns the others); `hostFunctions`: the number of client functions that one launch runs; `hostCopies`: how many of them copy between memory of the client; `kept`: the number of allocations that outlive a launch. `hasUpload`: the graph is also uploaded, in the order of `stream`.",
     left: "books",
     fields: [
       ["graph", "handle"],
@@ -19,6 +19,7 @@ export const graphExecCommands: readonly Command[] = [
         ["errorNode", "u64"],
         ["result", "u32"],
         ["hostFunctions", "u32"],
+        ["hostCopies", "u32"],
         ["kept", "u32"],
         ["sourceCount", "u32"],
         ["status", "i32"],
@@ -47,6 +48,7 @@ export const graphExecCommands: readonly Command[] = [
         ["result", "u32"],
         ["status", "i32"],
         ["hostFunctions", "u32"],
+        ["hostCopies", "u32"],
         ["sourceCount", "u32"],
       ],
       tails: ["sources"],

@@ -108,6 +108,7 @@ export const graphCommands: readonly Command[] = [
     reply: {
       fields: [
         ["hostFunctions", "u32"],
+        ["hostCopies", "u32"],
         ["sourceCount", "u32"],
       ],
       tails: ["sources"],

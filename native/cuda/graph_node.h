@@ -38,6 +38,8 @@ struct NodeRecord {
     struct {
       uint64_t function;
       uint64_t data;
+      uint32_t isCopy;  ///< 1: the function copies between memory of the client
+      uint32_t reserved;
     } host;
     struct {
       uint64_t graph;

@@ -22,6 +22,7 @@ namespace millpond::client {
 struct ExecInfo {
   uint64_t flags = 0;          ///< flags of its instantiation
   uint32_t hostFunctions = 0;  ///< number of functions that one launch runs
+  uint32_t hostCopies = 0;     ///< how many of them copy between memory of this process
   bool keepsMemory = false;  ///< a launch leaves memory allocated: the driver refuses another launch before it is freed
   std::vector<graph::Source> sources;
 };

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xb697f919c43c1122;
+inline constexpr uint64_t kApiHash = 0x917f345d478e8389;
 
 }  // namespace millpond

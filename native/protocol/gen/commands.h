@@ -2224,9 +2224,9 @@ struct GraphExecUpdateReply {
   uint32_t result{};
   int32_t status{};
   uint32_t hostFunctions{};
+  uint32_t hostCopies{};
   uint32_t sourceCount{};
   uint32_t sourcesBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2301,17 +2301,19 @@ static_assert(sizeof(GraphGetNode) == GraphGetNode::kFixedBytes);
 
 /// Answer to GraphInstantiate.
 struct GraphInstantiateReply {
-  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 1;
 
   uint64_t exec{};
   uint64_t errorNode{};
   uint32_t result{};
   uint32_t hostFunctions{};
+  uint32_t hostCopies{};
   uint32_t kept{};
   uint32_t sourceCount{};
   int32_t status{};
   uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2322,8 +2324,9 @@ static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedByte
 
 /// Instantiates a graph. `sources`: the client memory that its launches read or write, as graph::Source, the
 /// first page of `sourceCount` (GraphSources returns the others); `hostFunctions`: the number of client
-/// functions that one launch runs; `kept`: the number of allocations that outlive a launch. `hasUpload`: the
-/// graph is also uploaded, in the order of `stream`.
+/// functions that one launch runs; `hostCopies`: how many of them copy between memory of the client; `kept`:
+/// the number of allocations that outlive a launch. `hasUpload`: the graph is also uploaded, in the order of
+/// `stream`.
 struct GraphInstantiate {
   static constexpr Op kOp = Op::kGraphInstantiate;
   static constexpr bool kHasReply = true;
@@ -2469,9 +2472,9 @@ struct GraphSetNodeReply {
   static constexpr size_t kTails = 1;
 
   uint32_t hostFunctions{};
+  uint32_t hostCopies{};
   uint32_t sourceCount{};
   uint32_t sourcesBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {

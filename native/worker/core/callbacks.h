@@ -72,6 +72,7 @@ class Callbacks {
 struct HostCall {
   std::shared_ptr<Callbacks> callbacks;
   Callback callback;
+  bool isCopy = false;  ///< it copies between memory of the client
 
   /// The driver's CUhostFn and CUstreamCallback for a single run: `self` is deleted by it.
   static void runOnce(void* self);

@@ -110,10 +110,12 @@ class HandleMap {
   void eachTouched(Visit&& visit) {
     eachNoted(touched_, &Entry::isTouched, visit);
   }
-  /// Visits the open streams; `visit` returns whether the stream stays open.
+  /// Visits the open streams; `visit` returns whether the stream stays open. A slot keeps its note when its stream ends, and
+  /// its next stream may be a non-blocking one, which is never open.
   template <typename Visit>
   void eachOpen(Visit&& visit) {
-    eachNoted(open_, &Entry::isOpen, visit);
+    const auto visitBlocking = [&](const Entry& entry) { return entry.isBlocking && visit(entry); };
+    eachNoted(open_, &Entry::isOpen, visitBlocking);
   }
   /// Handles created in that context.
   template <typename Visit>
@@ -125,7 +127,7 @@ class HandleMap {
  private:
   static constexpr size_t kKinds = 16;
   template <typename Visit>
-  void eachNoted(std::vector<uint32_t>& noted, bool Entry::*flag, Visit& visit) {
+  void eachNoted(std::vector<uint32_t>& noted, bool Entry::*flag, const Visit& visit) {
     std::erase_if(noted, [&](uint32_t index) {
       Entry& entry = entries_[index];
       entry.*flag = entry.object && handle::kind(entry.wire) == HandleKind::kStream && visit(std::as_const(entry));

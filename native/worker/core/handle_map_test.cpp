@@ -129,5 +129,21 @@ TEST("random handles behave as in a plain map") {
   }
 }
 
+TEST("a non-blocking stream in the slot of an open one is never open") {
+  HandleMap map;
+  const uint64_t first = handle::make(HandleKind::kStream, 5, 1), second = handle::make(HandleKind::kStream, 5, 2);
+  CHECK(map.adopt(first, object(1), 1));
+  map.find(HandleKind::kStream, first)->isBlocking = true;
+  map.open(*map.find(HandleKind::kStream, first));
+  CHECK(map.drop(HandleKind::kStream, first));
+  CHECK(map.adopt(second, object(1), 1));
+  map.open(*map.find(HandleKind::kStream, second));
+  map.eachOpen([](const HandleMap::Entry&) {
+    CHECK(false);
+    return true;
+  });
+  CHECK(!map.hasOpen());
+}
+
 }  // namespace
 }  // namespace millpond::worker

@@ -123,7 +123,9 @@ test.each<readonly [string, Shown]>([
   ["is after many others", { tcp: ours + line("0100007F:0016", zeros, "0A", 0).repeat(5_000) + held(4321) }],
 ])("another user's server is refused that %s", async (_what, shown) => {
   const refused = check(shown);
-  await expect(refused).rejects.toThrow(/port 7170 of this machine is served by user (?:4321|65534), which is not root/);
+  await expect(refused).rejects.toThrow(
+    /port 7170 of this machine is served by user (?:4321|65534), which is not root/,
+  );
   expect(await refused.catch(errorCodeOf)).toBe("MILLPOND_E_TLS");
 });
 

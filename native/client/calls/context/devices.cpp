@@ -192,9 +192,9 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) noexcept {
   char text[40];
   const int length = std::snprintf(text, sizeof text, "%04X:%02X:%02X.0", static_cast<unsigned>(address.domain),
                                    static_cast<unsigned>(address.bus), static_cast<unsigned>(address.device));
-  if (length >= len) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(pciBusId, text, static_cast<size_t>(length) + 1);
-  return CUDA_SUCCESS;
+  // As a card's driver does, it also returns the part that fits.
+  std::snprintf(pciBusId, static_cast<size_t>(len), "%s", text);
+  return length < len ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) noexcept {

@@ -36,7 +36,7 @@ CUresult instantiate(Call& call, CUgraphExec* exec, CUgraph graph, uint64_t flag
   out.errorNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorNode);
   out.result = static_cast<CUgraphInstantiateResult>(reply.fixed().result);
   if (out.status != CUDA_SUCCESS) return out.status;
-  ExecInfo info{flags, reply.fixed().hostFunctions, reply.fixed().kept != 0, {}};
+  ExecInfo info{flags, reply.fixed().hostFunctions, reply.fixed().hostCopies, reply.fixed().kept != 0, {}};
   if (const CUresult r = readSources(call, reply.fixed().exec, reply.fixed().sourceCount, reply.tail(0), info.sources);
       r != CUDA_SUCCESS)
     return r;
@@ -59,7 +59,7 @@ CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUp
   info->errorNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorNode);
   info->errorFromNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorFromNode);
   if (reply.fixed().status != CUDA_SUCCESS) return static_cast<CUresult>(reply.fixed().status);
-  ExecInfo fresh{known->flags, reply.fixed().hostFunctions, known->keepsMemory, {}};
+  ExecInfo fresh{known->flags, reply.fixed().hostFunctions, reply.fixed().hostCopies, known->keepsMemory, {}};
   if (const CUresult r = readSources(call, wire.exec, reply.fixed().sourceCount, reply.tail(0), fresh.sources);
       r != CUDA_SUCCESS)
     return r;
@@ -140,6 +140,14 @@ uint64_t beginLanding(Call& call, const ExecInfo& info) {
     if (each.number == 0 && !isMirrored(call, each)) ranges.push_back({each.address, each.bytes, each.hasGaps == 0});
   if (ranges.empty()) return 0;
   return call.remote().landings.begin(Landings::Source::kGraph, ranges);
+}
+
+/// Whether a card's driver itself performs copies of the launch: those to pageable memory, and those from host memory to
+/// host memory. Then the launch returns after them, and programs read the bytes without waiting for the stream.
+bool endsAfterCopies(Call& call, const ExecInfo& info) {
+  return info.hostCopies != 0 || std::any_of(info.sources.begin(), info.sources.end(), [&](const graph::Source& each) {
+           return each.number == 0 && !call.remote().memory.find(each.address, each.bytes);
+         });
 }
 
 }  // namespace
@@ -225,6 +233,10 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   if (!info) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = sendSources(call, *info, wire.stream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.remote().mapped.reachWritten(CallSink(call), wire.stream); r != CUDA_SUCCESS) return r;
+  bool isCaptured = false;
+  const bool waits = endsAfterCopies(call, *info);
+  if (waits)
+    if (const CUresult r = call.isCaptured(wire.stream, isCaptured); r != CUDA_SUCCESS) return r;
   const uint16_t home = call.streamContext(wire.stream);
   if (info->hostFunctions)
     if (const CUresult r = CallbackThread::expect(call.session(), home, info->hostFunctions); r != CUDA_SUCCESS)
@@ -235,7 +247,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   const CUresult r = call.post(wire);
   if (wire.landing) call.remote().landings.markSent(wire.landing);
   if (r == static_cast<CUresult>(kSessionLost)) call.remote().landings.end(wire.landing);
-  return r;
+  return r == CUDA_SUCCESS && waits && !isCaptured ? awaitStream(call, wire.stream) : r;
 }
 
 CUresult cuGraphUpload(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream) noexcept {

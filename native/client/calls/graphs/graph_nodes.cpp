@@ -62,8 +62,6 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
   PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
-  // As on a card, an executable graph does not accept a changed copy between memory of the program.
-  if (exec && hostCopyOf(call, packed.record)) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphSetNode wire{};
   wire.exec = numberOf(exec);
   wire.node = numberOf(node);
@@ -80,7 +78,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
     return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
   Reply<cmd::GraphSetNodeReply> reply;
   if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
-  ExecInfo fresh{info->flags, reply.fixed().hostFunctions, info->keepsMemory, {}};
+  ExecInfo fresh{info->flags, reply.fixed().hostFunctions, reply.fixed().hostCopies, info->keepsMemory, {}};
   if (const CUresult r = readSources(call, wire.exec, reply.fixed().sourceCount, reply.tail(0), fresh.sources);
       r != CUDA_SUCCESS)
     return r;

@@ -72,7 +72,7 @@ CUresult packHostCopy(Call& call, const CUDA_MEMCPY3D& copy, PackedNode& out) {
   if (copy.srcLOD || copy.dstLOD || !copy.WidthInBytes || !copy.Height || !copy.Depth) return CUDA_ERROR_INVALID_VALUE;
   out.record.type = CU_GRAPH_NODE_TYPE_HOST;
   out.record.host = {reinterpret_cast<uint64_t>(&copyRows),
-                     reinterpret_cast<uint64_t>(&call.remote().graphs.hostCopy(copy))};
+                     reinterpret_cast<uint64_t>(&call.remote().graphs.hostCopy(copy)), 1, 0};
   call.remote().functions.give(GivenFunctions::Shape::kOfData, out.record.host.function, out.record.host.data,
                                GivenFunctions::Uses::kAny);
   return CUDA_SUCCESS;
@@ -176,7 +176,8 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
       return packFill(call, as<CUDA_MEMSET_NODE_PARAMS>(params.memset), params.memset.ctx, out);
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
-      out.record.host = {reinterpret_cast<uint64_t>(params.host.fn), reinterpret_cast<uint64_t>(params.host.userData)};
+      out.record.host = {reinterpret_cast<uint64_t>(params.host.fn), reinterpret_cast<uint64_t>(params.host.userData),
+                         0, 0};
       call.remote().functions.give(GivenFunctions::Shape::kOfData, out.record.host.function, out.record.host.data,
                                    GivenFunctions::Uses::kAny);
       return CUDA_SUCCESS;

@@ -8,6 +8,9 @@
 namespace millpond::client::api {
 namespace {
 
+/// The context whose thread runs destructors of objects that were made without a context: the primary one of the first device.
+constexpr uint16_t kFirstPrimary = 1;
+
 CUresult count(const char* name, CUuserObject object, uint64_t graph, unsigned number, uint32_t what, unsigned flags) {
   Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
@@ -27,7 +30,7 @@ CUresult count(const char* name, CUuserObject object, uint64_t graph, unsigned n
 
 CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount,
                             unsigned int flags) noexcept {
-  Call call("cuUserObjectCreate", Needs::kCurrent);
+  Call call("cuUserObjectCreate", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!object_out || !destroy || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
@@ -39,7 +42,8 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   cmd::UserObjectCreateReply reply{};
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   call.remote().functions.give(GivenFunctions::Shape::kOfData, wire.destroy, wire.data, GivenFunctions::Uses::kOne);
-  if (const CUresult r = CallbackThread::expect(call.session(), call.context(), 1); r != CUDA_SUCCESS) return r;
+  const uint16_t context = call.context() ? call.context() : kFirstPrimary;
+  if (const CUresult r = CallbackThread::expect(call.session(), context, 1); r != CUDA_SUCCESS) return r;
   *object_out = reinterpret_cast<CUuserObject>(reply.object);
   return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
 // The two ends of a copy in several dimensions, resolved to arrays and addresses.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,11 +34,23 @@ struct End {
   }
 };
 
+/// Whether a copy lies within an array. Formats of blocks or planes, which have units of their own, are checked by the worker's
+/// driver.
+inline bool fitsArray(const ArrayInfo& array, const Side& side, const Extent& extent) {
+  const auto& [width, height, depth, format, channels, flags] = array.desc;
+  const auto isWithin = [](size_t first, size_t count, size_t most) { return first <= most && count <= most - first; };
+  return format > CU_AD_FORMAT_FLOAT || (isWithin(side.x, extent.width, width * array.elementBytes) &&
+                                         isWithin(side.y, extent.height, std::max<size_t>(height, 1)) &&
+                                         isWithin(side.z, extent.depth, std::max<size_t>(depth, 1)));
+}
+
 /// Resolves a side of a copy of that extent.
 inline CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
   if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
   if (side.type == CU_MEMORYTYPE_ARRAY) {
     if (const CUresult r = call.handle(HandleKind::kArray, side.array, end.array); r != CUDA_SUCCESS) return r;
+    if (const auto array = call.remote().arrays.find(side.array); array && !fitsArray(*array, side, extent))
+      return CUDA_ERROR_INVALID_VALUE;
     end.x = side.x;
     end.y = side.y;
     end.z = side.z;

@@ -57,6 +57,7 @@ CUresult prefetch(Call& call, Flavour flavour, CUdeviceptr address, size_t bytes
                   CUstream hStream) {
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = checkPlace(call, place); r != CUDA_SUCCESS) return r;
   const bool known =
       call.remote().managed.change(address, bytes, [&](ManagedMemory::Advice& kept) { kept.prefetched = place; });

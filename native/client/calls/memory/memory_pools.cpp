@@ -324,7 +324,8 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) noexcep
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) noexcept {
   Call call("cuDeviceGetMemPool", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int32_t device = 0;
+  if (pool == nullptr || call.device(dev, device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(call.remote().pools.mutex);
   return currentPool(call, dev, *pool);
 }
@@ -333,7 +334,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) noexcept {
   Call call("cuDeviceSetMemPool", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   int32_t device = 0;
-  if (const CUresult r = call.device(dev, device); r != CUDA_SUCCESS) return r;
+  if (call.device(dev, device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   MemoryPools& books = call.remote().pools;
   std::lock_guard lock(books.mutex);
   const MemoryPools::Pool* live = books.find(pool);

@@ -18,12 +18,12 @@ class GraphCalls {
   explicit GraphCalls(std::shared_ptr<Callbacks> callbacks) : callbacks_(std::move(callbacks)) {}
 
   /// The same one for the same function, data and context. Null if there are too many.
-  const HostCall* of(const Callback& callback) {
+  const HostCall* of(const Callback& callback, bool isCopy = false) {
     const std::array<uint64_t, 3> key{callback.function, callback.data, callback.context};
     const auto known = all_.find(key);
     if (known != all_.end()) return known->second.get();
     if (all_.size() >= kMost) return nullptr;
-    return all_.emplace(key, std::make_unique<HostCall>(HostCall{callbacks_, callback})).first->second.get();
+    return all_.emplace(key, std::make_unique<HostCall>(HostCall{callbacks_, callback, isCopy})).first->second.get();
   }
 
  private:

@@ -42,6 +42,7 @@ CUresult GraphExecs::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate
   answer.exec = number;
   nodeCount_.keep(answer.exec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
+  answer.hostCopies = made.contents->hostCopies();
   answer.kept = static_cast<uint32_t>(made.contents->kept().size());
   const std::vector<graph::Source> sources = made.contents->sources(0, answer.sourceCount);
   all_.emplace(answer.exec, std::move(made));
@@ -83,6 +84,7 @@ CUresult GraphExecs::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>&
   if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
   if (!answer.status) exec->second.contents = contents_.of(command.fixed.graph);
   answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
+  answer.hostCopies = exec->second.contents->hostCopies();
   const std::vector<graph::Source> sources = exec->second.contents->sources(0, answer.sourceCount);
   reply(answer, std::as_bytes(std::span(sources)));
   return CUDA_SUCCESS;

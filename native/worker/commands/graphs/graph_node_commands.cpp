@@ -104,6 +104,7 @@ CUresult GraphNodeCommands::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>
   }
   cmd::GraphSetNodeReply answer{};
   answer.hostFunctions = static_cast<uint32_t>(contents->calls.size());
+  answer.hostCopies = contents->hostCopies();
   const std::vector<graph::Source> sources = contents->sources(0, answer.sourceCount);
   exec->contents = std::move(contents);
   reply(answer, std::as_bytes(std::span(sources)));
@@ -211,7 +212,7 @@ CUresult GraphNodeCommands::onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>
     }
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!node->call) return CUDA_ERROR_NOT_FOUND;
-      record.host = {node->call->callback.function, node->call->callback.data};
+      record.host = {node->call->callback.function, node->call->callback.data, node->call->isCopy, 0};
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH: {
       CUgraph child = nullptr;

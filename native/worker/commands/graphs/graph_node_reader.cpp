@@ -207,7 +207,8 @@ CUresult GraphNodeReader::read(std::span<const std::byte> bytes, NodeParams& out
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       out.call = calls_.of({CallbackKind::kHostFunction, contexts_.primaryOf(contexts_.bound()), record.host.function,
-                            record.host.data, 0});
+                            record.host.data, 0},
+                           record.host.isCopy != 0);
       if (!out.call) return CUDA_ERROR_OUT_OF_MEMORY;
       out.params.host = {&HostCall::runNode, const_cast<HostCall*>(out.call)};
       return CUDA_SUCCESS;

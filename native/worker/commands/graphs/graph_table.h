@@ -188,6 +188,10 @@ struct ExecContents {
   std::map<uint64_t, std::vector<uint64_t>> after;  ///< node of a call → later copies from the client
   std::vector<std::shared_ptr<GraphAllocation>> allocations;
 
+  uint32_t hostCopies() const {
+    return static_cast<uint32_t>(
+        std::count_if(calls.begin(), calls.end(), [](const auto& each) { return each.second->isCopy; }));
+  }
   /// A page of the client memory that launches read and write; `count`: total number.
   std::vector<graph::Source> sources(uint32_t first, uint32_t& count) const;
   /// Allocations that outlive a launch: the program frees them, or another launch does.

@@ -5,9 +5,11 @@ namespace millpond::worker {
 
 CUresult UserObjects::onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& command) {
   const auto& in = command.fixed;
-  if (!contexts_.bound() || !driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
-  auto call = std::make_unique<HostCall>(HostCall{
-      callbacks_, {CallbackKind::kDestructor, contexts_.primaryOf(contexts_.bound()), in.destroy, in.data, 0}});
+  if (!driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
+  // Without a context the thread of the first device's primary context runs the destructor.
+  const uint16_t home = contexts_.bound() ? contexts_.primaryOf(contexts_.bound()) : 1;
+  auto call =
+      std::make_unique<HostCall>(HostCall{callbacks_, {CallbackKind::kDestructor, home, in.destroy, in.data, 0}});
   CUuserObject object = nullptr;
   if (CUresult rc = driver_.cuUserObjectCreate(&object, call.get(), &HostCall::announceOnce, in.references, in.flags))
     return rc;
