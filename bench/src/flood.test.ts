@@ -12,18 +12,38 @@ test("a tenant's sessions and calls are measured while another floods the device
   const directory = await mkdtemp(join(tmpdir(), "millpond-bench-test-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, "result.json");
-  const small = ["--rounds", "1", "--seconds", "1", "--opens", "1", "--processes", "1", "--json", file];
-  const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "flood.ts"), ...small], {
-    encoding: "utf8",
-  });
-  // 1: a bar was missed, as may happen on a busy machine.
-  expect([status === 0 || status === 1, stderr]).toEqual([true, ""]);
+  const flood = async (seconds: number) => {
+    const small = [
+      "--rounds",
+      "1",
+      "--seconds",
+      String(seconds),
+      "--opens",
+      "1",
+      "--processes",
+      "1",
+      "--json",
+      file,
+    ];
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [join(import.meta.dirname, "flood.ts"), ...small],
+      {
+        encoding: "utf8",
+      },
+    );
+    // 1: a bar was missed, as may happen on a busy machine.
+    expect([status === 0 || status === 1, stderr]).toEqual([true, ""]);
+    return JSON.parse(await readFile(file, "utf8")) as { floodCalls: { answered: number } };
+  };
+  let result = await flood(1);
+  // On a busy machine the flood may not have begun within a second.
+  if (result.floodCalls.answered === 0) result = await flood(5);
   const times = {
     openMs: { most: positive, samples: 1 },
     callUs: { p99: positive },
     apiUs: { p99: positive },
   };
-  const result = JSON.parse(await readFile(file, "utf8")) as object;
   expect(result).toMatchObject({
     quiet: times,
     device: times,

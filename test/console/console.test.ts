@@ -157,7 +157,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     expect(await gpu.locator(".meter-unknown").count()).toBe(2);
     expect(await gpu.locator(".badge.good, .meter-used").count()).toBe(0);
     await watched.visit("");
-    await expect.poll(() => page.locator(".card").first().innerText()).toContain("measurement unknown");
+    await expect.poll(() => page.locator(".card").first().innerText()).toContain("measured not known");
     expect(await page.locator(".attention").innerText()).toContain("node-b");
     watched.expectNoFaults();
   });

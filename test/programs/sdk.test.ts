@@ -190,7 +190,7 @@ print(json.dumps([found.claims(), other.endpoint.token, repr(found.endpoint), pr
       expect.not.stringContaining(String(token)),
       [
         expect.stringContaining("MILLPOND_E_NOT_CONFIGURED"),
-        expect.stringContaining("no http or https URL"),
+        expect.stringContaining("is not an http or https URL"),
         expect.stringContaining("does not answer"),
       ],
     ]);
@@ -250,7 +250,7 @@ describe("the package for TypeScript", () => {
   });
 
   it("says what is wrong with an address, a token and an answer", async () => {
-    expect(() => new SdkPool({ controller: "ftp://x" })).toThrow("no http or https URL");
+    expect(() => new SdkPool({ controller: "ftp://x" })).toThrow("is not an http or https URL");
     expect(() => SdkPool.fromEnvironment({})).toThrow("MILLPOND_E_NOT_CONFIGURED");
     const { controller } = connect();
     const asStranger = new SdkPool({ controller, token: "nobody" }).call("ClaimService", "ListClaims", {});

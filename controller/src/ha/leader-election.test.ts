@@ -138,20 +138,20 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect(follower.userToken).not.toBe(leader.userToken);
     const outsider = clientsOf(follower.url, leader.userToken);
     await expect(outsider.pool.listNodes({})).rejects.toThrow(
-      /does not know the request's token\. .*from the file user\.token .* only to the controller that wrote the file, and another one may lead now\./,
+      /does not know the request's token\. .*from the file user\.token .* only to the controller that wrote the file, and another controller may be the leader now\./,
     );
     // The call passes the follower, which knows the token, and is refused by the leader.
     const insider = await ask(follower.url, "ClaimService/ExplainClaim", { name: "a" }, follower.userToken);
     expect(insider.body).toMatchObject({
       message: expect.stringMatching(
         new RegExp(
-          `that leads, at ${leader.url}, does not know the request's token\\. .*each controller's own`,
+          `the leader, at ${leader.url}, does not know the request's token\\. .*each controller's own`,
         ),
       ),
     });
     await leader[Symbol.asyncDispose]();
     await until(async () => (await clientsOf(follower.url).pool.getVersion({})).leads);
-    await expect(outsider.pool.listNodes({})).rejects.toThrow(/another one may lead now/);
+    await expect(outsider.pool.listNodes({})).rejects.toThrow(/another controller may be the leader now/);
   });
 
   test("knows which nodes were removed: their agents are refused by whoever leads next", async () => {

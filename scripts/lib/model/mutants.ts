@@ -40,8 +40,8 @@ export const mutants: readonly Mutant[] = [
   {
     bug: "full-ring",
     file: "native/worker/commands/copies/uploads.cpp",
-    from: "  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;\n",
-    to: "  const auto aside = (isLong || isHeldUp) && data.empty() ? buffers_.take(data.size()) : nullptr;\n",
+    from: "  if ((isLong || isHeldUp) && buffers_.take(data.size(), aside) == CUDA_SUCCESS)\n",
+    to: "  if ((isLong || isHeldUp) && data.empty() && buffers_.take(data.size(), aside) == CUDA_SUCCESS)\n",
     ways: [shm, tcp],
   },
   {
