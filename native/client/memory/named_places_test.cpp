@@ -110,7 +110,7 @@ TEST("nodes of graphs lead to memory of the device, and not to what their copies
   node.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
   CHECK(leads(node, 48));
   node.type = CU_GRAPH_NODE_TYPE_HOST;
-  node.host = {kInside, kInside};
+  node.host = {kInside, kInside, 0, 0};
   CHECK(!leads(node));
   node.type = CU_GRAPH_NODE_TYPE_MEMSET;
   node.fill = CUDA_MEMSET_NODE_PARAMS{kInside, 0, 0, 1, 1, 1};
