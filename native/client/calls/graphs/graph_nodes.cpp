@@ -62,10 +62,8 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
   PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
-  // An executable graph accepts another copy between memory of the program if it has a single row.
-  if (const CUDA_MEMCPY3D* copy = exec ? hostCopyOf(call, packed.record) : nullptr;
-      copy && copy->Height * copy->Depth != 1)
-    return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D* const copy = exec ? hostCopyOf(call, packed.record) : nullptr;
+  if (copy && copy->Height * copy->Depth != 1) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphSetNode wire{};
   wire.exec = numberOf(exec);
   wire.node = numberOf(node);
