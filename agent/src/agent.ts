@@ -127,6 +127,7 @@ class RunningAgent implements Agent {
   readonly #cgroups: ClaimCgroups;
   readonly #containment: WorkerContainment;
   readonly #pool: WorkerPool;
+  readonly #places = new SessionPlaces(() => this.#pool.sessions);
   readonly #sync: SyncLoop;
   readonly #run = randomUUID();
   readonly #startedAt = new Date();
@@ -192,6 +193,7 @@ class RunningAgent implements Agent {
       claimHostBytes: options.claimHostBytes,
       log: options.log,
       onChange: () => {
+        this.#places.changed();
         this.#enforceSizes();
         this.#sync.news();
       },
@@ -306,7 +308,7 @@ class RunningAgent implements Agent {
         opener: {
           admission: this.#admission,
           pool: this.#pool,
-          places: new SessionPlaces(() => this.#pool.sessions),
+          places: this.#places,
           devices: this.devices,
           illnessOf: (uuid) => this.#health.illnessOf(uuid),
           tcpHost: advertisedHost,
@@ -378,9 +380,8 @@ class RunningAgent implements Agent {
     const device = this.devices.find(({ description }) => description.uuid === uuid);
     if (device === undefined) return 0;
     const overheadBytes = this.#costsOf(device).contextBytes;
-    const { memoryBytes } = device.description;
     return roomForWorkers(
-      { uuid, memoryBytes, overheadBytes },
+      { uuid, memoryBytes: device.description.memoryBytes, overheadBytes },
       this.#admission.allocationsOn(uuid),
       sessions,
     );

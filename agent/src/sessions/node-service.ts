@@ -126,7 +126,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
   });
   const routes = (router: ConnectRouter): void => {
     router.service(NodeService, {
-      openSession: (request) => openSession(options.opener, request),
+      openSession: (request, { signal }) => openSession(options.opener, request, signal),
       describeClaim: (request) => describeClaim(options.claims, request),
       getNodeStatus: (_request, context) => {
         authenticate(context.requestHeader.get("authorization") ?? "", [options.token]);

@@ -39,16 +39,17 @@ export interface OpenedSession {
   readonly workerUser: number;
 }
 
-/** Serves NodeService/OpenSession. Throws errors with MILLPOND_E_… codes. */
+/** Serves NodeService/OpenSession. `signal`: aborted when the caller has gone. Throws errors with MILLPOND_E_… codes. */
 export async function openSession(
   opener: SessionOpener,
   request: OpenSessionRequest,
+  signal?: AbortSignal,
 ): Promise<OpenedSession> {
   const transport = parseTransport(request.transport);
   const now = Math.floor(Date.now() / 1000);
   const payload = opener.admission.admit(request.ticket, now);
   assertServable(opener, payload);
-  using _place = takePlace(opener, payload);
+  using _place = await takePlace(opener, payload, signal);
   const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
   const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
   const { parkAfterSeconds = 0, sizeRevision = 0, priority = 0 } = payload;
@@ -104,10 +105,14 @@ export async function openSession(
   }
 }
 
-/** @throws MILLPOND_E_TOO_MANY_SESSIONS */
-function takePlace({ places, admission }: SessionOpener, payload: TicketPayload): Disposable {
+/** @throws MILLPOND_E_TOO_MANY_SESSIONS, and the signal's reason */
+async function takePlace(
+  { places, admission }: SessionOpener,
+  payload: TicketPayload,
+  signal: AbortSignal | undefined,
+): Promise<Disposable> {
   try {
-    return places.take(payload);
+    return await places.take(payload, signal);
   } catch (error) {
     // The controller counts the ticket until the end of its session is reported.
     admission.forgo(payload);

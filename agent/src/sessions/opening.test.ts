@@ -2,7 +2,7 @@
 
 import { generateKeyPairSync } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { SessionState, type SyncRequest } from "@millpond/api";
+import { maxSessionsPerDevice, SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../../test/fixture.ts";
 import { findProcessesByArgument, signalProcess } from "../process/process-identity.ts";
@@ -63,6 +63,27 @@ describe("opening a session", () => {
     await node.controller.report(({ sessions, warmWorkers }) => sessions.length === 0 && warmWorkers === 2);
     await until(() => node.workerIds().length === 2, "only the two warm workers have directories");
     expect(existsSync(unixPath)).toBe(false);
+  });
+
+  test("waits for the end of another where its claim has all sessions that it may have", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ warm: 0 });
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const clients = await Promise.all(
+      Array.from({ length: maxSessionsPerDevice }, async () => {
+        const ticket = node.controller.ticket("claim-1");
+        const { unixPath } = await openSession(agent, ticket);
+        return await attach({ path: unixPath }, ticket);
+      }),
+    );
+    const ticket = node.controller.ticket("claim-1");
+    const attempts = [openSession(agent, ticket), openSession(agent, ticket)];
+    // One of them finds the ticket used: from then on the other waits.
+    await expect(Promise.race(attempts)).rejects.toThrow("[MILLPOND_E_TICKET_USED]");
+    clients[0]?.[Symbol.dispose]();
+    const opened = await Promise.any(attempts);
+    clients[0] = await attach({ path: opened.unixPath }, ticket);
+    for (const client of clients) client[Symbol.dispose]();
   });
 
   test("ends when its node is removed from the pool, and so do later ones", async () => {
