@@ -238,7 +238,8 @@ export const claimFields = {
     flags: "--grace <duration>",
     env: "MILLPOND_GRACE",
     type: "period",
-    description: "Notice before the claim is preempted, 1s to 1h",
+    description:
+      "Notice before the claim is preempted or reaches a limit, 1s to 1h; at most half of --time-limit",
     defaultText: "30s",
   },
 } as const satisfies Record<string, ClaimField>;

@@ -109,6 +109,17 @@ describe("what claims ask", () => {
     });
   });
 
+  test("the notice of a time limit does not begin before half of the limit has passed", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await make(pool, { name: "brief", memoryBytes: GiB, timeLimitSeconds: 5 });
+    const end = BigInt(Math.floor(pool.clock.unixMs() / 1000) + 5);
+    const preemptAt = async () => (await pool.claims.getClaim({ name: "brief" })).claim?.preemptAt;
+    await pool.passTime(2);
+    expect(await preemptAt()).toBe(0n);
+    await pool.passTime(1);
+    expect(await preemptAt()).toBe(end);
+  });
+
   test("an idle limit ends a claim after notice, also when the controller is killed meanwhile", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     const reason = "its devices were idle for 30s, its idle limit";

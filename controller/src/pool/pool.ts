@@ -5,7 +5,7 @@ import type { QueueDecision } from "@millpond/scheduler";
 import type { Logger } from "pino";
 import type { CancelTimer, Clock } from "../timers/clock.ts";
 import { Activity } from "../agents/activity.ts";
-import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
+import { limitNoticeAt, nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
 import type { Rules } from "../state/change-queue.ts";
 import { Deadlines } from "../timers/deadlines.ts";
 import { Ledger } from "../state/ledger.ts";
@@ -401,7 +401,7 @@ export class Pool {
       this.#due.delete(name);
       return;
     }
-    const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss, isLazy } = claim;
+    const { boundAt, timeLimitSeconds, idleLimitSeconds, preemptAt, nodeLoss, isLazy } = claim;
     const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
     note(
       this.#dates,
@@ -409,7 +409,7 @@ export class Pool {
       earliest([
         ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
         ...(preemptAt === null ? [] : [preemptAt * 1000]),
-        ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
+        ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? limitNoticeAt(claim) * 1000 : end]),
       ]),
     );
     const observed = this.observe();

@@ -38,6 +38,19 @@ export function endClaim(
   }
 }
 
+/**
+ * When a bound claim gets notice of the end of its time limit, in Unix seconds: its grace before the end, but not before
+ * half of the limit has passed.
+ */
+export function limitNoticeAt({
+  boundAt,
+  timeLimitSeconds,
+  graceSeconds,
+}: Pick<ClaimRecord, "boundAt" | "timeLimitSeconds" | "graceSeconds">): number {
+  const notice = Math.min(graceSeconds, Math.floor(timeLimitSeconds / 2));
+  return (boundAt ?? 0) + timeLimitSeconds - notice;
+}
+
 /** The members of a claim for which no preemption is planned. */
 export const noNotice = { preemptAt: null, isNoticeFinal: false } as const;
 

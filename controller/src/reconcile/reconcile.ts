@@ -9,6 +9,7 @@ import {
   concludeNotice,
   endClaim,
   giveNotice,
+  limitNoticeAt,
   nodeLossAfterSeconds,
   requeueClaim,
   sleepClaim,
@@ -161,8 +162,8 @@ function timeLimitPassed(
 function giveNoticeOfLimits(transaction: Transaction, claim: ClaimRecord, idleFor: number): void {
   const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds } = claim;
   const { now } = transaction;
-  const end = (boundAt ?? 0) + timeLimitSeconds;
-  if (timeLimitSeconds > 0 && now >= end - graceSeconds) {
+  if (timeLimitSeconds > 0 && now >= limitNoticeAt(claim)) {
+    const end = (boundAt ?? 0) + timeLimitSeconds;
     const why = reason("time-limit-ends", { limitSeconds: timeLimitSeconds });
     giveNotice(transaction, claim, { at: end, reason: why, isFinal: true });
   }
