@@ -9,6 +9,7 @@ import {
   isLoopbackHost,
   isLoopbackUrl,
   logDestinationOptions,
+  logLineOptions,
   toleratingWriteErrors,
   reachableHost,
   splitAddresses,
@@ -219,12 +220,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     advertisedHost,
     isEncrypted: encrypt || !isLoopbackAddress(host),
     assignTimeoutMs: 10_000,
-    log:
-      log ??
-      pino(
-        { base: { part: "agent" }, timestamp: pino.stdTimeFunctions.isoTime },
-        toleratingWriteErrors(pino.destination(logDestinationOptions)),
-      ),
+    log: log ?? pino(logLineOptions("agent"), toleratingWriteErrors(pino.destination(logDestinationOptions))),
   };
 }
 

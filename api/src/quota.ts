@@ -31,7 +31,7 @@ export function borrowingWord(borrowing: Borrowing): string {
 }
 
 /**
- * Reads `gpus=8,compute=800,memory=1Ti`; `none` sets no bound.
+ * Reads `gpus=8,compute=800%,memory=1Ti`; `none` sets no bound.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -81,7 +81,7 @@ export function quotaText(quota: Bounds | undefined): string {
   const { gpuMilli, computePercent, memoryBytes } = quota ?? {};
   const parts = [
     ...(gpuMilli === undefined ? [] : [`gpus=${formatGpuMilli(gpuMilli)}`]),
-    ...(computePercent === undefined ? [] : [`compute=${computePercent}`]),
+    ...(computePercent === undefined ? [] : [`compute=${computePercent}%`]),
     ...(memoryBytes === undefined ? [] : [`memory=${formatSize(memoryBytes)}`]),
   ];
   return parts.length === 0 ? "none" : parts.join(",");
@@ -106,7 +106,7 @@ function parseGpus(text: string): bigint {
 function parseCompute(text: string): bigint {
   const match = /^(\d{1,9})%?$/.exec(text);
   if (match === null) {
-    throw millpondError("MILLPOND_E_INVALID", `compute: ${quote(text)} is not a percentage such as 800`);
+    throw millpondError("MILLPOND_E_INVALID", `compute: ${quote(text)} is not a percentage such as 800%`);
   }
   return BigInt(match[1] ?? 0);
 }

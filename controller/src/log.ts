@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { logDestinationOptions, toleratingWriteErrors } from "@millpond/platform";
+import { logDestinationOptions, logLineOptions, toleratingWriteErrors } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 
 export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
@@ -10,7 +10,7 @@ export type LogLevel = (typeof logLevels)[number];
 /** JSON lines on standard error. */
 export function makeLog(level: LogLevel): Logger {
   return pino(
-    { base: { part: "controller" }, level, timestamp: pino.stdTimeFunctions.isoTime },
+    { ...logLineOptions("controller"), level },
     toleratingWriteErrors(pino.destination(logDestinationOptions)),
   );
 }

@@ -6,7 +6,12 @@ import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { millpondError, quote } from "@millpond/api";
 import { connect } from "@millpond/cli";
-import { logDestinationOptions, toleratingWriteErrors, readAuthorities } from "@millpond/platform";
+import {
+  logDestinationOptions,
+  logLineOptions,
+  toleratingWriteErrors,
+  readAuthorities,
+} from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import type { Allocation } from "./allocation.ts";
 import { connectCluster } from "./cluster/cluster.ts";
@@ -318,7 +323,10 @@ function parseListen(text: string): { readonly host: string; readonly port: numb
 function makeLog(environment: NodeJS.ProcessEnv): Logger {
   const level = environment["MILLPOND_LOG"] ?? "info";
   return pino(
-    { level: /^(?:trace|debug|info|warn|error)$/.test(level) ? level : "info" },
+    {
+      ...logLineOptions("kubernetes"),
+      level: /^(?:trace|debug|info|warn|error)$/.test(level) ? level : "info",
+    },
     toleratingWriteErrors(pino.destination(logDestinationOptions)),
   );
 }

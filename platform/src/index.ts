@@ -28,7 +28,7 @@ export { makeAuthority, makeServerCertificate } from "./x509.ts";
 export type { CertificatePair, Validity } from "./x509.ts";
 
 // Logs
-export { logDestinationOptions, toleratingWriteErrors } from "./log-destination.ts";
+export { logDestinationOptions, logLineOptions, toleratingWriteErrors } from "./log-destination.ts";
 
 // Metrics
 export { type DcgmSample, renderDcgmMetrics } from "./dcgm-metrics.ts";

@@ -22,7 +22,8 @@ export function renderErrorsDoc(): string {
 # Errors
 
 Every error message of Millpond is one line. It has the event and its cause, the remedy, and at the end, in brackets, one of
-the codes below. A code never changes its meaning, so scripts may depend on it; the text before it may change.
+the codes below. \`millpond\` prints these three parts on lines of their own. A code never changes its meaning, so scripts may depend
+on it; the text before it may change.
 
 Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the line>", "details": […]}\`. Programs read the
 code from the detail \`millpond.v1.ErrorInfo\` ([error.proto](../../api/proto/millpond/v1/error.proto)), which also has the remedy

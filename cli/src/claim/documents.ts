@@ -19,7 +19,7 @@ import {
   type TenantSchema,
   toClaimMessage,
 } from "@millpond/api";
-import { parseAllDocuments } from "yaml";
+import { LineCounter, parseAllDocuments } from "yaml";
 import { prefixError } from "../command-line/errors.ts";
 
 const apiVersion = "millpond.v1";
@@ -52,7 +52,8 @@ type Members = Readonly<Record<string, unknown>>;
  */
 export function readDocuments(text: string, source: string): readonly Document[] {
   // No aliases: a short text could expand into a huge one.
-  const parsed = parseAllDocuments(text, { logLevel: "error", uniqueKeys: true });
+  const lineCounter = new LineCounter();
+  const parsed = parseAllDocuments(text, { logLevel: "error", uniqueKeys: true, lineCounter });
   const documents = Array.isArray(parsed) ? parsed : [];
   const values = documents.map((document, position) => {
     const [error] = [...document.errors, ...document.warnings];
@@ -62,8 +63,9 @@ export function readDocuments(text: string, source: string): readonly Document[]
         `${source}: ${error.message.split("\n")[0]?.replace(/:$/, "") ?? "it is not YAML"}`,
       );
     }
+    const { line } = lineCounter.linePos(document.contents?.range?.[0] ?? 0);
     return {
-      place: documents.length > 1 ? `${source}, document ${position + 1}` : source,
+      place: documents.length > 1 ? `${source}, document ${position + 1} at line ${line}` : source,
       value: toPlain(document, source),
     };
   });

@@ -38,7 +38,7 @@ idle capacity of others, up to its limit. Omitted options keep their values.`,
         flags: "--guaranteed <quota>",
         type: "quota",
         description:
-          "Capacity that it gets before others get more than theirs: gpus=8,compute=800,memory=1Ti, or none",
+          "Capacity that it gets before others get more than theirs: gpus=8,compute=800%,memory=1Ti, or none",
         defaultText: "none",
       },
       limit: {
@@ -82,7 +82,7 @@ not given stay as they are.`,
       limit: {
         flags: "--limit <quota>",
         type: "quota",
-        description: "Upper bound of all its claims together: gpus=8,compute=800,memory=1Ti, or none",
+        description: "Upper bound of all its claims together: gpus=8,compute=800%,memory=1Ti, or none",
         defaultText: "none",
       },
       userLimit: {

@@ -176,7 +176,8 @@ Do not pass it on.`,
     summary: "Create claims, queues and tenants from a file",
     description: `Reads YAML or JSON: one or more documents with \`kind: Claim\`, \`Queue\` or \`Tenant\`. A claim has the members of
 docs/reference/claims.md, a name and a lease: it exists until it is released, or until the lease expires without renewal. An
-existing claim with the same request is unchanged; queues and tenants are changed to match the file.`,
+existing claim with the same request is unchanged; queues and tenants are changed to match the file. The whole file is checked
+first. Documents are applied in order, up to the first that the pool refuses; those before it remain.`,
     examples: [
       {
         command: "millpond apply -f claim.yaml",

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync, statfsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { probeDriver } from "@millpond/agent";
-import { formatBytes } from "@millpond/api";
+import { countOf, formatBytes } from "@millpond/api";
 import { commandSpecs } from "../command-table/command-table.ts";
 import { findDriver } from "../host/driver-search.ts";
 import { errorParts } from "../command-line/errors.ts";
@@ -53,7 +53,7 @@ async function checkWorker(native: NativeFiles): Promise<Finding> {
       driver: native.softgpu,
       timeoutMs: probeTimeoutMs,
     });
-    return ok("worker", `runs, and finds ${probe.devices.length} software GPUs`);
+    return ok("worker", `runs, and finds ${countOf(probe.devices.length, "software GPU")}`);
   } catch (error) {
     return failure("worker", error instanceof Error ? error.message : String(error), rebuild);
   }

@@ -53,11 +53,30 @@ test("what the controller shows is enough to plan moves", () => {
   const options = { goal: "device", maxMoves: 8 } as const;
   const steps = planConsolidation(toSnapshot(pool), boundRequests(pool), options);
   const [step] = steps;
-  expect(planText(steps)).toMatch(
+  expect(planText("device", steps)).toMatch(
     /^FREES +CLAIM +FROM +TO\nnode-a\/0 +a +node-a\/0 +node-a\/1\n1 move frees 1 device; nothing has been moved\n$/,
   );
   expect(step).toMatchObject({ node: "node-a", devices: [0], moves: [{ to: { claim: "a" } }] });
   expect(planConsolidation(toSnapshot(pool), new Map(), options)).toEqual([]);
+});
+
+test("a plan for whole nodes says which node it frees", () => {
+  const { nodes, claims } = picture();
+  const [second] = picture().nodes;
+  if (second === undefined) throw new Error("the picture has no node");
+  second.name = "node-b";
+  Object.assign(second.devices[1] ?? {}, { allocatedMemoryBytes: 0n, allocatedComputePercent: 0 });
+  for (const device of second.devices) device.uuid = `other-${device.uuid}`;
+  const [claim] = picture().claims;
+  if (claim?.allocation?.devices[0] === undefined) throw new Error("the picture has no claim");
+  claim.name = "c";
+  claim.allocation.node = "node-b";
+  claim.allocation.devices[0].uuid = "other-GPU-0";
+  const pool = { nodes: [...nodes, second], claims: [...claims, claim] };
+  const steps = planConsolidation(toSnapshot(pool), boundRequests(pool), { goal: "node", maxMoves: 8 });
+  expect(planText("node", steps)).toMatch(
+    /^FREES +CLAIM +FROM +TO\nnode-b +c +node-b\/0 +node-a\/[01]\n1 move frees 1 node; nothing has been moved\n$/,
+  );
 });
 
 test("a gang that is to lie on one node is not torn apart", () => {

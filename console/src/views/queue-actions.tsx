@@ -121,7 +121,7 @@ export function QuotaField(of: {
   readonly value: string;
   readonly onChange: (value: string) => void;
 }) {
-  return <Field {...of} placeholder="gpus=8,compute=800,memory=1Ti" />;
+  return <Field {...of} placeholder="gpus=8,compute=800%,memory=1Ti" />;
 }
 
 export function DeleteQueue({ name, onDone }: { readonly name: string; readonly onDone: () => void }) {

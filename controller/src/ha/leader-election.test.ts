@@ -44,11 +44,11 @@ async function start(storeUrl: string, options: Partial<ControllerOptions> = {})
     stateDirectory: makeTestDirectory(),
     storeUrl,
     keyFile: keyFileOf(storeUrl),
+    log: pino({ level: "silent" }),
     ...options,
     listen: "127.0.0.1:0",
     userTokens: [userToken],
     agentTokens: [agentToken],
-    log: pino({ level: "silent" }),
   });
   onTestFinished(() => controller[Symbol.asyncDispose]());
   return controller;
@@ -85,10 +85,10 @@ async function ask(url: string, method: string, request: object = {}, token = us
 }
 
 /** A leader and a follower. */
-async function startTwo() {
+async function startTwo(options: Partial<ControllerOptions> = {}) {
   const storeUrl = await (await postgresServer()).makeDatabase();
-  const leader = await start(storeUrl);
-  const follower = await start(storeUrl);
+  const leader = await start(storeUrl, options);
+  const follower = await start(storeUrl, options);
   return { storeUrl, leader, follower, atLeader: clientsOf(leader.url), atFollower: clientsOf(follower.url) };
 }
 
@@ -342,7 +342,9 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
   });
 
   test("and the one that leads go on when the database is back", async () => {
-    const { leader, follower, atFollower } = await startTwo();
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => lines.push(line) });
+    const { leader, follower, atFollower } = await startTwo({ log });
     const both = clientsOf(`${leader.url},${follower.url}`);
     await both.claims.createClaim({ claim: { name: "before" } });
     await until(async () => (await atFollower.claims.listClaims({})).claims.length === 1);
@@ -361,6 +363,10 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
         String(refusal),
       );
     });
+    // The logs name the cause, once for each controller, and no other controller: none has begun to lead.
+    expect(lines.filter((line) => line.includes("has begun to lead"))).toEqual([]);
+    expect(lines.filter((line) => line.includes("the store cannot be asked for the leader"))).not.toEqual([]);
+    expect(lines.length).toBeLessThan(10);
     await server.run();
     const waiting = createClient(
       ClaimService,

@@ -145,6 +145,18 @@ test("what a file would change is said and not made, and what it describes is ta
   );
 });
 
+test("what is refused ends apply, says which document it was, and what comes before it stays", async () => {
+  await using pool = await PoolFixture.start();
+  const input =
+    "kind: Queue\nname: a\n---\nkind: Queue\nname: b\nparent: nowhere\n---\nkind: Queue\nname: c\n";
+  expect(await pool.home.millpond(["apply", "-f", "-"], { input })).toMatchObject({
+    code: 121,
+    stdout: "queue/a created\n",
+    stderr: expect.stringMatching(/^error: queue\/b: .*"nowhere"/) as string,
+  });
+  expect((await pool.home.millpond(["get", "queues", "-o", "name"])).stdout).toBe("queue/a\nqueue/default\n");
+});
+
 test("queues and tenants are made, changed and deleted, and not while they are in use", async () => {
   await using pool = await PoolFixture.start();
   const run = (line: string) => pool.home.millpond(line.split(" "));
@@ -163,6 +175,8 @@ test("queues and tenants are made, changed and deleted, and not while they are i
   });
   expect(await run("queue change a --borrowing none")).toMatchObject({ code: 0 });
   expect((await run("describe queue a")).stdout).toMatch(/Limit: +gpus=1.5/);
+  expect(await run("queue change a --limit compute=250,memory=2Gi")).toMatchObject({ code: 0 });
+  expect((await run("describe queue a")).stdout).toMatch(/Limit: +compute=250%,memory=2Gi/);
   expect(await run("queue delete a")).toMatchObject({ code: 125, stderr: expect.stringContaining("IN_USE") });
   expect(await run("queue delete b")).toMatchObject({ code: 0 });
   expect(await run("queue delete a")).toMatchObject({ code: 0 });
@@ -203,10 +217,13 @@ test.each([
   ["kind: Claim\nname: a\nlabels: [a]", /labels: the value is neither a string nor a map such as/],
   ["kind: Claim\nname: a\ngrace: 0", /grace: "0" is less than 1s/],
   ["kind: Claim\nname: a\nminCapability: 9.0", /claim\/a: no device has compute capability 9\.0\n/, 122],
-  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2: it describes the Claim a twice/],
+  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2 at line 4: it describes the Claim a twice/],
   ["kind: [", /standard input: .* at line 1, column \d+\n/],
   ["", /describes nothing/],
-  ["kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold", /document 2: serviceClass: "gold"/],
+  [
+    "kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold",
+    /document 2 at line 4: serviceClass: "gold"/,
+  ],
 ])("%j is refused, and nothing of it is done", async (text, message, code = 118) => {
   await using pool = await PoolFixture.start();
   const result = await pool.home.millpond(["apply", "-f", "-"], { input: text });

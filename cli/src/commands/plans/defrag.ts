@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { countOf, millpondError } from "@millpond/api";
-import { type ConsolidationStep, planConsolidation } from "@millpond/scheduler";
+import { type ConsolidationGoal, type ConsolidationStep, planConsolidation } from "@millpond/scheduler";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { openConnection } from "../../connection/connection.ts";
@@ -24,7 +24,7 @@ export async function run(values: Values<"defrag">): Promise<number> {
     goal,
     maxMoves: values.maxMoves ?? usualMoves,
   });
-  process.stdout.write(values.output === "json" ? toJson(goal, steps) : planText(steps));
+  process.stdout.write(values.output === "json" ? toJson(goal, steps) : planText(goal, steps));
   return exitStatus.ok;
 }
 
@@ -44,7 +44,7 @@ function toJson(goal: string, steps: readonly ConsolidationStep[]): string {
 }
 
 /** The plan as text, with its total. */
-export function planText(steps: readonly ConsolidationStep[]): string {
+export function planText(goal: ConsolidationGoal, steps: readonly ConsolidationStep[]): string {
   if (steps.length === 0) {
     return "nothing to gain: no move of claims would free a device or a node\n";
   }
@@ -53,12 +53,14 @@ export function planText(steps: readonly ConsolidationStep[]): string {
   const rows = steps.flatMap(({ node, devices, moves }) =>
     moves.map(({ from, to }, position) => ({
       frees:
-        position === 0
-          ? where(
-              node,
-              devices.map((index) => ({ index })),
-            )
-          : "",
+        position > 0
+          ? ""
+          : goal === "node"
+            ? node
+            : where(
+                node,
+                devices.map((index) => ({ index })),
+              ),
       claim: to.claim,
       from: where(from.node, from.devices),
       to: where(to.node, to.devices),
@@ -74,12 +76,13 @@ export function planText(steps: readonly ConsolidationStep[]): string {
     rows,
     { headers: true },
   );
-  return `${lines.join("\n")}\n${totalOf(steps)}\n`;
+  return `${lines.join("\n")}\n${totalOf(goal, steps)}\n`;
 }
 
 /** `2 moves free 2 devices; nothing has been moved`. */
-function totalOf(steps: readonly ConsolidationStep[]): string {
+function totalOf(goal: ConsolidationGoal, steps: readonly ConsolidationStep[]): string {
   const moves = steps.reduce((sum, step) => sum + step.moves.length, 0);
   const devices = steps.reduce((sum, step) => sum + step.devices.length, 0);
-  return `${countOf(moves, "move")} ${moves === 1 ? "frees" : "free"} ${countOf(devices, "device")}; nothing has been moved`;
+  const freed = goal === "node" ? countOf(steps.length, "node") : countOf(devices, "device");
+  return `${countOf(moves, "move")} ${moves === 1 ? "frees" : "free"} ${freed}; nothing has been moved`;
 }

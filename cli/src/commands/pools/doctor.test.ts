@@ -2,6 +2,8 @@
 
 import { chmodSync } from "node:fs";
 import { join } from "node:path";
+import { testLog } from "@millpond/agent/testing/fixture";
+import { startController } from "@millpond/controller";
 import { expect, test } from "vitest";
 import { Home, PoolFixture } from "../../../test/fixture.ts";
 import type { Finding } from "../../doctor/check.ts";
@@ -43,6 +45,21 @@ test("a controller that does not answer, or does not accept the token, is a find
     environment: { MILLPOND_TOKEN: "wrong-token-wrong" },
   });
   expect(refused.stdout).toMatch(/✔ controller: .*\n✘ token: .*\n {4}fix: /);
+});
+
+test("a pool that no agent has joined is a finding, and its repair is not another pool", async () => {
+  using home = new Home();
+  await using controller = await startController({
+    stateDirectory: join(home.directory, "controller"),
+    listen: "127.0.0.1:0",
+    log: testLog,
+  });
+  const { stdout } = await home.millpond(["doctor"], {
+    environment: { MILLPOND_CONTROLLER: controller.url, MILLPOND_TOKEN: controller.userToken },
+  });
+  expect(stdout).toMatch(
+    /✘ nodes: no agent has joined the pool\n {4}fix: .*`millpond token create NODE --role agent`/,
+  );
 });
 
 test("a controller of several that does not answer is a finding", async () => {
