@@ -9,7 +9,7 @@ import { connectCluster, statusOf } from "./cluster/cluster.ts";
 import { setUp } from "./setup.ts";
 import { findKubernetes, withKubernetes } from "./testing/control-plane.ts";
 import manifest from "../../package.json" with { type: "json" };
-import { install, readManifests } from "./testing/manifests.ts";
+import { install, manifestsFor, readManifests } from "./testing/manifests.ts";
 import { systemNamespace, TestCluster } from "./testing/test-cluster.ts";
 
 const containersOf = (object: object) => {
@@ -107,7 +107,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     }
     // Its objects are deleted with it.
     const api = KubernetesObjectApi.makeApiClient(connectCluster(cluster.plane.cluster.config).config);
-    for (const object of [...readManifests("pool"), ...readManifests("base")]) {
+    for (const object of ["pool", "base"].flatMap((folder) => manifestsFor(folder, cluster.minor))) {
       await api.delete(object).catch((error: unknown) => {
         if (statusOf(error) !== 404) throw error;
       });

@@ -6,7 +6,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { KubernetesObjectApi, type KubernetesObject } from "@kubernetes/client-node";
 import { parseAllDocuments, parse } from "yaml";
-import { type Cluster, statusOf } from "../cluster/cluster.ts";
+import { type Cluster, readVersion, statusOf } from "../cluster/cluster.ts";
+import { renderChart } from "./helm-chart.ts";
 
 interface Kustomization {
   readonly namespace: string;
@@ -37,11 +38,22 @@ export function readManifests(folder: string): KubernetesObject[] {
   );
 }
 
+/**
+ * The objects of a folder as they are for a version of Kubernetes, for which the chart makes the same as the folders of
+ * earlier versions.
+ */
+export function manifestsFor(folder: string, minor: number): KubernetesObject[] {
+  const idOf = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.name}`;
+  const earlier = new Map(renderChart({ minor }).map((object) => [idOf(object), object]));
+  return readManifests(folder).map((object) => earlier.get(idOf(object)) ?? object);
+}
+
 /** Creates the objects of a folder; kinds that the API server does not support are left out, and returned. */
 export async function install(cluster: Cluster, folder: string): Promise<string[]> {
   const api = KubernetesObjectApi.makeApiClient(cluster.config);
   const missing: string[] = [];
-  for (const object of readManifests(folder)) {
+  const { minor } = await readVersion(cluster);
+  for (const object of manifestsFor(folder, minor)) {
     try {
       await api.create(object);
     } catch (error) {
