@@ -87,6 +87,24 @@ test.skipIf(!hasKubectl).each([33, 20])(
   },
 );
 
+test.skipIf(!hasKubectl).each([
+  [36, "postgresql"],
+  [33, "before-1.34/postgresql"],
+  [20, "before-1.21/postgresql"],
+] as const)(
+  `with a database the chart makes for Kubernetes 1.%i what %s makes${hasKubectl ? "" : " (skipped: there is no kubectl)"}`,
+  (minor, folder) => {
+    const path = inRoot("kubernetes", "deploy", ...folder.split("/"));
+    const text = execFileSync("kubectl", ["kustomize", path], { encoding: "utf8" });
+    const wanted = byName(parseAllDocuments(text).map((each) => unlabelled(each.toJS() as KubernetesObject)));
+    const rendered = byName(renderChart({ minor, values: { pool: { database: "millpond-database" } } }));
+    expect(wanted).toHaveProperty(["Service millpond-controllers"]);
+    for (const [name, object] of Object.entries(wanted)) expect(rendered[name], name).toEqual(object);
+    const base = byName(renderChart({ minor, values: { pool: { enabled: false } } }));
+    expect(Object.keys(rendered).sort()).toEqual([...Object.keys(base), ...Object.keys(wanted)].sort());
+  },
+);
+
 test("each part of Millpond's own is closed but for ports that it serves to others", () => {
   const objects = Object.values(plain()) as Workload[];
   const policies = objects.filter(({ kind }) => kind === "NetworkPolicy") as V1NetworkPolicy[];

@@ -33,7 +33,7 @@ const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--se
                       [--allocation auto|dra|device-plugin] [--library /usr/lib/millpond] [--kubelet /var/lib/kubelet]
                       [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
                       [--sockets /run/millpond/sockets]
-       millpond-kubernetes setup [--namespace NAMESPACE]
+       millpond-kubernetes setup [--namespace NAMESPACE] [--database]
        millpond-kubernetes keep [--releases /var/lib/millpond/agent]
        millpond-kubernetes release [--namespace NAMESPACE] [--releases /var/lib/millpond/agent] [--image /opt/millpond]
                       [--listen 0.0.0.0:8080] -- PROGRAM [ARGUMENT...]
@@ -45,7 +45,8 @@ release: publishes the files of --image, and how their agent is started, in --re
 agent runs. When it ends because its DaemonSet is deleted, it removes all releases.
 
 setup: makes the Secret millpond-pool of a pool that runs in the cluster, with its tokens and the controller's certificate,
-if there is none.
+if there is none. With --database it is for controllers that share a database: it also has their pool key, and the certificate
+has their own names.
 
 node: gives the pods of a node the client library of --library, which it copies to --install; --host-install is that path on
 the host, if it differs. Programs whose GPU is on the same node reach it through --sockets, which is in the
@@ -165,6 +166,7 @@ async function runSetup(args: readonly string[], environment: NodeJS.ProcessEnv)
     namespace,
     name: "millpond-pool",
     controllerHost: `millpond-controller.${namespace}.svc`,
+    hasDatabase: values.database,
   });
   makeLog(environment).info({ isNew }, "the pool has its Secret");
   return 0;
@@ -281,6 +283,7 @@ function parse(args: readonly string[]) {
         "host-install": { type: "string" },
         sockets: { type: "string", default: "/run/millpond/sockets" },
         slots: { type: "string", default: "256" },
+        database: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
       },
     });

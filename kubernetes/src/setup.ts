@@ -5,7 +5,7 @@
 // changes nothing.
 
 import { randomBytes } from "node:crypto";
-import { makeAuthority, makeServerCertificate } from "@millpond/platform";
+import { makeAuthority, makePoolKeyText, makeServerCertificate } from "@millpond/platform";
 import { type Cluster, unlessStatus } from "./cluster/cluster.ts";
 
 export interface SetupOptions {
@@ -15,7 +15,12 @@ export interface SetupOptions {
   readonly name: string;
   /** Host name of the controller's Service; its port is 7170. */
   readonly controllerHost: string;
+  /** Whether several controllers share a database: each has a host name of its own, and all have one pool key. */
+  readonly hasDatabase?: boolean;
 }
+
+/** The most controllers that share a database. */
+const maxControllers = 5;
 
 /** Ten years, like the authority that a controller creates. */
 const lifetimeMs = 3650 * 86_400_000;
@@ -25,7 +30,8 @@ const lifetimeMs = 3650 * 86_400_000;
  *
  * @returns whether it was created now
  */
-export async function setUp({ cluster, namespace, name, controllerHost }: SetupOptions): Promise<boolean> {
+export async function setUp(options: SetupOptions): Promise<boolean> {
+  const { cluster, namespace, name, controllerHost, hasDatabase = false } = options;
   if ((await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404)) !== undefined)
     return false;
   const now = Date.now();
@@ -33,7 +39,7 @@ export async function setUp({ cluster, namespace, name, controllerHost }: SetupO
   const authority = makeAuthority("Millpond", validity);
   const server = makeServerCertificate(
     authority,
-    [controllerHost, `${controllerHost}.cluster.local`],
+    [controllerHost, `${controllerHost}.cluster.local`, ...(hasDatabase ? podHosts(namespace) : [])],
     validity,
   );
   const token = (role: string): string => `mp-${role}-${randomBytes(32).toString("base64url")}`;
@@ -47,8 +53,17 @@ export async function setUp({ cluster, namespace, name, controllerHost }: SetupO
       "ca.crt": authority.certificate,
       "tls.crt": server.certificate,
       "tls.key": server.key,
+      ...(hasDatabase ? { "pool.key": makePoolKeyText() } : {}),
     },
   };
   // When several instances do this at the same time, one succeeds.
   return (await unlessStatus(cluster.core.createNamespacedSecret({ namespace, body }), 409)) !== undefined;
+}
+
+/** The host names of the pods of the StatefulSet `millpond-controller`, by the Service `millpond-controllers`. */
+function podHosts(namespace: string): string[] {
+  return Array.from(
+    { length: maxControllers },
+    (_, index) => `millpond-controller-${index}.millpond-controllers.${namespace}.svc`,
+  );
 }

@@ -4,10 +4,8 @@ import { createCipheriv, createDecipheriv, hash, randomBytes } from "node:crypto
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { millpondError } from "@millpond/api";
-import { makeFileOnce } from "@millpond/platform";
+import { makeFileOnce, makePoolKeyText, poolKeyBytes, poolKeyPrefix } from "@millpond/platform";
 
-const prefix = "millpond-pool-key-1:";
-const keyBytes = 32;
 const idBytes = 8;
 const nonceBytes = 12;
 const tagBytes = 16;
@@ -45,11 +43,11 @@ export class PoolKey {
       throw millpondError("MILLPOND_E_POOL_KEY", `there is no pool key in ${path}`);
     }
     try {
-      chmodSync(path, 0o600);
+      makePrivate(path);
       const text = readFileSync(path, "utf8").trim();
-      const key = Buffer.from(text.slice(prefix.length), "base64url");
-      if (!text.startsWith(prefix) || key.byteLength !== keyBytes) {
-        throw new Error(`it does not hold "${prefix}" and ${keyBytes} bytes in base64url`);
+      const key = Buffer.from(text.slice(poolKeyPrefix.length), "base64url");
+      if (!text.startsWith(poolKeyPrefix) || key.byteLength !== poolKeyBytes) {
+        throw new Error(`it does not hold "${poolKeyPrefix}" and ${poolKeyBytes} bytes in base64url`);
       }
       return new PoolKey(key, path);
     } catch (cause) {
@@ -63,8 +61,9 @@ export class PoolKey {
 
   /** Reads the key from a file, or creates the file with mode 0600. */
   static readOrMake(path: string): PoolKey {
+    if (existsSync(path)) return PoolKey.read(path);
     try {
-      makeFileOnce(path, `${prefix}${randomBytes(keyBytes).toString("base64url")}\n`);
+      makeFileOnce(path, makePoolKeyText());
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);
       throw millpondError("MILLPOND_E_STATE_BROKEN", `the pool key ${path} cannot be created: ${message}`, {
@@ -109,5 +108,14 @@ export class PoolKey {
         },
       );
     }
+  }
+}
+
+/** A file on a read-only file system, such as a Secret of Kubernetes, keeps the mode that its mount gives it. */
+function makePrivate(path: string): void {
+  try {
+    chmodSync(path, 0o600);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EROFS")) throw error;
   }
 }
