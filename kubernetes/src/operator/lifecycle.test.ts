@@ -47,6 +47,22 @@ test("a pod waits behind its gate until the pool grants it, has its token and de
   expect(cluster.server.denied).toEqual([]);
 });
 
+test("a pod that another gate holds back has no claim until that gate is open", async () => {
+  const cluster = await start();
+  const whole = { "millpond.dev/vgpu": "1" };
+  const gate = { name: "example.org/quota" };
+  await cluster.createPod("held", whole, { spec: { schedulingGates: [gate] } });
+  await expect.poll(() => cluster.bound("held"), patience).toBe("False Gated");
+  await cluster.createPod("free", whole);
+  await expect.poll(() => cluster.bound("free"), patience).toBe("True Bound");
+  const others = (await cluster.pod("held"))?.spec?.schedulingGates?.filter(({ name }) => name !== gate.name);
+  const body = { spec: { schedulingGates: others } };
+  await cluster.core.patchNamespacedPod({ namespace: "default", name: "held", body }, asMergePatch);
+  await expect.poll(() => cluster.bound("held"), patience).toBe("False Waiting");
+  await cluster.core.deleteNamespacedPod({ namespace: "default", name: "free" });
+  await expect.poll(() => cluster.bound("held"), patience).toBe("True Bound");
+});
+
 test("a pod that is deleted before it is placed returns its claim, also while a finalizer keeps it", async () => {
   const cluster = await start();
   const whole = { "millpond.dev/vgpu": "1" };

@@ -7,7 +7,7 @@ import { type Claim, ClaimState, countOf, errorCodeOf, formatDuration } from "@m
 import type { ResourceV1ResourceClaim, V1Node, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
-import { parseOwner, podOfClaim } from "../request/pod-claims.ts";
+import { claimName, parseOwner, podOfClaim } from "../request/pod-claims.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { parseUserClaims, resourceClaimOf } from "../request/user-claims.ts";
 import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
@@ -23,9 +23,12 @@ import { Preparation } from "./preparation.ts";
 import type { Followers } from "./followers.ts";
 import {
   eventRepeatMs,
+  hasStarted,
   isBound,
   isConflict,
   isOver,
+  isPlaced,
+  lacksSecret,
   nameOf,
   type PodWriter,
   uidOf,
@@ -105,6 +108,10 @@ export class PodReconciler {
       return undefined;
     }
     if (text === undefined) return await this.#useUserClaims(pod, written ?? "", id);
+    const gate = otherGateOf(pod, keys.gate);
+    // It could not use its vGPUs yet.
+    if (gate !== undefined && !this.#options.claims.claims.has(claimName(uid, 0)))
+      return await this.#waits(pod, "Gated", `waits for another scheduling gate: ${gate}`);
     let request: PodRequest;
     try {
       request = { slices: parseSlices(text), ...readPodOptions(names, pod) };
@@ -474,24 +481,11 @@ function allocationsOf(claims: readonly Claim[]): string {
   return claims.map(({ allocation }) => String(allocation?.epoch ?? 0n)).join(" ");
 }
 
+/** A scheduling gate of another controller that holds the pod back; undefined: there is none. */
+function otherGateOf({ spec }: V1Pod, own: string): string | undefined {
+  return spec?.schedulingGates?.find(({ name }) => name !== own)?.name;
+}
+
 function isGated({ spec }: V1Pod, gate: string): boolean {
   return spec?.schedulingGates?.some(({ name }) => name === gate) ?? false;
-}
-
-/** Whether Kubernetes' scheduler has considered the pod. */
-function isPlaced({ spec }: V1Pod): boolean {
-  return spec?.nodeName !== undefined && spec.nodeName !== "";
-}
-
-/** Whether a container cannot start because a Secret or ConfigMap is missing, which may have been deleted while the pod ran. */
-function lacksSecret({ status }: V1Pod): boolean {
-  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
-    ({ state }) => state?.waiting?.reason === "CreateContainerConfigError",
-  );
-}
-
-function hasStarted({ status }: V1Pod): boolean {
-  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
-    ({ state }) => state?.running !== undefined || state?.terminated !== undefined,
-  );
 }

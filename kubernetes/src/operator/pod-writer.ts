@@ -244,6 +244,24 @@ export function isOver({ status }: V1Pod): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed";
 }
 
+/** Whether Kubernetes' scheduler has considered the pod. */
+export function isPlaced({ spec }: V1Pod): boolean {
+  return spec?.nodeName !== undefined && spec.nodeName !== "";
+}
+
+/** Whether a container cannot start because a Secret or ConfigMap is missing, which may have been deleted while the pod ran. */
+export function lacksSecret({ status }: V1Pod): boolean {
+  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
+    ({ state }) => state?.waiting?.reason === "CreateContainerConfigError",
+  );
+}
+
+export function hasStarted({ status }: V1Pod): boolean {
+  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
+    ({ state }) => state?.running !== undefined || state?.terminated !== undefined,
+  );
+}
+
 export function isConflict(error: unknown): boolean {
   const status = statusOf(error);
   // Some API server versions answer 422 when a test of a JSON patch fails.
