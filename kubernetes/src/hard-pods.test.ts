@@ -158,7 +158,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         "two run and one waits",
         async () => {
           const { items } = await cluster.core.listNamespacedPod({ namespace: place });
-          const phases = items.map(({ status }) => status?.phase).sort();
+          const phases = items.map(({ status }) => status?.phase ?? "").sort();
           return phases.join(" ") === "Pending Running Running";
         },
         patienceMs,

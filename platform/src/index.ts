@@ -18,8 +18,8 @@ export { isOwnHost, reachableHost } from "./addresses/reachable-host.ts";
 
 // Files
 export { makeFolders } from "./make-folders.ts";
-export { makeFileOnce, makePrivateFile } from "./private-file.ts";
-export { makePoolKeyText, poolKeyBytes, poolKeyPrefix } from "./pool-key-text.ts";
+export { makeFileOnce, makePrivateFile } from "./files/private-file.ts";
+export { makePoolKeyText, poolKeyBytes, poolKeyPrefix } from "./files/pool-key-text.ts";
 export { controllerStateDirectory, userStateDirectory } from "./state-directory.ts";
 
 // TLS
