@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, constants as fileConstants, readFileSync, statSync } from "node:fs";
+import { accessSync, constants as fileConstants, statSync } from "node:fs";
 import { constants } from "node:os";
 import { delimiter, join } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 import { exitStatus } from "../command-table/command-table.ts";
 import { ExitError } from "../command-line/errors.ts";
+import { GroupWitness, hasTerminal, isInForeground } from "./group-witness.ts";
 
 /**
  * Finds a program as a shell does: by its path when its name has a slash, else in PATH.
@@ -51,6 +52,9 @@ function isExecutable(path: string): boolean {
 /** Signals that are forwarded to the program. Stop and continue signals reach it through the terminal's process group. */
 const relayed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 
+/** Signals that a terminal sends to all processes of its foreground group: for keys, and when it hangs up. */
+const ofTerminals: ReadonlySet<NodeJS.Signals> = new Set(["SIGINT", "SIGQUIT", "SIGHUP"]);
+
 /**
  * Handles the signals that would end this process: before the program runs they abort the wait; afterwards they are forwarded
  * to the program.
@@ -60,6 +64,7 @@ export class SignalRelay implements Disposable {
   readonly #handlers = new Map<NodeJS.Signals, () => void>();
   #received: NodeJS.Signals | undefined;
   #child: ChildProcess | undefined;
+  #witness: GroupWitness | undefined;
 
   constructor() {
     for (const signal of relayed) {
@@ -81,6 +86,7 @@ export class SignalRelay implements Disposable {
 
   passTo(child: ChildProcess): void {
     this.#child = child;
+    if (hasTerminal()) this.#witness ??= new GroupWitness();
   }
 
   /** Sends the program a signal, if there is one. */
@@ -95,6 +101,7 @@ export class SignalRelay implements Disposable {
 
   [Symbol.dispose](): void {
     for (const [signal, handler] of this.#handlers) process.off(signal, handler);
+    this.#witness?.[Symbol.dispose]();
   }
 
   #receive(signal: NodeJS.Signals): void {
@@ -103,22 +110,17 @@ export class SignalRelay implements Disposable {
       if (signal === "SIGUSR1" || signal === "SIGUSR2") return;
       this.#received ??= signal;
       this.#cancel.abort();
-    } else if (!isFromTerminal(signal)) {
+    } else if (this.#witness !== undefined && ofTerminals.has(signal) && isInForeground()) {
+      void this.#passUnlessSeen(signal, this.#witness, this.#child);
+    } else {
       this.#child.kill(signal);
     }
   }
-}
 
-/**
- * Whether the terminal sent the signal, because of a key or a hang-up: then the program, which is in the same group, received
- * it too.
- */
-function isFromTerminal(signal: NodeJS.Signals): boolean {
-  if (signal !== "SIGINT" && signal !== "SIGQUIT" && signal !== "SIGHUP") return false;
-  const stat = readFileSync("/proc/self/stat", "utf8");
-  // After the command's name: state, parent, group, session, terminal, the terminal's foreground group.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return fields[2] === fields[5];
+  /** Forwards a signal unless the terminal sent it: then the program, which is in the same group, received it too. */
+  async #passUnlessSeen(signal: NodeJS.Signals, witness: GroupWitness, child: ChildProcess): Promise<void> {
+    if (!(await witness.saw(signal))) child.kill(signal);
+  }
 }
 
 /** 128 plus the signal's number, as in shells. */

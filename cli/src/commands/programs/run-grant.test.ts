@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { childrenOf, fakeClient, PoolFixture } from "../../../test/fixture.ts";
+import { childrenOf, fakeClient, PoolFixture, Running } from "../../../test/fixture.ts";
 
 let pool: PoolFixture;
 beforeAll(async () => {
@@ -36,6 +38,31 @@ test("-v names the transport that was asked for, and the one that a program uses
   await running.says("stderr", /over shared memory\nmillpond: \S+ \(\d+\) uses node-a\/0 over TCP\n/);
   running.child.kill("SIGTERM");
   await running.finished;
+  await pool.expectNoClaims();
+});
+
+test("in a terminal, a key's signal reaches the program once, and so does one that was sent to run alone", async () => {
+  const counts = `n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'echo $n in all; exit 9' USR1; echo runs under $PPID`;
+  const script = `${counts}; while :; do sleep 0.05; done`;
+  const millpond = `'${process.execPath}' '${join(import.meta.dirname, "..", "..", "..", "bin", "millpond.mjs")}'`;
+  const running = new Running(
+    spawn("script", ["-qec", `exec ${millpond} run -m 1Gi -- sh -c "$PROGRAM"`, "/dev/null"], {
+      env: { ...pool.home.environment, SHELL: "/bin/sh", PROGRAM: script },
+      stdio: ["pipe", "pipe", "pipe"],
+    }),
+  );
+  await running.says("stdout", /runs under \d+/);
+  const pid = Number(/runs under (\d+)/.exec(running.stdout)?.[1]);
+  process.kill(pid, "SIGINT");
+  await running.says("stdout", /got 1/);
+  const before = childrenOf(pid);
+  running.child.stdin?.write("\x03");
+  await running.says("stdout", /got 2/);
+  // By then it is decided whether the program gets the signal of the key from run, too.
+  await pool.until(async () => childrenOf(pid) !== before);
+  process.kill(pid, "SIGUSR1");
+  await running.says("stdout", /2 in all/);
+  expect(await running.finished).toMatchObject({ code: 9 });
   await pool.expectNoClaims();
 });
 
