@@ -333,6 +333,11 @@ export function errorCodeOf(error: unknown): ErrorCode | undefined {
   return code !== undefined && isErrorCode(code) ? code : undefined;
 }
 
+/** The remedy of an error, from its detail; undefined for an error of an earlier release, or without a code. */
+export function remedyOf(error: unknown): string | undefined {
+  return error instanceof ConnectError ? error.findDetails(ErrorInfoSchema)[0]?.remedy : undefined;
+}
+
 function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(errorTable, text);
 }

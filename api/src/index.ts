@@ -184,6 +184,7 @@ export type {
 // Errors
 export {
   errorCodeOf,
+  remedyOf,
   errorTable,
   exitStatuses,
   exitStatusOf,

@@ -24,7 +24,7 @@ export { controllerStateDirectory, userStateDirectory } from "./state-directory.
 
 // TLS
 export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";
-export { explainTlsFailure, isTlsFailure, readAuthorities } from "./tls.ts";
+export { explainTlsFailure, isTlsFailure, readAuthorities, speaksNoTls } from "./tls.ts";
 export { makeAuthority, makeServerCertificate } from "./x509.ts";
 export type { CertificatePair, Validity } from "./x509.ts";
 

@@ -31,6 +31,11 @@ export function isTlsFailure(failure: unknown): boolean {
   return distrustOf(failure) !== undefined;
 }
 
+/** Whether OpenSSL's message says that the other side answered something other than TLS. */
+export function speaksNoTls(message: string): boolean {
+  return /wrong version number|packet length too long/.test(message);
+}
+
 /**
  * The error with code and remedy for a call that failed because of the server's certificate; undefined: it failed for another
  * reason. Fetches the certificate again, to report its dates and names.

@@ -172,3 +172,11 @@ test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error
     /^error: standard output cannot be written: ENOSPC.*\n.*\n {2}\[MILLPOND_E_INVALID\]\n$/,
   );
 });
+
+test("the remedy is a line of its own, also one that begins with a command", async () => {
+  using home = new Home();
+  const { stderr } = await home.millpond(["context", "use", "prod"]);
+  expect(stderr).toBe(
+    'error: there is no context "prod"\n  `millpond login` creates one.\n  [MILLPOND_E_NOT_FOUND]\n',
+  );
+});

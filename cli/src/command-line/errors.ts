@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { ConnectError } from "@connectrpc/connect";
-import { type ErrorCode, errorCodeOf, errorTable, exitStatusOf, millpondError } from "@millpond/api";
+import {
+  type ErrorCode,
+  errorCodeOf,
+  errorTable,
+  exitStatusOf,
+  millpondError,
+  remedyOf,
+} from "@millpond/api";
 
 /** An error with an exit status of its own. */
 export class ExitError extends Error {
@@ -34,7 +41,7 @@ export function errorParts(error: unknown): ErrorParts {
     return { what: message, remedy: errorTable.MILLPOND_E_INTERNAL.remedy, code: "MILLPOND_E_INTERNAL" };
   }
   const text = message.slice(0, message.length - code.length - 3);
-  const usual = errorTable[code].remedy;
+  const usual = remedyOf(error) || errorTable[code].remedy;
   const split = text.endsWith(`. ${usual}`) ? text.length - usual.length - 2 : text.search(/\. \p{Lu}/u);
   return split < 0
     ? { what: text, remedy: usual, code }

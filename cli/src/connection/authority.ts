@@ -7,7 +7,7 @@ import { isIP } from "node:net";
 import { createInterface } from "node:readline/promises";
 import { connect, type DetailedPeerCertificate, type TLSSocket } from "node:tls";
 import { millpondError, quote } from "@millpond/api";
-import { parseAgentUrl, readAuthorities, splitAddresses } from "@millpond/platform";
+import { parseAgentUrl, readAuthorities, speaksNoTls, splitAddresses } from "@millpond/platform";
 
 const lookMs = 10_000;
 /** Longer than any real chain. */
@@ -124,7 +124,8 @@ async function lookAtFirst(addresses: readonly string[]): Promise<Look> {
     try {
       return await lookAt(address);
     } catch (error) {
-      failures.push(`${address}: ${error instanceof Error ? error.message : String(error)}`);
+      const why = error instanceof Error ? error.message : String(error);
+      failures.push(`${address}: ${speaksNoTls(why) ? "the server does not speak TLS" : why}`);
     }
   }
   throw millpondError("MILLPOND_E_UNREACHABLE", `there is no controller at ${failures.join("; ")}`, {

@@ -25,6 +25,7 @@ import {
   makePromptAgent,
   readAuthorities,
   splitAddresses,
+  speaksNoTls,
 } from "@millpond/platform";
 import { type ContextFile, contextFilePath, readContexts } from "./context.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -206,10 +207,7 @@ async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError
       { cause: failure },
     );
   }
-  if (
-    endpoint.controller.startsWith("https:") &&
-    /wrong version number|packet length too long/.test(failure.rawMessage)
-  ) {
+  if (endpoint.controller.startsWith("https:") && speaksNoTls(failure.rawMessage)) {
     return millpondError(
       "MILLPOND_E_UNREACHABLE",
       `the server at ${endpoint.controller} does not speak TLS`,

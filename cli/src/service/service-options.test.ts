@@ -71,5 +71,7 @@ test("options of containment and of a session's overhead reach the agent from it
 test("an empty file says nothing, and one that is named has to be there", () => {
   write("# nothing\n");
   expect(readServiceFile("controller", path)).toEqual({});
+  write("{{{");
+  expect(() => readServiceFile("controller", path)).toThrow(/ at line 1, column \d+\. /);
   expect(() => withFile("controller", { config: join(folder, "none.yaml") }, {})).toThrow(/cannot be read/);
 });

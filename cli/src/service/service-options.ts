@@ -70,7 +70,9 @@ export function readServiceFile(service: ServiceName, path: string): ServiceText
   }
   const document = parseDocument(text);
   const [problem] = document.errors;
-  if (problem !== undefined) throw invalid(path, problem.message.split("\n")[0] ?? "it is not YAML");
+  if (problem !== undefined) {
+    throw invalid(path, problem.message.split("\n")[0]?.replace(/:$/, "") ?? "it is not YAML");
+  }
   const value: unknown = document.toJS() ?? {};
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid(path, "it is not a map of options, such as `listen: 0.0.0.0:7170`");
