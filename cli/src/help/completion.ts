@@ -19,33 +19,6 @@ function optionsOf(name: CommandName): OptionSpec[] {
   return Object.values(commandSpecs[name].options);
 }
 
-/** The completion script of a shell. */
-export function renderCompletion(shell: "bash" | "zsh" | "fish"): string {
-  if (shell === "fish") return renderFish();
-  return shell === "bash" ? renderBash() : renderZsh();
-}
-
-function bashCase(name: CommandName): string {
-  const options = optionsOf(name);
-  const words = [...options.flatMap(spellings), "--help"];
-  const valued = options.filter((option) => option.type !== "flag");
-  const lines = valued
-    .filter((option) => option.choices !== undefined)
-    .map(
-      (option) =>
-        `        ${spellings(option).join("|")}) COMPREPLY=($(compgen -W "${offered(option.choices)}" -- "$word")); return;;`,
-    );
-  const others = valued.filter((option) => option.choices === undefined).flatMap(spellings);
-  if (others.length > 0) lines.push(`        ${others.join("|")}) return;;`);
-  const { arguments: expected } = commandSpecs[name];
-  return `    ${name})
-      case "$before" in
-${lines.join("\n")}
-      esac
-      words="${words.join(" ")}"
-      ${bashArguments(expected)};;`.replace(/ {6}case "\$before" in\n\n {6}esac\n/, "");
-}
-
 /** Commands that print the names that an argument can be. */
 const nameLists: Readonly<Record<NonNullable<ArgumentSpec["names"]>, string>> = {
   contexts: "context list",
@@ -58,6 +31,53 @@ const nameLists: Readonly<Record<NonNullable<ArgumentSpec["names"]>, string>> = 
   // `describe node`, `get nodes`.
   "of-kind": 'get "${first%s}s"',
 };
+
+/** The command that prints the names that an option's value can be; undefined: its value is not a name. */
+function nameListOf(option: OptionSpec): string | undefined {
+  switch (spellings(option).at(-1)) {
+    case "--queue":
+    case "--parent":
+      return nameLists.queues;
+    case "--tenant":
+      return nameLists.tenants;
+    case "--claim":
+      return nameLists.claims;
+    case "--context":
+      return nameLists.contexts;
+    default:
+      return undefined;
+  }
+}
+
+/** The completion script of a shell. */
+export function renderCompletion(shell: "bash" | "zsh" | "fish"): string {
+  if (shell === "fish") return renderFish();
+  return shell === "bash" ? renderBash() : renderZsh();
+}
+
+function bashCase(name: CommandName): string {
+  const options = optionsOf(name);
+  const words = [...options.flatMap(spellings), "--help"];
+  const valued = options.filter((option) => option.type !== "flag");
+  const lines = valued.flatMap((option) => {
+    const list = nameListOf(option);
+    const values = list === undefined ? offered(option.choices) : `$(_millpond_names ${list})`;
+    return values === ""
+      ? []
+      : `        ${spellings(option).join("|")}) COMPREPLY=($(compgen -W "${values}" -- "$word")); return;;`;
+  });
+  const others = valued
+    .filter((option) => option.choices === undefined && nameListOf(option) === undefined)
+    .flatMap(spellings);
+  if (others.length > 0) lines.push(`        ${others.join("|")}) return;;`);
+  const { arguments: expected } = commandSpecs[name];
+  return `    ${name})
+      case "$before" in
+${lines.join("\n")}
+      esac
+      words="${words.join(" ")}"
+      ${bashArguments(expected)};;`.replace(/ {6}case "\$before" in\n\n {6}esac\n/, "");
+}
 
 function bashArguments(expected: readonly ArgumentSpec[]): string {
   const [argument] = expected;
@@ -111,8 +131,14 @@ function zshText(text: string): string {
 
 function zshOption(spec: OptionSpec): string {
   const names = spellings(spec);
-  const value =
-    spec.type === "flag" ? "" : `:value:${spec.choices === undefined ? "" : `(${offered(spec.choices)})`}`;
+  const list = nameListOf(spec);
+  const values =
+    list !== undefined
+      ? ` _millpond_names ${list}`
+      : spec.choices === undefined
+        ? ""
+        : `(${offered(spec.choices)})`;
+  const value = spec.type === "flag" ? "" : `:value:${values}`;
   const description = `[${zshText(spec.description)}]${value}`;
   const [only] = names;
   return names.length > 1
@@ -123,8 +149,16 @@ function zshOption(spec: OptionSpec): string {
 function zshArgument(argument: ArgumentSpec, position: number): string {
   if (argument.isProgram) return "'*::: :_normal'";
   if (argument.isFiles) return "'*:file:_files'";
-  const choices = argument.choices === undefined ? "" : `(${argument.choices.join(" ")})`;
-  return `'${position + 1}:${argument.name}:${choices}'`;
+  const { names, choices } = argument;
+  const values =
+    choices !== undefined
+      ? `(${choices.join(" ")})`
+      : names === "of-kind"
+        ? " _millpond_names_of_kind"
+        : names === undefined
+          ? ""
+          : ` _millpond_names ${nameLists[names]}`;
+  return `'${position + 1}:${argument.name}:${values}'`;
 }
 
 function renderZsh(): string {
@@ -140,6 +174,13 @@ function renderZsh(): string {
   const commands = listed.map((name) => `    '${name}:${zshText(commandSpecs[name].summary)}'`);
   return `#compdef millpond
 # zsh completion of millpond. Generated by \`millpond completion zsh\`.
+_millpond_names() {
+  local -a names=(\${(f)"$(millpond "$@" -o name 2> /dev/null < /dev/null)"})
+  compadd -- \${names#*/}
+}
+_millpond_names_of_kind() {
+  _millpond_names get "\${words[2]%s}s"
+}
 _millpond() {
   local -a commands=(
 ${commands.join("\n")}
@@ -162,33 +203,59 @@ function fishText(text: string): string {
   return `'${text.replace(/['\\]/g, "\\$&")}'`;
 }
 
+/** `__millpond_runs <command> [<place>]`: whether the command is typed, and its argument at that place, from 0, comes next. */
+const fishFunctions = `function __millpond_names
+  millpond $argv -o name 2> /dev/null < /dev/null | string replace -r '^[a-z]*/' ''
+end
+function __millpond_arguments
+  set -l words (commandline -opc)
+  string match -v -- '-*' $words[3..-1]
+end
+function __millpond_names_of_kind
+  set -l kinds (__millpond_arguments)
+  __millpond_names get (string replace -r 's$' '' $kinds[1])s
+end
+function __millpond_runs
+  set -l words (commandline -opc)
+  test "$words[2]" = "$argv[1]"; or return 1
+  test (count $argv) -eq 1; or test (count (__millpond_arguments)) -eq $argv[2]
+end`;
+
 function renderFish(): string {
   const lines = [
     "# fish completion of millpond. Generated by `millpond completion fish`.",
+    fishFunctions,
     "complete -c millpond -f",
   ];
   for (const name of listed) {
     const spec = commandSpecs[name];
-    const within = `-n '__fish_seen_subcommand_from ${name}'`;
+    const within = `-n '__millpond_runs ${name}'`;
     lines.push(`complete -c millpond -n __fish_use_subcommand -a ${name} -d ${fishText(spec.summary)}`);
     for (const option of optionsOf(name)) {
       const names = spellings(option).map((spelling) =>
         spelling.startsWith("--") ? `-l ${spelling.slice(2)}` : `-s ${spelling.slice(1)}`,
       );
-      const value =
-        option.type === "flag"
-          ? ""
-          : ` -x${option.choices === undefined ? "" : ` -a '${offered(option.choices)}'`}`;
+      const list = nameListOf(option);
+      const values = list === undefined ? offered(option.choices) : `(__millpond_names ${list})`;
+      const value = option.type === "flag" ? "" : ` -x${values === "" ? "" : ` -a '${values}'`}`;
       lines.push(
         `complete -c millpond ${within} ${names.join(" ")}${value} -d ${fishText(option.description)}`,
       );
     }
-    for (const argument of spec.arguments) {
-      if (argument.isProgram) lines.push(`complete -c millpond ${within} -a '(__fish_complete_subcommand)'`);
-      else if (argument.isFiles) lines.push(`complete -c millpond ${within} -F`);
-      else if (argument.choices !== undefined) {
-        lines.push(`complete -c millpond ${within} -a '${argument.choices.join(" ")}'`);
-      }
+    for (const [place, { isProgram, isFiles, choices, names }] of spec.arguments.entries()) {
+      const at = `-n '__millpond_runs ${name} ${place}'`;
+      const values =
+        choices !== undefined
+          ? choices.join(" ")
+          : names === "of-kind"
+            ? "(__millpond_names_of_kind)"
+            : names === undefined
+              ? ""
+              : `(__millpond_names ${nameLists[names]})`;
+      if (isProgram)
+        lines.push(`complete -c millpond ${within} -a '(__fish_complete_subcommand --fcs-skip=2)'`);
+      else if (isFiles) lines.push(`complete -c millpond ${within} -F`);
+      else if (values !== "") lines.push(`complete -c millpond ${at} -a '${values}'`);
     }
   }
   return `${lines.join("\n")}\n`;
