@@ -43,6 +43,27 @@ test.each<[string, Devices]>([
   expect(refusal(devices)).toBe("taken");
 });
 
+const alternatives = (...asked: object[]): Devices => ({
+  requests: [
+    {
+      name: "gpu",
+      firstAvailable: asked.map((each, index) => ({
+        name: `of-${index}`,
+        deviceClassName: "millpond.dev",
+        ...each,
+      })),
+    },
+  ],
+});
+
+test("of alternatives, one that the pool can meet, or another driver, is enough", () => {
+  const large = capacity({ memory: "900Gi" });
+  expect(refusal(alternatives(large, capacity({ memory: "16Gi" })))).toBe("taken");
+  expect(refusal(alternatives({ count: 3 }, {}))).toBe("taken");
+  expect(refusal(alternatives(large, { ...large, deviceClassName: "any-gpu" }))).toBe("taken");
+  expect(refusal(alternatives(large, { count: 3 }))).toMatch(/"gpu\/of-0" asks for "900Gi".*IMPOSSIBLE/);
+});
+
 const selecting = (expression: string) => gpu({ selectors: [{ cel: { expression } }], count: 3 }, "any-gpu");
 
 test.each<[string, Devices, RegExp]>([

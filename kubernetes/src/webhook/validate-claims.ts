@@ -10,6 +10,7 @@ import { requestsForPool } from "../request/user-claims.ts";
 import type { PoolLimits } from "./pool-limits.ts";
 
 type DeviceRequests = ResourceV1ResourceClaim["spec"]["devices"];
+type Asked = ReturnType<typeof requestsForPool>[number]["asked"];
 
 export interface ClaimChecks {
   readonly domain: string;
@@ -19,8 +20,13 @@ export interface ClaimChecks {
   readonly limits: PoolLimits | undefined;
 }
 
-/** @throws MILLPOND_E_INVALID, MILLPOND_E_IMPOSSIBLE */
+/**
+ * Of alternatives (`firstAvailable`), larger ones than the pool has are accepted beside others.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_IMPOSSIBLE
+ */
 export function validateRequests({ domain, isOurs, limits }: ClaimChecks, devices: DeviceRequests): void {
+  const tooLarge = new Map<string, Error[]>();
   for (const { name, asked } of requestsForPool(domain, devices, isOurs)) {
     if ("adminAccess" in asked && asked.adminAccess) {
       throw refuse(
@@ -30,15 +36,15 @@ export function validateRequests({ domain, isOurs, limits }: ClaimChecks, device
       );
     }
     for (const [key, amount] of Object.entries(asked.capacity?.requests ?? {}))
-      checkCapacity(name, key.startsWith(`${domain}/`) ? key.slice(domain.length + 1) : key, amount, limits);
-    const { count = 1 } = asked;
-    if (limits !== undefined && limits.mostDevices > 0 && count > limits.mostDevices) {
-      throw impossible(
-        name,
-        `${countOf(count, "device")}, and no node of the pool has more than ${limits.mostDevices}`,
-        "Request fewer: the devices of a claim are on one node of the pool.",
-      );
-    }
+      checkCapacity(name, withoutDomain(domain, key), amount);
+    const found = findImpossible(domain, name, asked, limits);
+    if (found === undefined) continue;
+    const [request = name] = name.split("/");
+    tooLarge.set(request, [...(tooLarge.get(request) ?? []), found]);
+  }
+  for (const { name, firstAvailable } of devices?.requests ?? []) {
+    const [first, ...others] = tooLarge.get(name) ?? [];
+    if (first !== undefined && 1 + others.length === (firstAvailable?.length ?? 1)) throw first;
   }
   const parameters = devices?.config?.find(({ opaque }) => opaque?.driver === domain);
   if (parameters === undefined) return;
@@ -51,7 +57,39 @@ export function validateRequests({ domain, isOurs, limits }: ClaimChecks, device
   );
 }
 
-function checkCapacity(name: string, key: string, amount: string, limits: PoolLimits | undefined): void {
+function withoutDomain(domain: string, key: string): string {
+  return key.startsWith(`${domain}/`) ? key.slice(domain.length + 1) : key;
+}
+
+/** Why no node of the pool can ever meet a request; undefined: one can, or the pool is not known. */
+function findImpossible(
+  domain: string,
+  name: string,
+  asked: Asked,
+  limits: PoolLimits | undefined,
+): Error | undefined {
+  if (limits === undefined || limits.mostDevices === 0) return undefined;
+  for (const [key, amount] of Object.entries(asked.capacity?.requests ?? {})) {
+    if (withoutDomain(domain, key) !== "memory") continue;
+    if (parseWholeQuantity(amount, `memory of the request ${quote(name)}`) <= limits.largestDeviceBytes)
+      continue;
+    return impossible(
+      name,
+      `${quote(amount)} of memory on one device, and the largest device of the pool has ${formatBytes(limits.largestDeviceBytes)}`,
+      "Request less memory of each device, or more devices.",
+    );
+  }
+  const { count = 1 } = asked;
+  if (count <= limits.mostDevices) return undefined;
+  return impossible(
+    name,
+    `${countOf(count, "device")}, and no node of the pool has more than ${limits.mostDevices}`,
+    "Request fewer: the devices of a claim are on one node of the pool.",
+  );
+}
+
+/** @throws MILLPOND_E_INVALID */
+function checkCapacity(name: string, key: string, amount: string): void {
   if (key === "cores") {
     const cores = parseWholeQuantity(amount, `cores of the request ${quote(name)}`);
     if (cores >= 1n && cores <= 100n) return;
@@ -69,18 +107,11 @@ function checkCapacity(name: string, key: string, amount: string, limits: PoolLi
     );
   }
   const memory = parseWholeQuantity(amount, `memory of the request ${quote(name)}`);
-  if (memory < 1n << 20n) {
-    throw refuse(
-      name,
-      `asks for ${quote(amount)} of memory, which is less than 1Mi`,
-      "Write a size such as 8Gi, or leave it out for the whole device.",
-    );
-  }
-  if (limits === undefined || limits.mostDevices === 0 || memory <= limits.largestDeviceBytes) return;
-  throw impossible(
+  if (memory >= 1n << 20n) return;
+  throw refuse(
     name,
-    `${quote(amount)} of memory on one device, and the largest device of the pool has ${formatBytes(limits.largestDeviceBytes)}`,
-    "Request less memory of each device, or more devices.",
+    `asks for ${quote(amount)} of memory, which is less than 1Mi`,
+    "Write a size such as 8Gi, or leave it out for the whole device.",
   );
 }
 
