@@ -19,6 +19,7 @@ import { createServer } from "node:net";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { Health } from "@kubernetes/client-node";
 import { type Cluster, ClusterConfig, connectCluster } from "../cluster/cluster.ts";
 
 const programNames = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
@@ -280,18 +281,17 @@ export class ControlPlane implements AsyncDisposable {
 
   async #ready(): Promise<void> {
     const deadline = performance.now() + 120_000;
+    let cause: unknown;
     for (;;) {
       try {
-        await this.cluster.core.listNamespace({ limit: 1 });
-        return;
+        // The controller manager ends if the API server is not healthy within seconds.
+        if (await new Health(this.cluster.config).readyz({})) return;
       } catch (error) {
-        const child = this.#children.get("kube-apiserver");
-        if (performance.now() > deadline || (child !== undefined && child.exitCode !== null)) {
-          throw new Error(`the API server does not answer: ${this.logOf("kube-apiserver")}`, {
-            cause: error,
-          });
-        }
+        cause = error;
       }
+      const child = this.#children.get("kube-apiserver");
+      if (performance.now() > deadline || (child !== undefined && child.exitCode !== null))
+        throw new Error(`the API server does not answer: ${this.logOf("kube-apiserver")}`, { cause });
       await delay(100);
     }
   }

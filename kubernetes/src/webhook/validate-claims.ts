@@ -21,7 +21,7 @@ export interface ClaimChecks {
 }
 
 /**
- * Of alternatives (`firstAvailable`), larger ones than the pool has are accepted beside others.
+ * An alternative (`firstAvailable`) may be larger than the pool if another one is not.
  *
  * @throws MILLPOND_E_INVALID, MILLPOND_E_IMPOSSIBLE
  */
