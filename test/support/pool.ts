@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { processesWith } from "../../scripts/lib/background.ts";
 import { inRoot, nativeDir, root } from "../../scripts/lib/paths.ts";
@@ -283,7 +284,7 @@ export async function until<T>(
     const answer = await ask();
     if (isGood(answer)) return answer;
     if (performance.now() > deadline)
-      throw new Error(`${what}: not within ${timeoutMs} ms; last: ${JSON.stringify(answer)}`);
+      throw new Error(`${what}: not within ${timeoutMs} ms; last: ${inspect(answer, { depth: 8 })}`);
     await sleep(100);
   }
 }
