@@ -137,6 +137,11 @@ export function methodName({ parent, name }: DescMethod): string {
   return `${parent.name}/${name}`;
 }
 
+/** Returns the action of a method for messages to users: `"release claim"`. */
+export function inWords({ name }: DescMethod): string {
+  return `"${name.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}"`;
+}
+
 /** The roles that each role includes. Administrators do not report nodes. */
 const included: Readonly<Record<Role, readonly RequiredRole[]>> = {
   claim: ["any", "claim"],

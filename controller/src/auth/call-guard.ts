@@ -6,7 +6,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { ConnectError, type ContextValues, createContextKey } from "@connectrpc/connect";
 import { millpondError, refusalFor } from "@millpond/api";
 import type { Logger } from "pino";
-import { mayCall, methodName, type RequiredRole, ruleOf, isScheduledFairly } from "./access.ts";
+import { inWords, mayCall, methodName, type RequiredRole, ruleOf, isScheduledFairly } from "./access.ts";
 import type { CallLimits } from "./call-limits.ts";
 import { FairTurns, type ReadTurns, turnsKey } from "./fairness/fair-turns.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
@@ -59,7 +59,7 @@ export class CallGuard {
       requireLead(methodName(method));
     }
     try {
-      requireRole(caller, role, methodName(method));
+      requireRole(caller, role, inWords(method));
     } catch (error) {
       if (changes !== undefined) {
         const what = methodName(method);

@@ -26,7 +26,7 @@ test("a token is made, used, listed and revoked, and the audit says who did it a
   const secret = made.stdout.trim();
   expect((await home.millpond(["get", "claims", "--token", secret])).code).toBe(0);
   expect((await home.millpond(["get", "audit", "--token", secret])).stderr).toContain(
-    "ListAudit needs a token of the role tenant-admin, this token has the role user",
+    'error: "list audit" needs a token of the role tenant-admin, this token has the role user\n',
   );
   expect((await home.millpond(["token", "list"])).stdout).toMatch(
     /^NAME +ROLE +TENANT +NODE +AGE +EXPIRES +MADE-BY\nann +user +default +- +\d+s +in \w+ +file:user\n$/,
