@@ -25,7 +25,7 @@ const missing = missingPostgres ?? (canUnshare ? undefined : "there are no names
 const user = 65_532;
 const service = `millpond-controller.${systemNamespace}.svc`;
 const addresses = ["127.0.0.2", "127.0.0.3"] as const;
-const timeout = 180_000;
+const timeout = 400_000;
 
 /** The setup's Secret, as files. */
 async function makePoolSecret(directory: string): Promise<Record<string, string>> {
