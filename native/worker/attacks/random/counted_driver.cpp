@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/attacks/random/counted_driver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "softgpu/driver/driver.h"
@@ -49,6 +51,11 @@ Board& Board::at(const std::string& path) {
 
 Driver counted(const Driver& plain, Board& board, size_t place) {
   counting() = {plain, &board, place};
+  // The place has the counts of the killed process before this one, which must not count as this one's.
+  lockRobust(board.mutex);
+  board.places[place].has = {};
+  board.places[place].pid = ::getpid();
+  ::pthread_mutex_unlock(&board.mutex);
   Driver table = plain;
   count<&Driver::cuCtxCreate_v2>(table);
   count<&Driver::cuCtxCreate_v3>(table);

@@ -41,7 +41,7 @@ struct Board {
   static Board& at(const std::string& path);
 };
 
-/// Returns `plain` with its contexts, streams and events counted in a place of the board.
+/// Gives this process a place of the board and returns `plain` with its contexts, streams and events counted there.
 Driver counted(const Driver& plain, Board& board, size_t place);
 /// Called after a reset of the driver.
 void recount();

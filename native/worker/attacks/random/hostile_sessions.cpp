@@ -117,7 +117,6 @@ class HostileWorker {
         driver_(counted(OwnSession::guarded(), board_, role.place)) {}
 
   void run() {
-    place_.pid = ::getpid();
     for (uint32_t i = 0; role_.sessions == 0 || i < role_.sessions; ++i) {
       place_.session.store(i);
       place_.aliveAt.store(monotonicNs());
