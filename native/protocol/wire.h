@@ -12,7 +12,7 @@
 namespace millpond::wire {
 
 /// The version of framing and handshake. The commands have their own hash (gen/api_hash.h).
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 
 /// Client → worker. The body is one of gen/commands.h.
 struct CommandHeader {
@@ -82,12 +82,18 @@ enum class LinkMessage : uint32_t {
   kGoodbye = 2,  ///< client → worker: the client will not reconnect when this connection ends
   kPark = 3,     ///< worker → client: it has taken everything before `received`, and proposes to park the session
   kParked = 4,   ///< client → worker: agreed; nothing follows, and it has everything before `received`
+  kOnLane = 5,   ///< the last `received` bytes of the next frame, without its padding, come over lane `lane`
+  kLanes = 6,    ///< client → worker: it has opened all its lanes; replies may use them
 };
 struct LinkWord {
   LinkMessage message;
-  uint32_t reserved;
+  uint32_t lane;
   uint64_t received;  ///< offset in the other side's stream after the last frame taken
 };
+/// Most lanes of a session.
+inline constexpr uint32_t kMaxLanes = 8;
+/// Smallest data that is worth a lane.
+inline constexpr size_t kLaneBytes = size_t{64} << 10;
 /// Number of received bytes after which they are acknowledged.
 inline constexpr size_t kAcknowledgeBytes = size_t{1} << 20;
 

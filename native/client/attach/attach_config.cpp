@@ -11,6 +11,8 @@
 
 #include "base/errors/coded_error.h"
 #include "client/attach/gen/claim_variables.h"
+#include "protocol/usable_cpus.h"
+#include "protocol/wire.h"
 
 namespace millpond::client {
 
@@ -165,6 +167,12 @@ Result<TransportChoice> parseTransport(const std::string& text) {
   return badVariable("MILLPOND_TRANSPORT", text, "use auto, shm or tcp");
 }
 
+/// Each lane copies on a processor of its own, and the program needs some, too.
+uint32_t defaultLanes() {
+  const double processors = usableCpus();
+  return processors >= 8 ? 4 : processors >= 4 ? 2 : 0;
+}
+
 }  // namespace
 
 Environment Environment::ofThisProcess() {
@@ -185,6 +193,7 @@ Environment Environment::ofThisProcess() {
   e.ticket = variable("MILLPOND_TICKET");
   e.linkSecret = variable("MILLPOND_LINK_SECRET");
   e.reconnectGrace = variable("MILLPOND_RECONNECT_GRACE");
+  e.lanes = variable("MILLPOND_LANES");
   e.trustedUsers = variable("MILLPOND_TRUSTED_USERS");
   e.bootId = bootIdOfThisMachine();
   e.program = ::program_invocation_short_name;
@@ -238,6 +247,14 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
                          "use whole seconds from 0 to 86400; 0 ends the session with its connection");
     config.reconnectGraceSeconds = static_cast<uint32_t>(*seconds);
   }
+  config.lanes = defaultLanes();
+  if (e.lanes) {
+    const auto lanes = numberBetween(*e.lanes, 0, wire::kMaxLanes);
+    if (!lanes)
+      return badVariable("MILLPOND_LANES", *e.lanes,
+                         "use a whole number from 0 to " + std::to_string(wire::kMaxLanes) + "; 0: none");
+    config.lanes = static_cast<uint32_t>(*lanes);
+  }
   if (e.trustedUsers) {
     auto users = parseUsers(*e.trustedUsers);
     if (!users) return users.error();
@@ -257,6 +274,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
       return codedError(codes::kInvalid, "MILLPOND_LINK_SECRET is not understood: it is 64 hexadecimal digits");
     endpoint->program = config.program;
     endpoint->graceSeconds = config.reconnectGraceSeconds;
+    endpoint->lanes = config.lanes;
     endpoint->users = config.trust.users;
     config.worker = std::move(*endpoint);
     return config;

@@ -19,7 +19,7 @@ namespace millpond::client {
 /// as unset.
 struct Environment {
   std::optional<std::string> controller, authorities, token, claim, gpus, memory, compute, transport, waitTimeout,
-      worker, ticket, linkSecret, reconnectGrace, trustedUsers;
+      worker, ticket, linkSecret, reconnectGrace, lanes, trustedUsers;
   /// Variables of a claim that the controller parses: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
   std::string bootId;   ///< of this machine; empty if unknown
@@ -56,6 +56,7 @@ struct AttachConfig {
   std::vector<std::pair<std::string, std::string>> claimVariables;  ///< parsed by the controller
   int waitTimeoutSeconds = 0;                                       ///< 0: wait indefinitely
   uint32_t reconnectGraceSeconds = 60;                              ///< 0: a lost connection ends the session
+  uint32_t lanes = 0;                                               ///< see Endpoint
   /// The models that were reported to the process for earlier devices of the claim; empty for a first attachment.
   std::vector<std::string> toldModels;
   bool wasLocal = false;  ///< likewise: the process shared memory with the worker of those devices

@@ -284,6 +284,7 @@ class Attaching {
     endpoint.transport = config_.transport;
     endpoint.program = config_.program;
     endpoint.graceSeconds = config_.reconnectGraceSeconds;
+    endpoint.lanes = config_.lanes;
     // A claim that the process created for itself ends with its session.
     endpoint.canPark = !config_.claim.empty();
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");

@@ -192,6 +192,7 @@ void Initialisation::connectParts(Session& session, const AttachConfig& config) 
     log(LogLevel::Info, "%s (command %llu of the session) failed with %d; the next call reports it",
         cmd::opName(static_cast<cmd::Op>(op)), static_cast<unsigned long long>(position), code);
   });
+  session.onLaneData([](std::span<const std::byte> piece) { Remote::instance().scans.look(piece); });
   session.onLanding([](uint64_t address, uint64_t bytes) {
     const auto run = Remote::instance().memory.find(address, bytes);
     return (run && run->kind == MemoryKind::kPinnedLocal) || Remote::instance().graphs.mayLand(address, bytes);

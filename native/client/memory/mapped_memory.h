@@ -48,6 +48,8 @@ class MappedMemory {
   /// The same for memory whose address is among bytes for a device, to be stored at `address`: kernels may find it
   /// there.
   CUresult reachNamed(const CommandSink& call, uint64_t address, std::span<const std::byte> bytes);
+  /// Lets kernels access the memory of the places, and all memory that its contents refer to.
+  CUresult reachEach(const CommandSink& call, std::vector<uint64_t> places);
   /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
   CUresult reachWritten(const CommandSink& call, uint64_t stream) {
     // Called by every launch.
@@ -86,8 +88,6 @@ class MappedMemory {
 
   /// The memory whose addresses the mirror has recorded.
   CUresult reachNoted(const CommandSink& call, uint64_t stream);
-  /// Lets kernels access the memory of the places, and all memory that its contents refer to.
-  CUresult reachEach(const CommandSink& call, std::vector<uint64_t> places);
   /// From now on the worker has the run, too. None: a copy to it has begun in the meantime, which must be awaited
   /// first.
   std::optional<CUresult> mirror(const CommandSink& call, const MemoryRun& run);

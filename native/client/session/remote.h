@@ -11,6 +11,7 @@
 #include "client/addresses/retained_files.h"
 #include "client/addresses/virtual_memory.h"
 #include "client/images/retained_images.h"
+#include "client/memory/data_scans.h"
 #include "client/memory/landings.h"
 #include "client/memory/managed/managed_heap.h"
 #include "client/memory/managed/managed_memory.h"
@@ -53,6 +54,7 @@ struct Remote {
   ManagedHeap managedHeap{mirror};
   ManagedVariables managedVariables{mirror, memory, managed};
   MappedMemory mapped{mirror, memory, landings, graphs};
+  DataScans scans{memory};
   QueueBound queues{handles};
   StreamWork work;
   std::mutex hostAllocation;

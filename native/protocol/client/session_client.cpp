@@ -2,12 +2,12 @@
 #include "protocol/client/session_client.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 
 #include "protocol/client/opened_session.h"
+#include "protocol/session_thread.h"
 #include "protocol/transport/socket.h"
 
 namespace millpond {
@@ -62,22 +62,12 @@ Result<std::unique_ptr<Session>> Session::of(OpenedSession opened, const Endpoin
     session->flusherWakeup_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     session->hasFlusher_ = session->startThread(session->flusherThread_, &Session::flusher);
     if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
+    session->mayOpenLanes_.store(session->graceSeconds_ != 0 && session->endpoint_.lanes != 0);
   }
   return session;
 }
 
-bool Session::startThread(pthread_t& thread, void* (*main)(void*)) {
-  // The program's signals must be delivered to the program's threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  // Faults, however, are delivered to the thread that causes them, because it accesses the program's memory.
-  ::sigdelset(&all, SIGSEGV);
-  ::sigdelset(&all, SIGBUS);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool isStarted = ::pthread_create(&thread, nullptr, main, this) == 0;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return isStarted;
-}
+bool Session::startThread(pthread_t& thread, void* (*main)(void*)) { return startSessionThread(thread, main, this); }
 
 Session::~Session() {
   if (hasLander_.load()) {
@@ -94,6 +84,7 @@ Session::~Session() {
     wakeFlusher();
     ::pthread_join(flusherThread_, nullptr);
   }
+  lanes_.stop();
 }
 
 void Session::abandon() {
@@ -101,6 +92,7 @@ void Session::abandon() {
   hasLander_.store(false);
   lost_.store(true);
   channel_.abandon();
+  lanes_.abandon();
 }
 
 Status Session::sendFile(int file) { return millpond::sendFile(channel_.socket(), file); }
@@ -150,7 +142,9 @@ bool Session::commitLent(size_t bodyBytes, std::span<const std::byte> data) {
   std::lock_guard lock(sendMutex_);
   submit_.advance(sizeof(wire::CommandHeader) + bodyBytes);
   control().submit.head.store(submit_.head(), std::memory_order_release);
-  outgoing_.lend(submit_.head(), data);
+  const bool mayUseLane =
+      data.size() >= wire::kLaneBytes && data.size() <= wire::kChunkBytes && bodyBytes <= wire::kHeadBytes;
+  outgoing_.lend(submit_.head(), data, mayUseLane ? sizeof(wire::CommandHeader) + bodyBytes : 0);
   return transmit();
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/client/client_lanes.h"
 #include "protocol/client/waiters.h"
 #include "protocol/handshake/endpoint.h"
 #include "protocol/handshake/handshake.h"
@@ -133,6 +134,12 @@ class Session {
     return wire::failureCode(taken);
   }
 
+  /// Call before the commands of a copy of that many bytes: opens the session's lanes if they are worth it. A session without
+  /// lanes works the same.
+  void expectBulk(size_t bytes) {
+    if (bytes >= kBulkBytes && mayOpenLanes_.load(std::memory_order_relaxed)) [[unlikely]]
+      openLanes();
+  }
   /// Sends buffered commands (TCP); over shared memory they are already published.
   void flush();
   /// Receives the file that the worker attached to the last reply. Same host only.
@@ -171,6 +178,8 @@ class Session {
   /// Whether bytes from the worker may be written to [address, address + bytes) without a waiting thread. Other bytes
   /// are dropped, and all of them without this callback. Called on the reading thread.
   void onLanding(std::function<bool(uint64_t, uint64_t)> mayLand) { mayLand_ = std::move(mayLand); }
+  /// Called on threads of the lanes with data of a command, before it is sent. Set it before the first command.
+  void onLaneData(std::function<void(std::span<const std::byte>)> look) { lanes_.beforeSending(std::move(look)); }
   /// Returns whether bytes without a waiting thread are in transit: then a thread of the session receives them while
   /// the program does something else. Over shared memory `expectLanding` starts that thread.
   void onLandingsAwaited(std::function<bool()> areAwaited) {
@@ -242,7 +251,9 @@ class Session {
   void pump(const Waiter* until, Sender sender);
   enum class Pumped { kSome, kNothing, kBroken, kCut };
   Pumped pumpRing();
-  Pumped pumpSocket();
+  Pumped pumpSocket(Sender sender);
+  /// The frames of the main connection; those behind data that is still coming over lanes stay in the inbox.
+  Pumped pumpFrames();
   void sleepForReplies();
   /// Handles the frame at `frame`; false if it is malformed.
   bool accept(const wire::ReplyHeader& header, std::span<const std::byte> body);
@@ -252,6 +263,21 @@ class Session {
   /// Fills `to` with the next bytes of the socket. False: the connection has ended.
   bool take(std::span<std::byte> to);
   bool acceptLinkWord(std::span<const std::byte> body);
+
+  // Lanes (session_lanes.cpp)
+
+  /// Opens lanes to the present worker, if that has not been tried since the last connection.
+  void openLanes();
+  std::vector<std::unique_ptr<Lane>> reachLanes(const Endpoint& endpoint, LaneClaim claim);
+  /// A kData or kLanding frame, whose header was taken, with data on a lane.
+  Pumped receiveAnnounced(const wire::ReplyHeader& header);
+  /// Takes the frames whose data has arrived. Returns whether there were any.
+  bool settleLanes();
+  /// Ends the lanes; the frames that are still coming will be sent again.
+  void dropComing();
+  /// The connection has ended within frames, and those behind them must not be taken, except for the worker's last.
+  Pumped pumpTorn();
+
   /// The destination of the bytes of a kData or kChunk frame; empty if the frame is malformed.
   std::span<std::byte> destination(const wire::ReplyHeader& header, size_t bytes);
   bool peerGone() const;
@@ -270,7 +296,10 @@ class Session {
   void waitToSend();
   /// Acknowledges received data if there is much of it, without waiting. The caller holds readMutex_.
   void acknowledge(Sender sender);
-  void queueLinkWord(wire::LinkMessage message);
+  void queueLinkWord(const wire::LinkWord& word);
+  void queueReceived(wire::LinkMessage message) {
+    queueLinkWord({message, 0, received_.load(std::memory_order_relaxed)});
+  }
   static void* flusher(void* self);
   void flushUntilStopped();
   /// Wakes the flusher.
@@ -346,6 +375,12 @@ class Session {
   AdaptiveSpin spin_{hasSpareCpus_ ? kLongSpinNs : kShortSpinNs};
 
   Waiters waiters_;
+
+  static constexpr size_t kBulkBytes = size_t{1} << 20;
+  ClientLanes lanes_;
+  bool isTorn_ = false;                    ///< frames were dropped; guarded by readMutex_
+  std::mutex lanesMutex_;                  ///< held while lanes are opened
+  std::atomic<bool> mayOpenLanes_{false};  ///< TCP: not tried over the present connection
 
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;

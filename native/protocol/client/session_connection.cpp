@@ -60,9 +60,11 @@ bool Session::mend() {
     std::lock_guard lock(readMutex_);
     // The worker's last messages: replies, and possibly the reason of its end.
     for (Pumped got = Pumped::kSome; got == Pumped::kSome && !lost();) {
-      got = pumpSocket();
+      got = pumpSocket(Sender::kThis);
       if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
     }
+    dropComing();
+    lanes_.remove();
     mended = !lost() && reconnect();
   }
   waiters_.promoteOne();
@@ -134,11 +136,13 @@ bool Session::takeOver(Channel channel, uint64_t received) {
   if (!outgoing_.resumeAt(received)) return false;
   if (!channel_.takeOver(std::move(channel))) return false;
   inbox_.clear();
+  isTorn_ = false;
   linkOut_.clear();
   acknowledged_ = received_.load(std::memory_order_relaxed);
   peerReceived_.store(received, std::memory_order_release);
   sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
   isDown_.store(false, std::memory_order_release);
+  mayOpenLanes_.store(true);
   return true;
 }
 
@@ -168,7 +172,7 @@ void Session::sayGoodbye() {
     pause(kFirstPauseNs / 2);
   }
   if (!isDown_.load() && !isParked_.load()) {
-    queueLinkWord(wire::LinkMessage::kGoodbye);
+    queueReceived(wire::LinkMessage::kGoodbye);
     while ((!linkOut_.empty() || outgoing_.pending()) && monotonicNs() < deadline) {
       if (sendOnce()) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) break;

@@ -140,7 +140,7 @@ void Session::considerParking() {
   // From now on nothing is sent to this worker, whether or not it gets the message: without it, the worker waits in
   // vain.
   isParked_.store(true);
-  queueLinkWord(wire::LinkMessage::kParked);
+  queueReceived(wire::LinkMessage::kParked);
   while (!linkOut_.empty() && !stop_.load()) {
     if (sendOnce() || errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) break;
@@ -180,11 +180,14 @@ bool Session::replaceStream(Session& fresh) {
     lose(std::strerror(errno));
     return false;
   }
+  lanes_.remove();
+  mayOpenLanes_.store(true);
   endpoint_ = std::move(fresh.endpoint_);
   secret_ = fresh.secret_;
   worker_ = std::move(fresh.worker_);
   attempt_ = fresh.attempt_;
   inbox_ = std::move(fresh.inbox_);
+  isTorn_ = false;
   linkOut_ = std::move(fresh.linkOut_);
   received_.store(fresh.received_.load(), std::memory_order_relaxed);
   acknowledged_ = fresh.acknowledged_;

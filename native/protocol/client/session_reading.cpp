@@ -23,7 +23,7 @@ constexpr int kFrameTimeoutMs = 60'000;
 
 void Session::pump(const Waiter* until, Sender sender) {
   for (;;) {
-    const Pumped got = remote_ ? pumpSocket() : pumpRing();
+    const Pumped got = remote_ ? pumpSocket(sender) : pumpRing();
     if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
     if (got == Pumped::kCut) cutWhileReading("the worker closed it");
     acknowledge(sender);
@@ -73,7 +73,32 @@ Session::Pumped Session::pumpRing() {
   return Pumped::kSome;
 }
 
-Session::Pumped Session::pumpSocket() {
+Session::Pumped Session::pumpSocket(Sender sender) {
+  bool some = false;
+  for (int64_t deadline = 0;;) {
+    const uint32_t seen = lanes_.changes();
+    const Pumped got = isTorn_ ? pumpTorn() : pumpFrames();
+    if (got == Pumped::kCut || got == Pumped::kBroken) {
+      dropComing();
+      return got;
+    }
+    const bool isSettled = settleLanes();
+    some = some || isSettled || got == Pumped::kSome;
+    // Frames behind those that are complete now may be in the inbox. The worker's memory for unacknowledged data is limited.
+    if (isSettled) acknowledge(sender);
+    if (isSettled) continue;
+    if (lanes_.empty()) return some ? Pumped::kSome : Pumped::kNothing;
+    const int64_t now = monotonicNs();
+    if (got == Pumped::kSome || deadline == 0) deadline = now + int64_t{kFrameTimeoutMs} * 1'000'000;
+    if (lanes_.haveEnded() || now > deadline) {
+      dropComing();
+      return Pumped::kCut;
+    }
+    if (got == Pumped::kNothing) lanes_.awaitChange(seen);
+  }
+}
+
+Session::Pumped Session::pumpFrames() {
   if (inbox_.pending().size() < sizeof(wire::ReplyHeader)) {
     const Inbox::Got got = inbox_.receive(channel_);
     if (got == Inbox::Got::kEnd) return Pumped::kCut;
@@ -85,7 +110,19 @@ Session::Pumped Session::pumpSocket() {
     std::memcpy(&header, inbox_.pending().data(), sizeof(header));
     if (header.bytes < sizeof(header) || header.bytes % 8 != 0) return Pumped::kBroken;
     const size_t body = header.bytes - sizeof(header);
-    if (header.kind == wire::ReplyKind::kData || header.kind == wire::ReplyKind::kLanding) {
+    const bool isData = header.kind == wire::ReplyKind::kData || header.kind == wire::ReplyKind::kLanding;
+    const bool isOfLink = header.kind == wire::ReplyKind::kLink;
+    if (lanes_.announced() != 0 && !isOfLink) {
+      if (!isData) return Pumped::kBroken;
+      inbox_.skip(sizeof(header));
+      if (const Pumped got = receiveAnnounced(header); got != Pumped::kSome) return got;
+      some = true;
+      continue;
+    }
+    // Frames are taken in order, except for the last one of all.
+    if (!lanes_.empty() && !isOfLink && header.kind != wire::ReplyKind::kEnd)
+      return some ? Pumped::kSome : Pumped::kNothing;
+    if (isData) {
       inbox_.skip(sizeof(header));
       if (const Pumped got = receiveData(header); got != Pumped::kSome) return got;
     } else {
@@ -99,8 +136,7 @@ Session::Pumped Session::pumpSocket() {
       if (!accept(header, inbox_.pending().subspan(sizeof(header), body))) return Pumped::kBroken;
       inbox_.skip(header.bytes);
     }
-    if (header.kind != wire::ReplyKind::kLink)
-      received_.store(received_.load(std::memory_order_relaxed) + header.bytes, std::memory_order_relaxed);
+    if (!isOfLink) received_.store(received_.load(std::memory_order_relaxed) + header.bytes, std::memory_order_relaxed);
     some = true;
   }
   return some ? Pumped::kSome : Pumped::kNothing;
@@ -234,6 +270,7 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
   wire::LinkWord word{};
   if (graceSeconds_ == 0 || body.size() != sizeof(word)) return false;
   std::memcpy(&word, body.data(), sizeof(word));
+  if (word.message == wire::LinkMessage::kOnLane) return lanes_.announce(word.lane, word.received);
   const bool isPark = word.message == wire::LinkMessage::kPark && canPark_;
   if (word.message != wire::LinkMessage::kReceived && !isPark) return false;
   const uint64_t received = base_ + word.received;
@@ -250,7 +287,7 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
 void Session::readOutAndLose(const std::string& reason) {
   std::lock_guard lock(readMutex_);
   while (!lost()) {
-    const Pumped got = remote_ ? pumpSocket() : pumpRing();
+    const Pumped got = remote_ ? pumpSocket(Sender::kThis) : pumpRing();
     if (got != Pumped::kSome) lose(endReason_.empty() ? reason : endReason_);
   }
 }
@@ -261,6 +298,9 @@ bool Session::peerGone() const {
 }
 
 void Session::lose(const std::string& reason) {
+  if (lost()) return;
+  // Threads that see the loss return to the program, whose memory the lanes must not use then.
+  lanes_.stop();
   if (lost_.exchange(true)) return;
   // Threads that read or send stop immediately, and the worker sees that the client is gone.
   ::shutdown(channel_.socket(), SHUT_RDWR);

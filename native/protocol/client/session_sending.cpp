@@ -55,7 +55,7 @@ bool Session::transmit() {
     readOutAndLose("the worker acknowledged bytes that were never sent");
     return false;
   }
-  if (acknowledges_.exchange(false)) queueLinkWord(wire::LinkMessage::kReceived);
+  if (acknowledges_.exchange(false)) queueReceived(wire::LinkMessage::kReceived);
   while (isDown_.load(std::memory_order_acquire) || !linkOut_.empty() || outgoing_.pending()) {
     if (lost()) return false;
     if (isDown_.load(std::memory_order_acquire)) {
@@ -73,9 +73,14 @@ bool Session::transmit() {
 }
 
 bool Session::sendOnce() {
+  const bool hasLanes = lanes_.areOpen();
+  if (const auto piece = hasLanes ? outgoing_.laneable() : std::nullopt) {
+    queueLinkWord({wire::LinkMessage::kOnLane, lanes_.send(*piece), piece->size()});
+    outgoing_.decide(true);
+  }
   SendRuns runs;
   runs.add(linkOut_);
-  outgoing_.collect(runs);
+  outgoing_.collect(runs, hasLanes);
   const size_t all = runs.left();
   if (!runs.send(channel_)) return false;
   const size_t gone = all - runs.left();
@@ -95,10 +100,8 @@ void Session::waitToSend() {
   }
 }
 
-void Session::queueLinkWord(wire::LinkMessage message) {
-  const uint64_t received = received_.load(std::memory_order_relaxed);
+void Session::queueLinkWord(const wire::LinkWord& word) {
   const wire::CommandHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
-  const wire::LinkWord word{message, 0, received};
   const size_t at = linkOut_.size();
   linkOut_.resize(at + header.bytes);
   std::memcpy(linkOut_.data() + at, &header, sizeof(header));
@@ -107,13 +110,15 @@ void Session::queueLinkWord(wire::LinkMessage message) {
 
 void Session::acknowledge(Sender sender) {
   const uint64_t received = received_.load(std::memory_order_relaxed);
-  if (graceSeconds_ == 0 || received - acknowledged_ < wire::kAcknowledgeBytes) return;
+  // The worker has few chunks for what lanes carry quickly.
+  const size_t least = lanes_.areOpen() ? wire::kAcknowledgeBytes / 2 : wire::kAcknowledgeBytes;
+  if (graceSeconds_ == 0 || received - acknowledged_ < least) return;
   acknowledged_ = received;
   acknowledges_.store(true);
   // The thread that holds it checks again when it releases it.
   if (sender == Sender::kThis || !sendMutex_.try_lock()) return;
   if (!isDown_.load() && acknowledges_.exchange(false)) {
-    queueLinkWord(wire::LinkMessage::kReceived);
+    queueReceived(wire::LinkMessage::kReceived);
     SendRuns runs;
     runs.add(linkOut_);
     if (runs.send(channel_)) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));

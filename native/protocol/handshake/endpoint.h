@@ -32,6 +32,7 @@ struct Endpoint {
   std::string program;        ///< short name of this program, for the worker's records
   bool canPark = false;       ///< the session may be parked and continued: see Session::onParked
   uint32_t graceSeconds = 0;  ///< how long to retry a lost TCP connection; 0: not at all
+  uint32_t lanes = 0;         ///< further connections for large copies over TCP, at most wire::kMaxLanes
 };
 
 }  // namespace millpond

@@ -12,6 +12,9 @@ constexpr uint64_t kHelloMagic = 0x6f6c6568444e504dULL;
 constexpr uint64_t kWelcomeMagic = 0x636c6577444e504dULL;
 constexpr uint32_t kCanPark = 1;
 constexpr uint32_t kIsParked = 2;
+/// Purposes of a hello without a ticket.
+constexpr uint32_t kResumes = 1;
+constexpr uint32_t kAddsLane = 2;
 /// Longer than any grace period.
 constexpr uint32_t kParks = uint32_t{1} << 31;
 
@@ -29,10 +32,10 @@ static_assert(sizeof(HelloFixed) == kHelloFixedBytes);
 
 struct HelloLink {
   uint32_t graceSeconds;
-  uint32_t isResumption;
+  uint32_t purpose;  ///< 0, kResumes or kAddsLane
   uint32_t attempt;
-  uint32_t parking;  ///< of kCanPark and kIsParked
-  uint64_t received;
+  uint32_t parking;   ///< of kCanPark and kIsParked
+  uint64_t received;  ///< for a lane: its number, and the count of lanes in the upper half
   SessionSecret secret;
 };
 static_assert(sizeof(HelloLink) == 56);
@@ -87,10 +90,12 @@ std::vector<std::byte> encode(const Hello& hello) {
                          static_cast<uint32_t>(hello.ticket.size()),
                          static_cast<uint32_t>(hello.program.size()),
                          static_cast<uint32_t>(sizeof(HelloLink) + hello.processSpace.size())};
-  const Resumption resumption = hello.resumption.value_or(Resumption{});
+  Resumption claim = hello.resumption.value_or(Resumption{});
+  if (hello.lane)
+    claim = {hello.lane->secret, hello.lane->lane | uint64_t{hello.lane->count} << 32, hello.lane->attempt};
+  const uint32_t purpose = hello.lane ? kAddsLane : hello.resumption ? kResumes : 0;
   const uint32_t parking = (hello.canPark ? kCanPark : 0) | (hello.isParked ? kIsParked : 0);
-  const HelloLink link{hello.graceSeconds,  hello.resumption ? 1u : 0u, resumption.attempt, parking,
-                       resumption.received, resumption.secret};
+  const HelloLink link{hello.graceSeconds, purpose, claim.attempt, parking, claim.received, claim.secret};
   std::vector<std::byte> out;
   append(out, bytesOf(fixed));
   append(out, std::as_bytes(std::span(hello.ticket)));
@@ -137,7 +142,10 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
   hello.processSpace = text(tail);
   hello.canPark = (link.parking & kCanPark) != 0;
   hello.isParked = (link.parking & kIsParked) != 0;
-  if (link.isResumption) hello.resumption = {link.secret, link.received, link.attempt};
+  if (link.purpose == kResumes) hello.resumption = {link.secret, link.received, link.attempt};
+  if (link.purpose == kAddsLane)
+    hello.lane = {link.secret, link.attempt, static_cast<uint32_t>(link.received),
+                  static_cast<uint32_t>(link.received >> 32)};
   return hello;
 }
 

@@ -25,6 +25,14 @@ struct Resumption {
   uint32_t attempt = 0;   ///< higher than any before: an abandoned attempt may still arrive
 };
 
+/// The proof by which a client adds a lane to the present connection of its session.
+struct LaneClaim {
+  SessionSecret secret{};
+  uint32_t attempt = 0;  ///< of that connection; 0: the first one
+  uint32_t lane = 0;     ///< its number: lanes are added in order
+  uint32_t count = 0;    ///< how many there will be
+};
+
 /// Client → worker.
 struct Hello {
   uint32_t protocol = 0;
@@ -38,6 +46,7 @@ struct Hello {
   std::optional<Resumption> resumption = {};  ///< instead of a ticket
   bool canPark = false;                       ///< the client attaches again if the session is parked
   bool isParked = false;                      ///< it continues a session that was parked
+  std::optional<LaneClaim> lane = {};         ///< instead of a ticket
 };
 
 enum class Admission : uint32_t {

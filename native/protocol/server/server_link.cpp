@@ -55,7 +55,8 @@ ServerLink::Next ServerLink::receive() {
   // The thread that noticed it may only have checked for new commands.
   if (isBroken_) return Next::kBroken;
   if (door_->isOffered.load(std::memory_order_acquire))
-    if (auto offer = takeOffer()) return resume(std::move(*offer));
+    if (const Next got = takeOffers(); got != Next::kNothing) return got;
+  if (!isAway_ && lanes_ && lanes_->haveEnded()) return receiveWithoutLane();
   if (!isAway_) return receiveBytes();
   if (monotonicNs() < returnBy_) return Next::kNothing;
   problem_ = "its connection was lost, and the client did not come back within " +
@@ -94,19 +95,29 @@ ServerLink::Next ServerLink::next(Frame& frame) {
         problem_ = "a command of " + std::to_string(bytes) + " bytes";
         return Next::kBroken;
       }
-      if (bytes > available) available = commands_.available(bytes);
-      if (bytes <= available) {
+      const size_t onLane = tail_ ? wire::padded(tail_->bytes) : 0;
+      if (tail_ && (frame.header.op == wire::kLinkOp || bytes < sizeof(frame.header) + onLane ||
+                    bytes - onLane > sizeof(frame.header) + wire::kHeadBytes)) {
+        problem_ = "a command of " + std::to_string(bytes) + " bytes with " + std::to_string(onLane) + " on a lane";
+        return Next::kBroken;
+      }
+      const size_t inRing = bytes - onLane;
+      if (inRing > available) available = commands_.available(inRing);
+      if (inRing <= available && !awaitsLane()) {
+        frame.begin = commands_.position();
+        frame.end = frame.begin + inRing;
+        frame.start = taken();
+        frame.keeper.reset();
+        if (tail_) return takeFromLane(frame, inRing);
         frame.take(commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header));
         commands_.skip(bytes);
-        frame.end = commands_.position();
-        frame.start = frame.end - bytes - linkBytes_;
         if (graceNs_ == 0) return Next::kFrame;
         if (frame.header.op != wire::kLinkOp) {
-          if (frame.end - linkBytes_ - toldReceived_ >= wire::kAcknowledgeBytes) tellReceived();
+          if (taken() - toldReceived_ >= wire::kAcknowledgeBytes) tellReceived();
           return Next::kFrame;
         }
         linkBytes_ += bytes;
-        if (!takeLinkFrame(frame.body())) return Next::kBroken;
+        if (!takeLinkWord(wordOf(frame.body()))) return isLeaving_ ? Next::kGone : Next::kBroken;
         continue;
       }
       if (!remote_) {
@@ -124,6 +135,10 @@ ServerLink::Next ServerLink::next(Frame& frame) {
 bool ServerLink::ready() {
   if (!remote_) return commands_.available() != 0;
   if (!sendCollected()) return true;  // `next` reports it
+  if (awaitsLane()) {
+    const Next got = receive();
+    return got == Next::kGone || got == Next::kBroken || !awaitsLane();
+  }
   // With a full ring a command is ready already, or `next` detects that it never will be.
   return incoming_.space() == 0 || receive() != Next::kNothing;
 }
@@ -135,8 +150,12 @@ void ServerLink::sleep(int64_t timeoutNs) {
     return;
   }
   if (!sendCollected()) return;
-  if (!isAway_ && channel_.holdsBytes()) return;
-  pollfd look[2] = {{isAway_ ? -1 : channel_.socket(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  const bool hasRoom = incoming_.space() != 0;
+  if (!isAway_ && hasRoom && channel_.holdsBytes()) return;
+  if (tail_ && !awaitsLane()) return;
+  const short events = hasRoom ? POLLIN : POLLRDHUP;
+  pollfd look[2] = {{isAway_ ? -1 : channel_.socket(), events, 0}, {wakeup_.get(), POLLIN, 0}};
+  if (laneEndedNs_ != 0) timeoutNs = timeoutNs < 0 ? kLaneLookNs : std::min(timeoutNs, kLaneLookNs);
   const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
   ::ppoll(look, 2, timeoutNs < 0 ? nullptr : &timeout, nullptr);
   if (look[1].revents & POLLIN) forgetWake();
@@ -177,8 +196,9 @@ bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const
   header.bytes = static_cast<uint32_t>(bytes);
   if (!remote_) return writeRing(header, parts);
   if (!waitForRoom()) return false;
-  keep(header, parts, sizeof(header) + wire::padded(body));
-  if (!lent.empty()) outgoing_.lend(replies_.head(), lent);
+  const bool isInRing = keep(header, parts, sizeof(header) + wire::padded(body));
+  const bool mayUseLane = isInRing && lent.size() >= wire::kLaneBytes && lent.size() <= wire::kChunkBytes;
+  if (!lent.empty()) outgoing_.lend(replies_.head(), lent, mayUseLane ? sizeof(header) + wire::padded(body) : 0);
   collectedBytes_ += bytes;
   return (collects_ && collectedBytes_ < kMostCollectedBytes) || transmit();
 }
@@ -210,7 +230,7 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
   return true;
 }
 
-void ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts,
+bool ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts,
                       size_t bytes) {
   std::vector<std::byte> own;
   const bool fits = replies_.hasSpace(bytes);
@@ -227,10 +247,11 @@ void ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span
   std::fill(place, end, std::byte{0});
   if (!fits) {
     outgoing_.append(replies_.head(), std::move(own));
-    return;
+    return false;
   }
   replies_.advance(bytes);
   replies_.publish();
+  return true;
 }
 
 bool ServerLink::sendCollected() {
@@ -241,9 +262,10 @@ bool ServerLink::sendCollected() {
 bool ServerLink::transmit() {
   collectedBytes_ = 0;
   while (!isAway_ && (!word_.empty() || outgoing_.pending())) {
+    useLane();
     SendRuns runs;
     runs.add(word_);
-    outgoing_.collect(runs);
+    outgoing_.collect(runs, lanes_ && lanes_->areOpen());
     const size_t all = runs.left();
     if (runs.send(channel_)) {
       const size_t gone = all - runs.left();
@@ -272,7 +294,7 @@ bool ServerLink::waitForRoom() {
   const int64_t deadline = monotonicNs() + patienceNs_;
   while (outgoing_.ownBytes() >= kManyOwnBytes) {
     if (!sendCollected()) return false;
-    lookAhead();
+    lookAhead(false);
     if (outgoing_.ownBytes() < kManyOwnBytes) break;
     if (door_->hasGivenUp.load(std::memory_order_acquire)) return false;
     if (!isAway_ && incoming_.space() == 0) return mayKeepMore();
@@ -310,6 +332,8 @@ ServerLink::Next ServerLink::lose(const std::string& why, bool isClosed) {
   returnBy_ = monotonicNs() + awaitedNs_;
   word_.clear();
   parkAt_.reset();
+  // A frame with data on a lane is incomplete until the client is back.
+  endLanes();
   ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLink_)
     onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
@@ -326,14 +350,10 @@ void ServerLink::offer(Channel channel, uint64_t received) {
   wake();
 }
 
-std::optional<ServerLink::Offer> ServerLink::takeOffer() {
-  std::lock_guard lock(door_->mutex);
-  door_->isOffered.store(false, std::memory_order_relaxed);
-  return std::exchange(door_->offer, std::nullopt);
-}
-
 ServerLink::Next ServerLink::resume(Offer offer) {
-  const Received whole = lookAhead();
+  endLanes();
+  const Received whole = lookAhead(true);
+  tail_.reset();
   if (!outgoing_.resumeAt(offer.received)) {
     problem_ =
         "the client came back for replies behind offset " + std::to_string(offer.received) + ", which are not the next";
@@ -344,7 +364,7 @@ ServerLink::Next ServerLink::resume(Offer offer) {
   if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
   commands_.retracted();
-  toldReceived_ = whole.end - linkBytes_ - whole.linkBytes;
+  toldReceived_ = whole.end - linkBytes_ - whole.linkBytes + laneBytes_;
   word_.clear();
   isAway_ = false;
   const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}, 0, 0, toldReceived_, {}};
@@ -353,18 +373,24 @@ ServerLink::Next ServerLink::resume(Offer offer) {
   return transmit() ? Next::kFrame : Next::kGone;
 }
 
-ServerLink::Received ServerLink::lookAhead() {
+ServerLink::Received ServerLink::lookAhead(bool stopsAtLanes) {
   Received whole{commands_.position(), 0};
   const std::byte* at = commands_.data();
   size_t left = commands_.available();
+  size_t onLane = tail_ ? wire::padded(tail_->bytes) : 0;
   wire::CommandHeader header;
-  while (left >= sizeof(header)) {
+  while (left >= sizeof(header) && (!stopsAtLanes || onLane == 0)) {
     std::memcpy(&header, at, sizeof(header));
-    const size_t bytes = header.bytes;
     // The thread that takes a malformed frame refuses it.
-    if (bytes < sizeof(header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0 || bytes > left) break;
+    if (header.bytes < sizeof(header) + onLane || header.bytes > wire::kMaxFrameBytes || header.bytes % 8 != 0) break;
+    const size_t bytes = header.bytes - onLane;
+    if (bytes > left) break;
+    onLane = 0;
     if (header.op == wire::kLinkOp) {
-      if (!takeLinkFrame({at + sizeof(header), bytes - sizeof(header)})) break;
+      const wire::LinkWord word = wordOf({at + sizeof(header), bytes - sizeof(header)});
+      const bool isOnLane = word.message == wire::LinkMessage::kOnLane;
+      if (isOnLane ? stopsAtLanes || word.received > wire::kChunkBytes : !takeLinkWord(word)) break;
+      if (isOnLane) onLane = wire::padded(word.received);
       whole.linkBytes += bytes;
     }
     at += bytes;
@@ -374,22 +400,27 @@ ServerLink::Received ServerLink::lookAhead() {
   return whole;
 }
 
-bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
+wire::LinkWord ServerLink::wordOf(std::span<const std::byte> body) {
   wire::LinkWord word{};
   if (body.size() == sizeof(word)) std::memcpy(&word, body.data(), sizeof(word));
-  if (word.message == wire::LinkMessage::kGoodbye) {
-    isLeaving_ = true;
-    return true;
+  return word;
+}
+
+bool ServerLink::takeLinkWord(const wire::LinkWord& word) {
+  switch (word.message) {
+    case wire::LinkMessage::kGoodbye: return isLeaving_ = true;
+    case wire::LinkMessage::kParked:
+      isParked_ = parkAt_ && *parkAt_ == taken() && word.received == outgoing_.end();
+      if (!isParked_) problem_ = "the client parks a session that must not be parked";
+      return isParked_;
+    case wire::LinkMessage::kOnLane:
+    case wire::LinkMessage::kLanes: return takeLaneWord(word);
+    case wire::LinkMessage::kReceived:
+      // Read ahead; it will be taken again in order.
+      if (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)) return true;
+      break;
+    case wire::LinkMessage::kPark: break;
   }
-  if (word.message == wire::LinkMessage::kParked) {
-    isParked_ = parkAt_ && *parkAt_ == taken() && word.received == outgoing_.end();
-    if (!isParked_) problem_ = "the client parks a session that must not be parked";
-    return isParked_;
-  }
-  // Read ahead; it will be taken again in order.
-  if (word.message == wire::LinkMessage::kReceived &&
-      (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
-    return true;
   problem_ = "a malformed frame of the link";
   return false;
 }

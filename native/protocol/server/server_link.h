@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/rings/ring.h"
+#include "protocol/server/server_lanes.h"
 #include "protocol/transport/channel.h"
 #include "protocol/transport/outgoing.h"
 #include "protocol/wire.h"
@@ -40,23 +41,26 @@ class ServerLink {
   class Frame {
    public:
     wire::CommandHeader header;
-    uint64_t end = 0;    ///< stream offset after the frame
+    uint64_t begin = 0;  ///< offset of the frame in the ring
+    uint64_t end = 0;    ///< offset in the ring after it
     uint64_t start = 0;  ///< offset of the frame in the client's stream, which has no frames of the link
+    /// Keeps the memory beside the ring that holds the body; null: the ring holds it.
+    std::shared_ptr<const void> keeper;
 
     /// The copy: at most wire::kHeadBytes of the body, which is all of a short one.
     std::span<const std::byte> head() const { return {head_.data(), std::min(bytes_, head_.size())}; }
     /// The whole body. The part of a long command after its head is in shared memory: copy it before checking.
-    std::span<const std::byte> body() const { return bytes_ <= head_.size() ? head() : std::span(ring_, bytes_); }
+    std::span<const std::byte> body() const { return bytes_ <= head_.size() ? head() : std::span(memory_, bytes_); }
 
    private:
     friend class ServerLink;
-    void take(const std::byte* ring, size_t bytes) {
-      ring_ = ring;
+    void take(const std::byte* memory, size_t bytes) {
+      memory_ = memory;
       bytes_ = bytes;
-      if (bytes) std::memcpy(head_.data(), ring, std::min(bytes, head_.size()));
+      if (bytes) std::memcpy(head_.data(), memory, std::min(bytes, head_.size()));
     }
 
-    const std::byte* ring_ = nullptr;
+    const std::byte* memory_ = nullptr;
     size_t bytes_ = 0;
     std::array<std::byte, wire::kHeadBytes> head_;
   };
@@ -83,6 +87,21 @@ class ServerLink {
   /// Another connection of the client, which has every reply before `received`; may be called on any thread. The client
   /// gets its answer when the link has processed the connection.
   void offer(Channel channel, uint64_t received);
+  /// A lane of the client's present connection; may be called on any thread. The client gets its answer when the link has
+  /// processed it.
+  void offerLane(Channel channel, uint32_t lane, uint32_t count);
+  /// `memory`: called for the memory that lanes receive into, of that many bytes; null: there is none, and the client has no
+  /// lanes.
+  void receiveLanesInto(std::function<std::shared_ptr<std::byte>(size_t)> memory) { laneMemory_ = std::move(memory); }
+  /// Ends the lanes, and with them the use of that memory.
+  void endLanes() {
+    lanes_.reset();
+    laneEndedNs_ = 0;
+  }
+  /// Whether replies may use lanes.
+  bool usesLanes() const { return lanes_ && lanes_->areOpen(); }
+  /// Whether few blocks of the lanes are left.
+  bool areLanesLow() const { return lanes_ && lanes_->areLow(); }
   /// Whether an event that `sleep` waits for has happened.
   bool ready();
 
@@ -126,11 +145,22 @@ class ServerLink {
     Channel channel;
     uint64_t received;
   };
+  struct LaneOffer {
+    Channel channel;
+    uint32_t lane;
+    uint32_t count;
+  };
+  /// The last bytes of the next frame, on a lane.
+  struct Tail {
+    uint32_t lane;
+    size_t bytes;
+  };
   /// Requests of other threads to this one.
   struct Door {
     std::mutex mutex;
     std::optional<Offer> offer;
-    std::atomic<bool> isOffered{false};
+    std::vector<LaneOffer> lanes;
+    std::atomic<bool> isOffered{false};  ///< one of these
     std::atomic<bool> hasGivenUp{false};
     std::atomic<bool> isWoken{false};  ///< shared memory: the next sleep returns immediately
   };
@@ -143,7 +173,7 @@ class ServerLink {
   bool write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts,
              std::span<const std::byte> lent);
   bool writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts);
-  void keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t bytes);
+  bool keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t bytes);
   /// Sends pending data. False: the client is gone.
   bool transmit();
   /// Same, for collected replies.
@@ -156,14 +186,27 @@ class ServerLink {
   Next receive();
   /// The result of one read of the socket.
   Next receiveBytes();
+  /// Same, while one of the lanes has ended. A client that leaves says goodbye over the main connection, which may arrive later
+  /// than the end of its lanes.
+  Next receiveWithoutLane();
   /// The connection has ended. `isClosed`: by the other end, not because it did not respond.
   Next lose(const std::string& why, bool isClosed = false);
   /// Switches to the client's new connection.
   Next resume(Offer offer);
-  std::optional<Offer> takeOffer();
-  /// Scans frames that were not taken yet for link frames.
-  Received lookAhead();
-  bool takeLinkFrame(std::span<const std::byte> body);
+  /// Handles what other threads have offered.
+  Next takeOffers();
+  void takeLane(LaneOffer offer);
+  /// Whether the next frame is there but for data on a lane.
+  bool awaitsLane() const { return tail_ && !(lanes_ && tail_->lane < lanes_->size() && lanes_->has(tail_->lane)); }
+  /// Takes the frame of `bytes` bytes whose header was read and whose data has arrived on a lane.
+  Next takeFromLane(Frame& frame, size_t inRing);
+  bool takeLaneWord(const wire::LinkWord& word);
+  /// Sends the data of the next frame over a lane, if that is possible.
+  void useLane();
+  /// Scans frames that were not taken yet for link frames. `stopsAtLanes`: at the first frame with data on a lane.
+  Received lookAhead(bool stopsAtLanes);
+  static wire::LinkWord wordOf(std::span<const std::byte> body);
+  bool takeLinkWord(const wire::LinkWord& word);
   bool acknowledge(uint64_t received);
   void tellReceived();
   /// Over shared memory: writes it where there is no other data while the client waits for nothing.
@@ -172,7 +215,7 @@ class ServerLink {
   /// Queues a link frame. The previous one must have been sent.
   void say(wire::LinkMessage message, uint64_t received);
   /// The offset in the client's stream after the last command taken.
-  uint64_t taken() const { return commands_.position() - linkBytes_; }
+  uint64_t taken() const { return commands_.position() - linkBytes_ + laneBytes_; }
 
   Channel channel_;
   UniqueFd wakeup_;  // TCP: makes poll return
@@ -197,6 +240,12 @@ class ServerLink {
   int64_t awaitedNs_ = 0;           ///< while it is away: longest time since then
   int64_t returnBy_ = 0;
   uint64_t linkBytes_ = 0;  // link frames among the commands taken
+  uint64_t laneBytes_ = 0;  // parts of the commands taken that came over lanes
+  std::unique_ptr<ServerLanes> lanes_;
+  std::optional<Tail> tail_;
+  int64_t laneEndedNs_ = 0;  ///< when a lane was first seen to have ended; 0: none has
+  static constexpr int64_t kLaneLookNs = 10'000'000;
+  std::function<std::shared_ptr<std::byte>(size_t)> laneMemory_;
   uint64_t toldReceived_ = 0;
   std::vector<std::byte> word_;  // a link frame being sent
   std::unique_ptr<Door> door_;

@@ -16,23 +16,35 @@ void Outgoing::append(uint64_t head, std::vector<std::byte> bytes) {
   add(head, view, std::move(bytes));
 }
 
-void Outgoing::add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own) {
+void Outgoing::add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own, size_t frameBytes) {
   ownBytes_ += own.size();
-  lent_.push_back({head, bytes, std::move(own)});
+  lent_.push_back({head, bytes, std::move(own), frameBytes});
   lentBytes_ += lent_.back().size();
 }
 
-void Outgoing::collect(SendRuns& runs) const {
+std::optional<std::span<const std::byte>> Outgoing::laneable() const {
+  if (lentSent_ == lent_.size()) return std::nullopt;
+  const Lent& next = lent_[lentSent_];
+  const bool isStart = within_ == 0 && ring_.position() + next.frameBytes == next.at;
+  if (next.way != Way::kUndecided || next.frameBytes == 0 || !isStart) return std::nullopt;
+  return next.bytes;
+}
+
+void Outgoing::collect(SendRuns& runs, bool hasLanes) const {
   uint64_t at = ring_.position();
   const uint64_t head = at + ring_.available();
   size_t within = within_;
   // A lent run takes two entries, for its padding.
   for (size_t i = lentSent_; runs.room() >= 3; ++i) {
-    const uint64_t limit = i < lent_.size() ? lent_[i].at : head;
+    uint64_t limit = i < lent_.size() ? lent_[i].at : head;
+    const bool isOpen = hasLanes && i < lent_.size() && lent_[i].way == Way::kUndecided && lent_[i].frameBytes != 0 &&
+                        within == 0 && at + lent_[i].frameBytes <= limit;
+    if (isOpen) limit -= lent_[i].frameBytes;
     runs.add({ring_.data() + (at - ring_.position()), static_cast<size_t>(limit - at)});
     at = limit;
-    if (i == lent_.size()) return;
+    if (i == lent_.size() || isOpen) return;
     const Lent& lent = lent_[i];
+    if (lent.way == Way::kLane) continue;
     const size_t whole = std::min(within, lent.bytes.size());
     runs.add(lent.bytes.subspan(whole));
     runs.add(std::span(kZeros).first(lent.size() - std::max(lent.bytes.size(), within)));
@@ -40,14 +52,20 @@ void Outgoing::collect(SendRuns& runs) const {
   }
 }
 
+void Outgoing::passLanes() {
+  while (lentSent_ < lent_.size() && lent_[lentSent_].way == Way::kLane && ring_.position() == lent_[lentSent_].at)
+    lentSentBytes_ += lent_[lentSent_++].size();
+}
+
 void Outgoing::sent(size_t bytes) {
-  while (bytes) {
+  for (; bytes; passLanes()) {
     const bool isLast = lentSent_ == lent_.size();
     const uint64_t inRing = (isLast ? ring_.position() + ring_.available() : lent_[lentSent_].at) - ring_.position();
     const size_t step = std::min<uint64_t>(bytes, inRing);
     ring_.skip(step);
     bytes -= step;
     if (isLast || step < inRing) return;
+    if (lent_[lentSent_].way == Way::kLane) continue;
     const size_t left = lent_[lentSent_].size() - within_;
     if (bytes < left) {
       within_ += bytes;
@@ -77,6 +95,7 @@ bool Outgoing::acknowledge(uint64_t offset) {
 bool Outgoing::resumeAt(uint64_t offset) {
   if (!acknowledge(offset)) return false;
   ring_.rewind();
+  for (Lent& each : lent_) each.way = Way::kUndecided;
   lentSent_ = 0;
   within_ = 0;
   lentSentBytes_ = lentGoneBytes_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,15 +22,22 @@ class Outgoing {
   explicit Outgoing(RingConsumer ring) : ring_(ring) {}
 
   /// Appends `bytes`, padded with zeros to a multiple of 8, after the ring's data up to `head`, the published end. They
-  /// must not change until they are acknowledged.
-  void lend(uint64_t head, std::span<const std::byte> bytes) { add(head, bytes, {}); }
+  /// must not change until they are acknowledged. `frameBytes`: of the same frame, in the ring directly before them, if a lane
+  /// may carry them; 0: none may.
+  void lend(uint64_t head, std::span<const std::byte> bytes, size_t frameBytes = 0) {
+    add(head, bytes, {}, frameBytes);
+  }
   /// The same, for bytes that the caller does not keep.
   void append(uint64_t head, std::vector<std::byte> bytes);
 
   /// Whether there is unsent data.
   bool pending() const { return lentSent_ < lent_.size() || ring_.available() != 0; }
-  /// Adds unsent data, as long as there is room for runs.
-  void collect(SendRuns& runs) const;
+  /// The lent bytes of the frame to be sent next, if it is undecided whether a lane carries them.
+  std::optional<std::span<const std::byte>> laneable() const;
+  /// Decides that for this frame: a lane carries them, or they are sent with the rest.
+  void decide(bool onLane) { lent_[lentSent_].way = onLane ? Way::kLane : Way::kInline; }
+  /// Adds unsent data, as long as there is room for runs; with lanes up to the next frame for which that is undecided.
+  void collect(SendRuns& runs, bool hasLanes = false) const;
   /// The socket has accepted that many of the collected bytes.
   void sent(size_t bytes);
 
@@ -52,14 +60,19 @@ class Outgoing {
   bool resumeAt(uint64_t offset);
 
  private:
+  enum class Way : uint8_t { kUndecided, kInline, kLane };
   struct Lent {
     uint64_t at;  ///< position in the ring after which it comes
     std::span<const std::byte> bytes;
     std::vector<std::byte> own;
+    size_t frameBytes;  ///< see `lend`
+    Way way = Way::kUndecided;
 
     size_t size() const { return wire::padded(bytes.size()); }
   };
-  void add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own);
+  void add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own, size_t frameBytes = 0);
+  /// Counts ranges as sent that a lane carries, and before which all is sent.
+  void passLanes();
 
   RingConsumer ring_;  ///< its position: end of the sent data; released: acknowledged data
   std::deque<Lent> lent_;

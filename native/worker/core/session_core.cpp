@@ -48,11 +48,11 @@ SessionCore::SessionCore(const Driver& driver, SessionDevices& devices, ServerLi
   link_.onLink([](const std::string& what) { log(LogLevel::Info, "%s", what.c_str()); });
 }
 
-void SessionCore::begin(const Request& request, uint64_t start) {
+void SessionCore::begin(const Request& request, uint64_t start, const std::shared_ptr<const void>& keeper) {
   ++position_;
   counters_.commands.store(position_, std::memory_order_relaxed);
   current_ = request;
-  frameStart_ = start;
+  frame_ = {start, &keeper};
   // Only a driver that checks programs provides this second table.
   if (sanitizer_.isThere()) [[unlikely]]
     if (const ProgramCallsTable* calls = programCallsOf(driver_)) calls->command(request.thread, start);

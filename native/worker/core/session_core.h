@@ -36,6 +36,12 @@ struct Request {
   uint32_t thread = 0;   ///< of the client
 };
 
+/// Where the current command is.
+struct CommandPlace {
+  uint64_t start = 0;                                   ///< offset in the ring
+  const std::shared_ptr<const void>* keeper = nullptr;  ///< keeps memory beside the ring; null after the command
+};
+
 class SessionCore {
  public:
   struct Counters {
@@ -75,15 +81,16 @@ class SessionCore {
 
   // The current command
 
-  /// The next command of the stream. `start`: its offset in the stream.
-  void begin(const Request& request, uint64_t start);
+  /// The next command of the stream. `start`: its offset in the ring; `keeper`: keeps memory beside the ring that holds it.
+  void begin(const Request& request, uint64_t start, const std::shared_ptr<const void>& keeper);
   /// A command that was started before and whose reply is due now.
   void resume(const Request& request);
   Request& current() { return current_; }
   /// Number of commands started.
   uint64_t position() const { return position_; }
-  /// Offset in the stream at which the current command begins.
-  uint64_t frameStart() const { return frameStart_; }
+  const CommandPlace& frame() const { return frame_; }
+  /// The command was executed, or is executed later from a copy.
+  void endFrame() { frame_.keeper = nullptr; }
   /// Whether a thread of the client waits for its reply.
   bool isAwaited() const { return current_.request != 0; }
 
@@ -157,7 +164,7 @@ class SessionCore {
   const Sanitizer sanitizer_;
 
   uint64_t position_ = 0;
-  uint64_t frameStart_ = 0;
+  CommandPlace frame_;
   Request current_;
   bool isStale_ = false;
   std::vector<std::byte> replyBody_;

@@ -258,6 +258,7 @@ Welcome Supervisor::authorize(const Hello& hello, bool remote) {
                   codedText(codes::kVersion, "the client was built for API " + hex(hello.apiHash) +
                                                  ", this worker for " + hex(kApiHash)));
   if (hello.resumption) return judgeReturn(*hello.resumption, std::move(out));
+  if (hello.lane) return judgeLane(*hello.lane, remote, std::move(out));
   if (state_ == State::kWarm)
     return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "this worker has no session yet"));
   if (!equalSecrets(hello.ticket, assignment_.ticket))
@@ -291,7 +292,27 @@ Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
   return out;
 }
 
+Welcome Supervisor::judgeLane(const LaneClaim& claim, bool remote, Welcome out) {
+  const auto refuse = [&](Admission admission, std::string message) {
+    out.admission = admission;
+    out.message = std::move(message);
+    return out;
+  };
+  if (!remote || !outlivesConnection() || state_ != State::kConnected)
+    return refuse(Admission::kNoSession, codedText(codes::kTicketInvalid, "this worker has no session with lanes"));
+  if (!equalSecrets(claim.secret, secret_))
+    return refuse(Admission::kTicketRefused,
+                  codedText(codes::kTicketInvalid, "the secret does not belong to this session"));
+  if (claim.attempt != lastAttempt_)
+    return refuse(Admission::kBusy, codedText(codes::kTicketUsed, "the lane belongs to an earlier connection"));
+  return out;
+}
+
 void Supervisor::admit(Acceptor::Admitted admitted) {
+  if (admitted.hello.lane) {
+    executor_->offerLane(std::move(admitted.channel), admitted.hello.lane->lane, admitted.hello.lane->count);
+    return;
+  }
   if (admitted.hello.resumption) {
     executor_->offer(std::move(admitted.channel), admitted.hello.resumption->received);
     return;

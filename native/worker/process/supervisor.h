@@ -44,6 +44,7 @@ class Supervisor {
   Welcome authorize(const Hello& hello, bool remote);
   /// The session that a reconnecting client names, and its proof that the session is its own.
   Welcome judgeReturn(const Resumption& resumption, Welcome out);
+  Welcome judgeLane(const LaneClaim& claim, bool remote, Welcome out);
   void admit(Acceptor::Admitted admitted);
   /// Tells a client over TCP how to reconnect, and how both ends detect the end of the other's process.
   void grantReturn(const Acceptor::Admitted& admitted, Welcome& welcome);

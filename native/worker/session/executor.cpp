@@ -91,6 +91,18 @@ std::optional<uint64_t> streamThatWaits(cmd::Op op, std::span<const std::byte> h
   return stream;
 }
 
+/// Ends the current command's use of its frame, however its execution ends.
+class FrameEnd {
+ public:
+  explicit FrameEnd(SessionCore& session) : session_(session) {}
+  ~FrameEnd() { session_.endFrame(); }
+  FrameEnd(const FrameEnd&) = delete;
+  FrameEnd& operator=(const FrameEnd&) = delete;
+
+ private:
+  SessionCore& session_;
+};
+
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts& accounts, ServerLink link,
@@ -108,6 +120,11 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ClaimAccounts&
       virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
       gates_(session_, accounts, hostRuns_, std::move(gates)) {
   link_.keepWithin([this](size_t bytes) { return keptReplies_.set(bytes); });
+  link_.receiveLanesInto([this](size_t bytes) {
+    std::shared_ptr<const HostBuffer> buffer;
+    if (buffers_.take(bytes, buffer)) return std::shared_ptr<std::byte>();
+    return std::shared_ptr<std::byte>(buffer, buffer->memory);
+  });
   downloads_.issueThrough([this](const Stream& stream, uint64_t bytes, const std::function<CUresult()>& execute) {
     return gates_.download(stream, bytes, execute);
   });
@@ -199,6 +216,7 @@ Executor::End Executor::run() {
   gates_.close();
   const End end = session_.howItEnded();
   if (!end.isParked && (!end.ok || stopRequested_.load())) link_.end(end.reason);
+  link_.endLanes();
   return end;
 }
 
@@ -291,8 +309,9 @@ bool Executor::progressHeld() {
 }
 
 CUresult Executor::execute(const ServerLink::Frame& frame) {
-  session_.begin({frame.header.op, frame.header.context, frame.header.request, frame.header.thread},
-                 frame.end - frame.header.bytes);
+  session_.begin({frame.header.op, frame.header.context, frame.header.request, frame.header.thread}, frame.begin,
+                 frame.keeper);
+  const FrameEnd end(session_);
   if (frame.header.op == 0 || frame.header.op >= cmd::kOpLimit) {
     return violation("there is no command " + std::to_string(frame.header.op));
   }
@@ -403,7 +422,7 @@ bool Executor::progress() {
 
 void Executor::releaseRing() {
   uploads_.progress();
-  const uint64_t read = held_.empty() ? link_.position() : held_.front().end - held_.front().header.bytes;
+  const uint64_t read = held_.empty() ? link_.position() : held_.front().begin;
   link_.release(uploads_.doneUpTo(read));
 }
 

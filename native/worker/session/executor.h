@@ -131,6 +131,8 @@ class Executor : private SessionOwner, private SessionPart {
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; may be called on any thread.
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
+  /// A lane of the client, as for ServerLink::offerLane; may be called on any thread.
+  void offerLane(Channel channel, uint32_t lane, uint32_t count) { link_.offerLane(std::move(channel), lane, count); }
 
  private:
   /// The driver's result, or the reason why it was not called.
@@ -224,7 +226,7 @@ class Executor : private SessionOwner, private SessionPart {
   StreamReads reads_{marks_};
   Landings landings_{session_, addresses_, buffers_, hostCopies_, reads_, lentReplies_, mirroredBytes_, hostRuns_};
   MirroredMemory mirroredMemory_{session_, hostRuns_, mirroredBytes_, landings_};
-  Downloads downloads_{session_, addresses_, hostCopies_, landings_, lentReplies_};
+  Downloads downloads_{session_, addresses_, buffers_, hostCopies_, landings_, lentReplies_};
   Uploads uploads_{session_, addresses_, buffers_, hostCopies_, order_, reads_};
   Copies copies_{session_, addresses_, hostCopies_, waits_};
   GraphNodeReader graphNodeReader_{session_, budgets_,     addresses_,  functions_,   operations_,

@@ -102,6 +102,7 @@ namespace {
 /// nothing before it is under way.
 CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait,
                   bool* isDone = nullptr) {
+  call.session().expectBulk(bytes);
   const auto run = call.remote().memory.find(to);
   cmd::CopyToDevice wire{};
   wire.address = to;
@@ -112,11 +113,10 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const bool lends = bytes >= kLentBytes && call.session().graceSeconds() != 0;
   const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
   std::optional<Handover::Use> lent;
+  std::optional<DataScans::Scan> scan;
   if (lends) {
-    if (const CUresult named = call.remote().mapped.reachNamed(CallSink(call), to, {data, bytes});
-        named != CUDA_SUCCESS)
-      return named;
     lent.emplace(call.remote().mapped.handover(), call.remote().memory, from, bytes);
+    scan.emplace(call.remote().scans, to, std::span(data, bytes), kPiece);
   }
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
@@ -127,7 +127,13 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     const CUresult r = call.postData(wire, piece, whose, bytes <= kPiece ? isDone : nullptr);
     if (r != CUDA_SUCCESS) return r;
   }
-  if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
+  if (lends) {
+    if (!call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
+    const std::vector<uint64_t> named = scan->finish();
+    lent.reset();
+    // Kernels that may follow those addresses come after this call.
+    if (const CUresult r = call.remote().mapped.reachEach(CallSink(call), named); r != CUDA_SUCCESS) return r;
+  }
   if (call.remote().blocking) return call.awaitWork(stream);
   if (run && wait == Wait::kYes && isSeenByHost(call, to)) return awaitStream(call, stream);
   // The bytes have been sent, so the caller's memory is no longer needed. Only for an address that this process did not
@@ -309,6 +315,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   bool captured = false;
   if (const CUresult r = call.isCaptured(stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
+  call.session().expectBulk(bytes);
   const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;
   if (canLand && wait == Wait::kNo && !call.remote().blocking) {
     for (size_t at = 0; at < bytes; at += kLandingBytes) {

@@ -10,6 +10,8 @@ namespace {
 /// Staging chunks reserved for copies in otherwise idle streams: copies that wait for their streams must not block the
 /// others.
 constexpr uint32_t kReservedChunks = 4;
+/// Pieces in buffers that the client has not acknowledged.
+constexpr size_t kMostBuffers = 32;
 static_assert(wire::kAcknowledgeBytes / kLentBytes < wire::kStagingChunks - kReservedChunks);
 
 }  // namespace
@@ -68,6 +70,19 @@ std::optional<uint32_t> Downloads::freeChunk(const Download& download) {
   return atOnce ? found : std::nullopt;
 }
 
+std::optional<Downloads::Place> Downloads::freePlace(const Download& download) {
+  if (const auto chunk = freeChunk(download)) return Place{*chunk, nullptr};
+  Place place;
+  const size_t used = download.pieces.size() + lent_.size();
+  if (!link_.usesLanes() || used >= wire::kStagingChunks + kMostBuffers) return std::nullopt;
+  if (buffers_.take(wire::kChunkBytes, place.buffer) != CUDA_SUCCESS) return std::nullopt;
+  return place;
+}
+
+void Downloads::release(const Place& place) {
+  if (!place.buffer) link_.memory().control().chunkBusy[place.chunk].store(0, std::memory_order_relaxed);
+}
+
 void Downloads::detach(CUstream stream) {
   for (Download& download : all_) {
     if (download.stream.handle != stream || !download.left || download.failure) continue;
@@ -89,16 +104,15 @@ void Downloads::detach(CUstream stream) {
 }
 
 bool Downloads::advance(Download& download) {
-  auto& busy = link_.memory().control().chunkBusy;
   bool some = false;
   const uint16_t before = contexts_.bound();
   contexts_.use(download.stream.context);
   while (download.left && !download.failure) {
-    const auto chunk = freeChunk(download);
-    if (!chunk) break;
+    auto place = freePlace(download);
+    if (!place) break;
     const uint64_t bytes = std::min<uint64_t>(download.left, wire::kChunkBytes);
-    Mark place;
-    std::byte* to = link_.memory().chunk(*chunk);
+    Mark mark;
+    std::byte* to = memoryOf(*place);
     const SessionRange& from = download.from;
     // Not the part of `left` beyond the range: the range of a null address, which the driver refuses, has no bytes.
     const uint64_t done = download.done;
@@ -109,57 +123,63 @@ bool Downloads::advance(Download& download) {
                         });
     if (!issued) break;
     CUresult rc = *issued;
-    if (!rc) rc = marks_.mark(download.stream, place);
+    if (!rc) rc = marks_.mark(download.stream, mark);
     some = true;
     if (rc) {
       download.failure = rc;
       break;
     }
-    busy[*chunk].store(1, std::memory_order_relaxed);
-    nextChunk_ = (*chunk + 1) % wire::kStagingChunks;
-    download.pieces.push_back({*chunk, static_cast<uint32_t>(bytes), place});
+    if (!place->buffer) {
+      link_.memory().control().chunkBusy[place->chunk].store(1, std::memory_order_relaxed);
+      nextChunk_ = (place->chunk + 1) % wire::kStagingChunks;
+    }
+    download.pieces.push_back({std::move(*place), static_cast<uint32_t>(bytes), mark});
     download.left -= bytes;
     download.done += bytes;
   }
   contexts_.use(before);
   while (!download.pieces.empty()) {
-    const Download::Piece piece = download.pieces.front();
-    const CUresult rc = marks_.happened(piece.mark);
+    const CUresult rc = marks_.happened(download.pieces.front().mark);
     if (rc == CUDA_ERROR_NOT_READY) break;
+    const Download::Piece piece = std::move(download.pieces.front());
     some = true;
     download.pieces.pop_front();
     marks_.giveBack(piece.mark);
     if (rc || download.failure) {
       download.failure = rc ? rc : download.failure;
-      busy[piece.chunk].store(0, std::memory_order_relaxed);
+      release(piece.place);
       continue;
     }
     // Bytes of an earlier copy must land before, or they would overwrite these.
     if (!landings_.empty()) landings_.progress();
-    bool sent;
-    if (link_.remote()) {
-      const auto padding = static_cast<uint16_t>(wire::padded(piece.bytes) - piece.bytes);
-      const std::span<const std::byte> data(link_.memory().chunk(piece.chunk), piece.bytes);
-      const uint32_t request = download.request.request;
-      sent = piece.bytes >= kLentBytes ? link_.replyLending(wire::ReplyKind::kData, padding, request, {}, data)
-                                       : link_.reply(wire::ReplyKind::kData, padding, request, 0, data);
-      if (piece.bytes >= kLentBytes)
-        lent_.add(piece.chunk);
-      else
-        busy[piece.chunk].store(0, std::memory_order_relaxed);
-      lent_.progress();
-    } else {
-      const wire::ChunkReady ready{piece.chunk, piece.bytes};
-      sent = link_.reply(wire::ReplyKind::kChunk, download.request.op, download.request.request, 0,
-                         std::as_bytes(std::span(&ready, 1)));
-    }
-    if (!sent) {
+    if (!send(download, piece)) {
       session_.end({"the client reads no data", true});
       return true;
     }
     download.sent += piece.bytes;
   }
   return some;
+}
+
+bool Downloads::send(const Download& download, const Download::Piece& piece) {
+  const uint32_t request = download.request.request;
+  if (!link_.remote()) {
+    const wire::ChunkReady ready{piece.place.chunk, piece.bytes};
+    return link_.reply(wire::ReplyKind::kChunk, download.request.op, request, 0, std::as_bytes(std::span(&ready, 1)));
+  }
+  const auto padding = static_cast<uint16_t>(wire::padded(piece.bytes) - piece.bytes);
+  const std::span<const std::byte> data(memoryOf(piece.place), piece.bytes);
+  const bool lends = piece.bytes >= kLentBytes;
+  const bool isSent = lends ? link_.replyLending(wire::ReplyKind::kData, padding, request, {}, data)
+                            : link_.reply(wire::ReplyKind::kData, padding, request, 0, data);
+  if (!lends)
+    release(piece.place);
+  else if (piece.place.buffer)
+    lent_.add(piece.place.buffer);
+  else
+    lent_.add(piece.place.chunk);
+  lent_.progress();
+  return isSent;
 }
 
 void Downloads::forgetContext(uint16_t number) {

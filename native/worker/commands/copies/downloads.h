@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies to client memory for which a thread waits. The device writes into staging chunks, which are registered with the
-// driver; nothing here waits for it.
+// Copies to client memory for which a thread waits. The device writes into staging chunks, or pinned buffers; nothing here waits
+// for it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "worker/commands/copies/landings.h"
 #include "worker/commands/copies/lent_replies.h"
+#include "worker/commands/memory/host_buffers.h"
 #include "worker/commands/memory/host_copies.h"
 #include "worker/core/session_part.h"
 #include "worker/memory/address_gate.h"
@@ -20,8 +22,14 @@ namespace millpond::worker {
 
 class Downloads : private SessionPart {
  public:
-  Downloads(SessionCore& session, AddressGate& addresses, HostCopies& hostCopies, Landings& landings, LentReplies& lent)
-      : SessionPart(session), addresses_(addresses), hostCopies_(hostCopies), landings_(landings), lent_(lent) {}
+  Downloads(SessionCore& session, AddressGate& addresses, HostBuffers& buffers, HostCopies& hostCopies,
+            Landings& landings, LentReplies& lent)
+      : SessionPart(session),
+        addresses_(addresses),
+        buffers_(buffers),
+        hostCopies_(hostCopies),
+        landings_(landings),
+        lent_(lent) {}
 
   CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command);
 
@@ -38,7 +46,12 @@ class Downloads : private SessionPart {
   void forgetContext(uint16_t number);
 
  private:
-  /// A copy in progress, a staging chunk at a time.
+  /// Where the device writes a piece: a staging chunk, or a buffer.
+  struct Place {
+    uint32_t chunk = 0;
+    std::shared_ptr<const HostBuffer> buffer;
+  };
+  /// A copy in progress, a piece at a time.
   struct Download {
     Request request;
     Stream stream;
@@ -47,7 +60,7 @@ class Downloads : private SessionPart {
     uint64_t left = 0, done = 0;
     uint64_t sent = 0;
     struct Piece {
-      uint32_t chunk;
+      Place place;
       uint32_t bytes;
       Mark mark;
     };
@@ -59,8 +72,16 @@ class Downloads : private SessionPart {
   bool advance(Download& download);
   /// A staging chunk that this download may use now.
   std::optional<uint32_t> freeChunk(const Download& download);
+  /// A chunk; if the client has lanes, which bring more than the chunks hold before it has acknowledged them, also a buffer.
+  std::optional<Place> freePlace(const Download& download);
+  std::byte* memoryOf(const Place& place) const {
+    return place.buffer ? place.buffer->memory : link_.memory().chunk(place.chunk);
+  }
+  void release(const Place& place);
+  bool send(const Download& download, const Download::Piece& piece);
 
   AddressGate& addresses_;
+  HostBuffers& buffers_;
   HostCopies& hostCopies_;
   Landings& landings_;
   LentReplies& lent_;

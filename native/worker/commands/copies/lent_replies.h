@@ -27,6 +27,7 @@ class LentReplies : private SessionPart {
   void add(std::shared_ptr<const HostBuffer> buffer) {
     all_.push_back({link_.replied(), std::nullopt, std::move(buffer)});
   }
+  size_t size() const { return all_.size(); }
   /// Releases the memory of replies that the client has received. Returns whether there were any.
   bool progress() {
     bool some = false;

@@ -43,9 +43,11 @@ CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte>
     return driver_.cuMemcpyHtoDAsync_v2(to, small_.data(), small_.size(), s.handle);
   }
   Mark place;
-  // Behind a function of the client, or other work for which the stream waits, the ring would fill up, and no later
-  // command would arrive, not even the return of that function.
-  const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
+  // Behind a function of the client, or other work for which the stream waits, the ring and the lanes would fill up, and no
+  // later command would arrive, not even the return of that function.
+  const auto keeper = session_.frame().keeper ? *session_.frame().keeper : nullptr;
+  const bool isLong =
+      keeper ? areLanesLow() : !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
   const bool isHeldUp = order_.expected() > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
   std::shared_ptr<const HostBuffer> aside;
   // Without one the copy reads from the ring.
@@ -56,9 +58,17 @@ CUresult Uploads::copy(const cmd::CopyToDevice& copy, std::span<const std::byte>
   if (CUresult rc = marks_.mark(s, place)) return rc;
   if (aside)
     reads_.add(place, aside);
+  else if (keeper)
+    reads_.add(place, keeper);
   else
-    hold({session_.frameStart(), place});
+    hold({session_.frame().start, place});
   return CUDA_SUCCESS;
+}
+
+bool Uploads::areLanesLow() {
+  if (!link_.areLanesLow()) return false;
+  reads_.progress();
+  return link_.areLanesLow();
 }
 
 void Uploads::hold(const Hold& hold) {

@@ -66,6 +66,8 @@ class Uploads : private SessionPart {
   };
 
   void hold(const Hold& hold);
+  /// Whether few blocks of the lanes are left, after those that are read have been released.
+  bool areLanesLow();
 
   AddressGate& addresses_;
   HostBuffers& buffers_;
