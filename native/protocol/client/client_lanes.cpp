@@ -52,6 +52,11 @@ uint32_t ClientLanes::send(std::span<const std::byte> piece) {
   return next_;
 }
 
+void ClientLanes::awaitSent() {
+  const std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Lane>& each : all()) each->awaitSent();
+}
+
 bool ClientLanes::announce(uint64_t lane, uint64_t bytes) {
   if (announced_ || lane >= all().size() || bytes == 0 || bytes > wire::kChunkBytes) return false;
   announced_ = Announced{static_cast<uint32_t>(lane), bytes};

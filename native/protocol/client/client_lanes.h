@@ -54,6 +54,9 @@ class ClientLanes {
   /// Sends a piece over one of them; returns which.
   uint32_t send(std::span<const std::byte> piece);
 
+  /// Waits until all pieces given so far have been read. May be called on any thread.
+  void awaitSent();
+
   /// The last `bytes` bytes of the next frame come over that lane. Returns false if that is impossible.
   bool announce(uint64_t lane, uint64_t bytes);
   /// Bytes of the next frame that come over a lane; 0: none.

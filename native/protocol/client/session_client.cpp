@@ -190,6 +190,10 @@ int32_t Session::await(Waiter& waiter, uint32_t request) {
       if (isDown_.load(std::memory_order_acquire)) sendPending();
     }
   }
+#ifdef __SANITIZE_THREAD__
+  // Data of this thread that the worker has received was read before; the thread sanitizer does not see that order.
+  lanes_.awaitSent();
+#endif
   waiters_.leave(request);
   return waiter.result();
 }

@@ -35,6 +35,11 @@ void Lane::send(std::span<const std::byte> piece) {
   changed_.notifyAll();
 }
 
+void Lane::awaitSent() const {
+  const uint64_t given = given_.load();
+  while (!hasEnded() && !isClosed_.load() && sent_.load(std::memory_order_acquire) < given) cpuRelax();
+}
+
 void Lane::receive(std::span<std::byte> place, bool isExact) { addPlace({place.data(), place.size(), isExact}); }
 
 void Lane::drop(size_t bytes) { addPlace({nullptr, bytes, true}); }
@@ -109,6 +114,7 @@ void Lane::sendUntilClosed() {
     lock.unlock();
     if (look_) look_(piece);
     if (!sendPiece(piece)) return end();
+    sent_.fetch_add(1, std::memory_order_release);
     lock.lock();
   }
 }

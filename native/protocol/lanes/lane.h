@@ -36,6 +36,8 @@ class Lane {
   /// Sends a piece after the earlier ones, on a thread of the lane. The bytes must not change until the other side has
   /// acknowledged the frame, or `close` has returned.
   void send(std::span<const std::byte> piece);
+  /// Waits until all pieces given so far have been read.
+  void awaitSent() const;
   /// The place of the next piece without a place: it may be shorter, unless `isExact`. The lane writes there until the piece has
   /// arrived, or `close` has returned.
   void receive(std::span<std::byte> place, bool isExact);
@@ -79,6 +81,7 @@ class Lane {
   std::atomic<bool> hasEnded_{false};
   std::atomic<uint64_t> arrived_{0};
   std::atomic<uint64_t> given_{0};   ///< pieces to send
+  std::atomic<uint64_t> sent_{0};    ///< of these
   std::atomic<uint64_t> placed_{0};  ///< places
   const bool hasSpareCpus_ = usableCpus() >= 8;
 

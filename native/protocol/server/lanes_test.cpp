@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "protocol/handshake/handshake.h"
 #include "protocol/server/server_link.h"
 #include "protocol/transport/socket.h"
 #include "testing/check.h"

@@ -51,6 +51,10 @@ class ServerLanes {
   bool areOpen() const { return isOpen_; }
   /// Sends a piece over one of them; returns which.
   uint32_t send(std::span<const std::byte> piece);
+  /// Waits until all pieces given so far have been read.
+  void awaitSent() const {
+    for (const auto& each : lanes_) each->line.awaitSent();
+  }
 
  private:
   static constexpr uint32_t kBlocks = 6;  ///< of a lane
