@@ -128,7 +128,7 @@ class ServerLink {
   uint64_t replied() const { return outgoing_.end(); }
   uint64_t acknowledged() const {
 #ifdef __SANITIZE_THREAD__
-    // What the client has received was read before; the thread sanitizer does not see that order.
+    // A piece that the client has received was read before; the thread sanitizer does not see that order.
     if (lanes_) lanes_->awaitSent();
 #endif
     return outgoing_.acknowledged();
