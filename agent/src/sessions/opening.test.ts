@@ -78,7 +78,7 @@ describe("opening a session", () => {
     );
     const ticket = node.controller.ticket("claim-1");
     const attempts = [openSession(agent, ticket), openSession(agent, ticket)];
-    // One of them finds the ticket used: from then on the other waits.
+    // One of them finds the ticket used, after which the other waits.
     await expect(Promise.race(attempts)).rejects.toThrow("[MILLPOND_E_TICKET_USED]");
     clients[0]?.[Symbol.dispose]();
     const opened = await Promise.any(attempts);

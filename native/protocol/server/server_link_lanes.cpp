@@ -70,7 +70,7 @@ void ServerLink::takeLane(LaneOffer offer) {
     if (!memory) return refuse(Admission::kFailed, "the claim has no host memory for lanes");
     lanes_ = std::make_unique<ServerLanes>(std::move(memory), offer.count, [this] { wake(); });
   }
-  // Before the lane receives: its threads use the channel from then on.
+  // The answer precedes the first receipt, because the threads of the lane use the channel after that.
   if (answer()) lanes_->add(std::move(offer.channel));
 }
 
