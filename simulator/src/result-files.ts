@@ -2,7 +2,8 @@
 
 // Results of simulations, for spreadsheets, programs and pages.
 
-import { plotSvg } from "./plot.ts";
+import { stringify } from "csv-stringify/sync";
+import { markdownTable } from "markdown-table";
 import type { Curve, Summary } from "./summary.ts";
 
 export interface Results {
@@ -13,7 +14,8 @@ export interface Results {
 
 /** The format of a file, by the extension of its name. */
 const renderers = {
-  svg: ({ curves, title }: Results) => plotSvg(curves, title),
+  // Loaded on demand: the library takes longer to load than a small simulation runs.
+  svg: async ({ curves, title }: Results) => (await import("./plot.ts")).plotSvg(curves, title),
   csv: curvesCsv,
   json: ({ summaries, curves }: Results) => `${JSON.stringify({ summaries, curves }, nullOfNaN, 2)}\n`,
   md: summariesMarkdown,
@@ -28,8 +30,8 @@ export function resultFormatOf(path: string): ResultFormat | undefined {
   return resultFormats.find((format) => path.toLowerCase().endsWith(`.${format}`));
 }
 
-export function renderResults(format: ResultFormat, results: Results): string {
-  return renderers[format](results);
+export async function renderResults(format: ResultFormat, results: Results): Promise<string> {
+  return await renderers[format](results);
 }
 
 /** A row for each trace, policy and load. At missing loads no claim arrived. */
@@ -37,38 +39,51 @@ function curvesCsv({ curves }: Results): string {
   const rows = curves.flatMap(({ trace, policy, allocation, fragmentation }) =>
     allocation.flatMap((allocated, load) =>
       Number.isFinite(allocated)
-        ? [[trace, policy, load, digits(allocated), digits(fragmentation[load])].map(cell).join(",")]
+        ? [[trace, policy, load, digits(allocated), digits(fragmentation[load])]]
         : [],
     ),
   );
-  return `trace,policy,load_percent,allocated_percent,fragmented_percent\n${rows.map((row) => `${row}\n`).join("")}`;
+  return stringify(rows, {
+    header: true,
+    columns: ["trace", "policy", "load_percent", "allocated_percent", "fragmented_percent"],
+  });
 }
 
 function summariesMarkdown({ summaries, title }: Results): string {
-  const rows = summaries.map(
-    ({ trace, policy, seeds, mean, sd, min, fragmentation80, fragmentation90 }) =>
-      `| ${trace} | ${policy} | ${seeds} | ${mean.toFixed(2)} | ${sd.toFixed(2)} | ${min.toFixed(2)} | ${fragmentation80.toFixed(1)} | ${fragmentation90.toFixed(1)} |`,
-  );
+  const titles = [
+    "trace",
+    "policy",
+    "seeds",
+    "allocated",
+    "deviation",
+    "least",
+    "fragments at 80 %",
+    "at 90 %",
+  ];
+  const rows = summaries.map(({ trace, policy, seeds, mean, sd, min, fragmentation80, fragmentation90 }) => [
+    // A bar within a cell would begin the next one.
+    trace.replaceAll("|", "\\|"),
+    policy,
+    String(seeds),
+    mean.toFixed(2),
+    sd.toFixed(2),
+    min.toFixed(2),
+    fragmentation80.toFixed(1),
+    fragmentation90.toFixed(1),
+  ]);
   return [
     `# ${title}`,
     "",
     "Percent of all GPUs that are allocated when 130 % have been asked for, and of idle GPU that no claim fits when 80 % and",
     "90 % have been.",
     "",
-    "| trace | policy | seeds | allocated | deviation | least | fragments at 80 % | at 90 % |",
-    "|---|---|---|---|---|---|---|---|",
-    ...rows,
+    markdownTable([titles, ...rows], { align: ["l", "l", "r", "r", "r", "r", "r", "r"] }),
     "",
   ].join("\n");
 }
 
 function digits(value: number | undefined): string {
   return value === undefined || Number.isNaN(value) ? "" : value.toFixed(3);
-}
-
-function cell(value: string | number): string {
-  const text = String(value);
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 function nullOfNaN(_: string, value: unknown): unknown {

@@ -106,16 +106,38 @@ test("a plot has a line for each curve in each panel and escapes names", () => {
     curveOf({ trace: "c", policy: "fgd" }, results),
   ];
   const svg = plotSvg(curves, "x & y");
-  expect(svg.match(/<polyline/g)).toHaveLength(6);
+  expect(linesOf(svg)).toHaveLength(6);
   expect(svg).not.toContain("NaN");
   expect(svg).toContain("a&lt;b");
   expect(svg).toContain("x &amp; y");
+  // No name in it counts the plots that were drawn before.
+  expect(plotSvg(curves, "x & y")).toBe(svg);
 });
 
-/** An upper bound, in px, on the width that a browser needs for the text. */
-function textEnd(element: string): number {
-  const [, x = "0", text = ""] = /x="([\d.]+)"[^>]*>([^<]*)</.exec(element) ?? [];
-  return element.includes("text-anchor") ? Number(x) : Number(x) + 7 * text.length;
+/** The paths of a plot's curves. */
+function linesOf(svg: string): readonly string[] {
+  return [...svg.matchAll(/<path d="([^"]*)"[^>]* stroke-width="1\.5"/g)].map(([, path = ""]) => path);
+}
+
+interface Text {
+  readonly text: string;
+  readonly x: number;
+  readonly y: number;
+  readonly anchor: string;
+}
+
+function textsOf(svg: string): readonly Text[] {
+  return [...svg.matchAll(/<text ([^>]*)>([^<]*)</g)].map(([, attributes = "", text = ""]) => {
+    const attribute = (name: string): string =>
+      new RegExp(`(?:^| )${name}="([^"]*)"`).exec(attributes)?.[1] ?? "";
+    const [, left = "", top = ""] = /translate\(([-\d.]+) ([-\d.]+)\)/.exec(attribute("transform")) ?? [];
+    return {
+      text,
+      x: Number(left) + Number(attribute("x")),
+      y: Number(top) + Number(attribute("y")),
+      anchor: attribute("text-anchor"),
+    };
+  });
 }
 
 test("no text of a plot leaves the picture, however long names are, and near allocations are told apart", () => {
@@ -127,21 +149,59 @@ test("no text of a plot leaves the picture, however long names are, and near all
   const near = { ...other, allocation: one.allocation.map((value) => value - 1.5) };
   const svg = plotSvg([one, near], "a title that is as long as titles of several traces together may become");
   const width = Number(/ width="(\d+)"/.exec(svg)?.[1]);
-  const texts = svg.match(/<text[^>]*>[^<]*<\/text>/g) ?? [];
+  const texts = textsOf(svg);
   expect(texts.length).toBeGreaterThan(20);
-  for (const text of texts) expect(textEnd(text)).toBeLessThan(width);
+  for (const { text, x, anchor } of texts) {
+    // An upper bound, in px, on the width that a browser needs for the text.
+    const length = 7 * text.length;
+    const start = { start: x, middle: x - length / 2, end: x - length }[anchor] ?? Number.NaN;
+    expect(start, text).toBeGreaterThanOrEqual(0);
+    expect(start + length, text).toBeLessThanOrEqual(width);
+  }
   // Lines of text do not overlap: each has its own place.
-  const places = texts.map((text) => /x="[\d.]+" y="[\d.]+"/.exec(text)?.[0]);
+  const places = texts.map(({ x, y }) => `${x} ${y}`);
   expect(new Set(places).size).toBe(places.length);
   // In the panel of the full pool, the two curves are at least 10 px apart where both are drawn.
-  const ends = [...svg.matchAll(/<polyline points="([^"]*)"/g)].map(([, points = ""]) =>
-    Number(points.split(" ").at(-1)?.split(",")[1]),
-  );
+  const ends = linesOf(svg).map((path) => Number(/([-\d.]+)$/.exec(path)?.[1]));
   expect(Math.abs((ends[2] ?? 0) - (ends[3] ?? 0))).toBeGreaterThan(10);
 });
 
-test("results are written for spreadsheets, programs and pages, with nothing for loads without a claim", () => {
-  const summaries = [] as const;
+test.each([
+  [
+    [100, 100],
+    ["98", "100"],
+  ],
+  [
+    [0, 0.5],
+    ["0", "2"],
+  ],
+  [
+    [Number.NaN, Number.NaN],
+    ["0", "100"],
+  ],
+])(
+  "the axis of the full pool ends near its values %j, and no percentage is below 0 or above 100",
+  (range, ends) => {
+    const [from = 0, to = 0] = range;
+    const allocation = Array.from({ length: 131 }, (_, load) => (load % 2 === 0 ? from : to));
+    const svg = plotSvg([{ trace: "t", policy: "fgd", allocation, fragmentation: allocation }], "t");
+    // The labels of the second of the three vertical axes.
+    const labels = textsOf(svg).filter(({ anchor, y }) => anchor === "end" && y > 450 && y < 800);
+    expect(labels.map(({ text }) => text)).toEqual(expect.arrayContaining(ends));
+    for (const { text } of labels) {
+      expect(Number(text)).toBeGreaterThanOrEqual(0);
+      expect(Number(text)).toBeLessThanOrEqual(100);
+    }
+    expect(linesOf(svg).join(" ")).not.toMatch(/NaN|Infinity/);
+  },
+);
+
+test("results are written for spreadsheets, programs and pages, with nothing for loads without a claim", async () => {
+  const summaries = [
+    summarize({ trace: "a|b", policy: "fgd", pooled: false }, [
+      run(smallTrace(), { policy: "fgd", seed: 1, isPooled: false }),
+    ]),
+  ];
   const curves = [
     {
       trace: 'a,"b"',
@@ -151,13 +211,16 @@ test("results are written for spreadsheets, programs and pages, with nothing for
     },
   ];
   const results = { title: "t", summaries, curves };
-  expect(renderResults("csv", results)).toBe(
+  expect(await renderResults("csv", results)).toBe(
     'trace,policy,load_percent,allocated_percent,fragmented_percent\n"a,""b""",fgd,0,0.000,0.000\n"a,""b""",fgd,2,1.235,2.000\n',
   );
-  expect(JSON.parse(renderResults("json", results))).toMatchObject({
+  expect(JSON.parse(await renderResults("json", results))).toMatchObject({
     curves: [{ allocation: [0, null, 1.23456] }],
   });
-  expect(renderResults("md", results)).toContain("| trace | policy |");
+  const rows = (await renderResults("md", results)).split("\n").filter((line) => line.startsWith("|"));
+  expect(rows).toHaveLength(3);
+  expect(rows[0]).toMatch(/^\| trace +\| policy \| seeds \|/);
+  expect(rows[2]).toMatch(/^\| a\\\|b +\| fgd +\| +1 \|/);
   expect(resultFormatOf("x/Plot.SVG")).toBe("svg");
   expect(resultFormatOf("x.png")).toBeUndefined();
 });

@@ -68,7 +68,7 @@ export async function run(values: Values<"simulate">): Promise<number> {
   );
   const title = `${names.join(", ")}: ${values.pooled ? "CPU and GPUs apart" : "CPU and GPUs on one node"}`;
   for (const { path, format } of files) {
-    writeOutputFile(path, renderResults(format, { title, summaries, curves }), "--out");
+    writeOutputFile(path, await renderResults(format, { title, summaries, curves }), "--out");
   }
   return exitStatus.ok;
 }
