@@ -30,8 +30,9 @@ std::optional<std::span<const std::byte>> Outgoing::laneable() const {
   return next.bytes;
 }
 
-void Outgoing::collect(SendRuns& runs, bool hasLanes) const {
+void Outgoing::collect(SendRuns& runs, bool hasLanes) {
   uint64_t at = ring_.position();
+  uint64_t lentBytes = lentSentBytes_;
   const uint64_t head = at + ring_.available();
   size_t within = within_;
   // A lent run takes two entries, for its padding.
@@ -42,14 +43,16 @@ void Outgoing::collect(SendRuns& runs, bool hasLanes) const {
     if (isOpen) limit -= lent_[i].frameBytes;
     runs.add({ring_.data() + (at - ring_.position()), static_cast<size_t>(limit - at)});
     at = limit;
-    if (i == lent_.size() || isOpen) return;
+    if (i == lent_.size() || isOpen) break;
     const Lent& lent = lent_[i];
+    lentBytes += lent.size();
     if (lent.way == Way::kLane) continue;
     const size_t whole = std::min(within, lent.bytes.size());
     runs.add(lent.bytes.subspan(whole));
     runs.add(std::span(kZeros).first(lent.size() - std::max(lent.bytes.size(), within)));
     within = 0;
   }
+  collected_ = std::max(collected_, at + lentBytes);
 }
 
 void Outgoing::passLanes() {
@@ -78,17 +81,25 @@ void Outgoing::sent(size_t bytes) {
 }
 
 bool Outgoing::acknowledge(uint64_t offset) {
-  if (offset < acknowledged_ || offset > position()) return false;
-  while (lentSent_ > 0 && lent_.front().at + lentGoneBytes_ + lent_.front().size() <= offset) {
-    lentGoneBytes_ += lent_.front().size();
-    ownBytes_ -= lent_.front().own.size();
+  if (offset < acknowledged_ || offset > std::max(position(), collected_)) return false;
+  while (!lent_.empty() && lent_.front().at + lentGoneBytes_ + lent_.front().size() <= offset) {
+    const Lent& gone = lent_.front();
+    lentGoneBytes_ += gone.size();
+    ownBytes_ -= gone.own.size();
+    if (lentSent_ > 0) {
+      --lentSent_;
+    } else {
+      lentSentBytes_ = lentGoneBytes_;
+      within_ = 0;
+    }
     lent_.pop_front();
-    --lentSent_;
   }
   // No frame ends inside a lent range.
   if (!lent_.empty() && offset > lent_.front().at + lentGoneBytes_) return false;
   acknowledged_ = offset;
-  ring_.release(offset - lentGoneBytes_);
+  const uint64_t inRing = offset - lentGoneBytes_;
+  if (inRing > ring_.position()) ring_.skip(inRing - ring_.position());
+  ring_.release(inRing);
   return true;
 }
 
@@ -99,6 +110,7 @@ bool Outgoing::resumeAt(uint64_t offset) {
   lentSent_ = 0;
   within_ = 0;
   lentSentBytes_ = lentGoneBytes_;
+  collected_ = offset;
   return true;
 }
 

@@ -37,7 +37,7 @@ class Outgoing {
   /// Decides that for this frame: a lane carries them, or they are sent with the rest.
   void decide(bool onLane) { lent_[lentSent_].way = onLane ? Way::kLane : Way::kInline; }
   /// Adds unsent data, as long as there is room for runs; with lanes up to the next frame for which that is undecided.
-  void collect(SendRuns& runs, bool hasLanes = false) const;
+  void collect(SendRuns& runs, bool hasLanes = false);
   /// The socket has accepted that many of the collected bytes.
   void sent(size_t bytes);
 
@@ -53,7 +53,9 @@ class Outgoing {
   /// Its own memory, beside the ring.
   size_t ownBytes() const { return ownBytes_; }
 
-  /// The other side has everything before `offset`, the end of a frame. Returns false if that is impossible.
+  /// The other side has everything before `offset`, the end of a frame. It may have collected bytes beyond those that the socket
+  /// has accepted: a TLS stream accepts encrypted records together, after it has sent some of them. Returns false if that is
+  /// impossible.
   bool acknowledge(uint64_t offset);
   /// Continues at `offset`, the end of a frame, over another connection. Returns false if the data is no longer
   /// available.
@@ -82,6 +84,7 @@ class Outgoing {
   uint64_t lentSentBytes_ = 0;  ///< of all sent completely
   uint64_t lentGoneBytes_ = 0;  ///< of all acknowledged
   uint64_t acknowledged_ = 0;
+  uint64_t collected_ = 0;  ///< the end of the bytes collected for the present connection
   size_t ownBytes_ = 0;
 };
 
