@@ -156,6 +156,21 @@ TEST("what sets a word does not come behind a call that could already wait for i
   CHECK(judge({write, wait, all}, 2) == Refusal::none);
 }
 
+TEST("a stream does not wait for a word that only what waits for the stream might set") {
+  Op wait = on(OpKind::waitValue, kLegacy, 0), receive = on(OpKind::receive, kA, 0);
+  for (Op* each : {&wait, &receive}) each->thread = 1;
+  // The stream that sets it could follow the one that waits.
+  const Op write = on(OpKind::writeValue, kA, 0), send = on(OpKind::send, kA, 0);
+  CHECK(judge({write, wait}, 2) == Refusal::unordered);
+  CHECK(judge({write, send, receive, wait}, 2) == Refusal::none);
+  // The event of the default stream could, and the thread that waits for it is the one that sets the word.
+  wait.stream = kA;
+  const Op record = on(OpKind::record, kLegacy, 0), sync = on(OpKind::syncEvent, kA, 0);
+  const Op store = on(OpKind::storeWord, kA, 0);
+  CHECK(judge({record, sync, store, wait}, 2) == Refusal::unordered);
+  CHECK(judge({record, sync, store, send, receive, wait}, 2) == Refusal::none);
+}
+
 TEST("a copy from pinned memory may read it before what the default stream has is done") {
   for (const uint8_t first : {kLegacy, kA}) {
     const uint8_t second = first == kA ? kLegacy : kA;
@@ -187,6 +202,28 @@ TEST("threads know of each other by signals only") {
   Op fulfil = on(OpKind::fulfil, kA, 0);
   fulfil.thread = 1;
   CHECK(judge({wait, on(OpKind::hostFunction, kA, 0), fulfil}, 2) == Refusal::unordered);
+}
+
+TEST("a call does not precede what lets another thread's call return that could keep it waiting") {
+  // The first use of a thread's default stream creates it, which waits for calls of other threads that wait.
+  const Op held = on(OpKind::hostFunction, kA, 0);
+  Op waits = copyOn(kA, kPageable, kDevice);
+  waits.thread = 1;
+  const Op send = on(OpKind::send, kA, 0);
+  Op receive = on(OpKind::receive, kA, 0);
+  receive.thread = 1;
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  const Op creates = on(OpKind::record, kPerThread, 0);
+  CHECK(judge({held, send, receive, creates, fulfil, waits}, 2) == Refusal::unordered);
+  CHECK(judge({held, creates, send, receive, fulfil, waits}, 2) == Refusal::none);
+  CHECK(judge({creates, held, send, receive, creates, fulfil, waits}, 2) == Refusal::none);
+  // A copy between host memories waits with a lock that each call needs.
+  const Op other = on(OpKind::record, kB, 0);
+  CHECK(judge({held, send, receive, other, fulfil, waits}, 2) == Refusal::none);
+  Op locks = copyOn(kA, kPageable, kPinned);
+  locks.thread = 1;
+  CHECK(judge({held, send, receive, other, fulfil, locks}, 2) == Refusal::unordered);
+  CHECK(judge({held, other, send, receive, fulfil, locks}, 2) == Refusal::none);
 }
 
 TEST("branches of a graph are a race until they join") {

@@ -10,6 +10,18 @@ namespace {
 /// A card's streams take about a thousand commands each; then calls wait. Some commands are several.
 constexpr size_t kMostHeldUp = 400;
 
+bool callsDriver(OpKind kind) {
+  switch (kind) {
+    case OpKind::storeWord:
+    case OpKind::fulfil:
+    case OpKind::hostUpdate:
+    case OpKind::hostCheck:
+    case OpKind::send:
+    case OpKind::receive: return false;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 void Moments::insert(size_t moment) {
@@ -36,7 +48,7 @@ Order::Order(const Program& program)
       events_(program.events),
       graphs_(program.graphs),
       signals_(program.signals, kNever),
-      wordsSet_(program.words, kNever),
+      wordsSet_(program.words),
       promisesUsed_(program.promises),
       promisesFulfilled_(program.promises) {
   lanes_[kLegacy].isLegacy = true;
@@ -104,7 +116,7 @@ bool Order::isHeld(size_t moment) const {
 
 /// The op's call returns when `work` is done, or could.
 void Order::blocksOn(size_t work, bool isCertain) {
-  waits_ = true;
+  isWait_ = true;
   if (isCertain) {
     after(end_, work);
   } else {
@@ -116,6 +128,8 @@ void Order::blocksOn(size_t work, bool isCertain) {
 Refusal Order::submit(const Op& op) {
   Lane& lane = laneOf(op);
   if (!isBefore(lane.used, begin_)) return Refusal::unordered;
+  // The driver creates a thread's default stream when the thread first uses it.
+  allocates_ = op.stream == kPerThread && !op.isSynchronous && lane.used == kNever;
   work_ = moment();
   after(work_, begin_);
   after(work_, lane.last);
@@ -146,19 +160,20 @@ Refusal Order::append(const Op& op) {
   begin_ = moment();
   end_ = moment();
   work_ = kNever;
-  waits_ = false;
+  isWait_ = locks_ = allocates_ = false;
   after(begin_, threads_[op.thread]);
   after(end_, begin_);
   const Refusal refusal = dispatch(op);
   if (refusal != Refusal::none) return refusal;
   hasBegun_ = hasBegun_ || op.kind != OpKind::graph;
   threads_[op.thread] = end_;
-  if (waits_) blocked_[op.thread] = end_;
-  if (waits_ && op.kind != OpKind::receive && op.kind != OpKind::syncEvent) {
-    waitedForAll_[op.thread] = end_;
-    waitsForAll_.push_back(end_);
+  if (isWait_) blocked_[op.thread] = end_;
+  if (isWait_ && op.kind != OpKind::receive) {
+    waits_.push_back(end_);
+    if (op.kind != OpKind::syncEvent) waitedForAll_[op.thread] = end_;
   }
-  if (op.kind == OpKind::ask || isByWay(op.variant)) allocations_.push_back({op.thread, end_});
+  if (callsDriver(op.kind))
+    calls_.push_back({op.thread, allocates_ || op.kind == OpKind::ask || isByWay(op.variant), end_});
   return settle(op);
 }
 
@@ -173,15 +188,7 @@ Refusal Order::settle(const Op& op) {
     if (heldUp_ > kMostHeldUp) return Refusal::stuck;
   }
   if (holds_.empty()) heldUp_ = 0;
-  // An allocation may wait for whatever other threads wait for, so that must not depend on anything after the
-  // allocation.
-  if (waits_ && op.kind != OpKind::receive) {
-    for (const Allocation& each : allocations_) {
-      if (each.thread == op.thread || isBefore(each.end, begin_)) continue;
-      for (const Freed& hold : freed_)
-        if (moments_[end_].maybe.contains(hold.work) && isBefore(each.end, hold.by)) return Refusal::unordered;
-    }
-  }
+  if (isWait_ && op.kind != OpKind::receive && couldDeadlock(op)) return Refusal::unordered;
   for (const Hold& hold : holds_) {
     if (moments_[end_].maybe.contains(hold.work)) return Refusal::stuck;
     if (!hold.isPromise) continue;
@@ -189,6 +196,17 @@ Refusal Order::settle(const Op& op) {
       if (moments_[end_].maybe.contains(each) && !isBefore(each, hold.call)) return Refusal::stuck;
   }
   return Refusal::none;
+}
+
+/// A call that allocates may wait for whatever other threads wait for, and any call for a thread that waits with a lock: what
+/// those threads wait for must not depend on anything after the call. Measured on an H200.
+bool Order::couldDeadlock(const Op& op) const {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const Call& each) {
+    if (each.thread == op.thread || (!each.allocates && !locks_) || isBefore(each.end, begin_)) return false;
+    return std::any_of(freed_.begin(), freed_.end(), [&](const Freed& hold) {
+      return moments_[end_].maybe.contains(hold.work) && isBefore(each.end, hold.by);
+    });
+  });
 }
 
 Refusal Order::dispatch(const Op& op) {
@@ -298,6 +316,7 @@ Refusal Order::copy(const Op& op) {
   if (isManaged || isHostOnly || (op.isSynchronous && !isHost(from) && !isHost(to))) {
     // How far such a call waits, and when it reads the memory, is unspecified.
     blocksOn(work_, false);
+    locks_ = isManaged || isHostOnly;
     return read(op.from, begin_, work_) && write(op.to, begin_, work_) ? Refusal::none : Refusal::race;
   }
   bool isRead = false;
@@ -332,6 +351,7 @@ Refusal Order::sync(const Op& op) {
   }
   Lane& lane = laneOf(op);
   if (!isBefore(lane.used, begin_)) return Refusal::unordered;
+  allocates_ = op.stream == kPerThread && lane.used == kNever;
   lane.used = end_;
   blocksOn(lane.last, true);
   if (lane.isLegacy)
@@ -345,12 +365,14 @@ Refusal Order::hold(const Op& op, bool isPromise) {
   if (isPromise) {
     if (promisesUsed_[op.object]) return Refusal::senseless;
     promisesUsed_[op.object] = true;
-  } else if (wordsSet_[op.object] != kNever) {
-    // The word may still be unset when the stream gets here: the op that sets it must not come after a call that could
-    // wait for this stream.
-    for (const size_t each : waitsForAll_)
-      if (!isBefore(each, begin_) && isBefore(each, wordsSet_[op.object])) return Refusal::unordered;
-    after(work_, wordsSet_[op.object]);
+  } else if (wordsSet_[op.object].by != kNever) {
+    // The word may still be unset when the stream gets here: what sets it must not come after a call that could wait for this
+    // stream, and not be work that could come after the default stream, which waits for this one.
+    const WordSet& set = wordsSet_[op.object];
+    if (set.isWork && laneOf(op).isBlocking && !isBefore(set.call, begin_)) return Refusal::unordered;
+    for (const size_t each : waits_)
+      if (!isBefore(each, begin_) && isBefore(each, set.by)) return Refusal::unordered;
+    after(work_, set.by);
     return Refusal::none;
   }
   // Work that other threads wait for, or could turn out to wait for, must not follow this.
@@ -366,8 +388,8 @@ Refusal Order::release(const Op& op, bool isPromise, size_t by, size_t asks) {
     if (!promisesUsed_[op.object] || promisesFulfilled_[op.object]) return Refusal::senseless;
     promisesFulfilled_[op.object] = true;
   } else {
-    if (wordsSet_[op.object] != kNever) return Refusal::senseless;
-    wordsSet_[op.object] = by;
+    if (wordsSet_[op.object].by != kNever) return Refusal::senseless;
+    wordsSet_[op.object] = {by, end_, by == work_};
   }
   for (size_t i = 0; i < holds_.size();) {
     const Hold hold = holds_[i];

@@ -76,9 +76,17 @@ class Order {
     size_t work = 0;
     size_t by = 0;  ///< beginning of what ended it
   };
-  struct Allocation {
+  /// A call of the driver.
+  struct Call {
     uint8_t thread = 0;
+    bool allocates = false;
     size_t end = 0;
+  };
+  /// What set a word.
+  struct WordSet {
+    size_t by = kNever;
+    size_t call = kNever;  ///< its return
+    bool isWork = false;   ///< of a stream
   };
   struct GraphState {
     bool exists = false;
@@ -112,13 +120,14 @@ class Order {
   Refusal release(const Op& op, bool isPromise, size_t by, size_t asks);
   bool isHeld(size_t moment) const;
   void blocksOn(size_t work, bool isCertain);
+  bool couldDeadlock(const Op& op) const;
 
   const Program& program_;
   std::vector<Moment> moments_;
   std::vector<size_t> threads_;       ///< last moment of each
   std::vector<size_t> blocked_;       ///< last return of a call that waited, of each thread
   std::vector<size_t> waitedForAll_;  ///< the same, of calls that could wait for all streams
-  std::vector<size_t> waitsForAll_;   ///< all of these
+  std::vector<size_t> waits_;         ///< returns of all calls that waited for the device
   std::vector<Lane> lanes_;           ///< streams, with a per-thread default stream for each thread at the end
   std::vector<Access> slots_;
   std::vector<EventState> events_;
@@ -126,9 +135,9 @@ class Order {
   std::vector<size_t> signals_;
   std::vector<Hold> holds_;
   std::vector<Freed> freed_;
-  std::vector<Allocation> allocations_;
-  size_t heldUp_ = 0;             ///< commands behind holds
-  std::vector<size_t> wordsSet_;  ///< the operation that set each word
+  std::vector<Call> calls_;
+  size_t heldUp_ = 0;  ///< commands behind holds
+  std::vector<WordSet> wordsSet_;
   std::vector<bool> promisesUsed_;
   std::vector<bool> promisesFulfilled_;
   std::vector<size_t> hostFunctions_;
@@ -139,7 +148,9 @@ class Order {
   size_t work_ = kNever;
   size_t early_ = kNever;  ///< the first moment at which the work can read its source, if that is host memory
   size_t end_ = 0;
-  bool waits_ = false;
+  bool isWait_ = false;
+  bool locks_ = false;      ///< it waits in the driver with a lock that calls of other threads need
+  bool allocates_ = false;  ///< memory or a stream
 };
 
 /// Refusal::none if the whole program is deterministic and terminates.
