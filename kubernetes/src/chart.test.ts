@@ -8,11 +8,21 @@ import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import manifest from "../../package.json" with { type: "json" };
 import { inRoot } from "../../scripts/lib/paths.ts";
-import { chartDirectory, renderChart, type RenderOptions, usedValues } from "./testing/helm-chart.ts";
+import {
+  chartDirectory,
+  renderChart,
+  type RenderOptions,
+  usedValues,
+  valueRules,
+} from "./testing/helm-chart.ts";
 import { readManifests } from "./testing/manifests.ts";
 
 interface Workload extends KubernetesObject {
   readonly spec?: { readonly template?: V1PodTemplateSpec };
+}
+
+interface Rules {
+  readonly properties?: Readonly<Record<string, Rules>>;
 }
 
 const nameOf = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.name}`;
@@ -169,16 +179,74 @@ test("every value is used, every one that is used is there, and the versions are
   });
 });
 
-test.skipIf(!hasHelm)(
-  `Helm itself renders and lints the same${hasHelm ? "" : " (skipped: there is no helm)"}`,
-  () => {
+test.each<[string, Readonly<Record<string, unknown>>]>([
+  ["/pool/controllers", { pool: { database: "db", controllers: 6 } }],
+  ["/pool/controllers", { pool: { database: "db", controllers: 0 } }],
+  ["/pool/controllers", { pool: { controllers: "two" } }],
+  ["/operator/replicas", { operator: { replicas: 0 } }],
+  ["/operator/requeue", { operator: { requeue: "yes" } }],
+  ["/allocation", { allocation: "device_plugin" }],
+  ["/domain", { domain: "Millpond" }],
+  ["/resourceNames", { resourceNames: "vgpu" }],
+  ["/pool/softGpus", { pool: { softGpus: 65 } }],
+  ["/pool/storage", { pool: { storage: "ten" } }],
+  ["/pool/secret", { pool: { secret: "" } }],
+  ["/pool/driver", { pool: { driver: "libcuda.so.1" } }],
+  ["/pool/nodeSelector", { pool: { nodeSelector: { gpu: true } } }],
+  ["/image/pullPolicy", { image: { pullPolicy: "Sometimes" } }],
+  ["must NOT have additional properties", { pool: { softGPUs: 2 } }],
+  ["must NOT have additional properties", { replicas: 3 }],
+])("a wrong value of %s is refused", (path, values) => {
+  expect(() => renderChart({ values })).toThrow(path);
+});
+
+test("the rules for values know each value, and those of a chart that depends on this one", () => {
+  const named = ({ properties = {} }: Rules, path = ""): string[] =>
+    Object.entries(properties).flatMap(([key, below]) => {
+      const name = path === "" ? key : `${path}.${key}`;
+      return below.properties === undefined ? [name] : named(below, name);
+    });
+  expect(named(valueRules()).sort()).toEqual([...usedValues(), "global"].sort());
+  expect(() =>
+    renderChart({ values: { global: { registry: "example.org" }, image: { tag: 9 } } }),
+  ).not.toThrow();
+});
+
+const helm = (...args: readonly string[]): string =>
+  execFileSync("helm", args, { encoding: "utf8", stdio: "pipe" });
+
+// Without a cluster, as in pipelines, Helm knows versions of groups, and no kinds.
+test.skipIf(!hasHelm).each<readonly [minor: number, values: Readonly<Record<string, unknown>>]>([
+  [36, {}],
+  [33, {}],
+  [20, {}],
+  [36, { allocation: "device-plugin", networkPolicies: false }],
+  [36, { pool: { enabled: false, secret: "elsewhere" } }],
+  [36, { pool: { database: "db", controllers: 5 }, operator: { requeue: true, replicas: 3 } }],
+  [36, { pool: { softGpus: 2 }, image: { tag: "9", pullPolicy: "Always" } }],
+])(
+  `Helm itself renders the same for 1.%i with %j${hasHelm ? "" : " (skipped: there is no helm)"}`,
+  (minor, values) => {
+    const settings = (tree: object, path = ""): string[] =>
+      Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+        typeof value === "object" && value !== null
+          ? settings(value, `${path}${key}.`)
+          : ["--set", `${path}${key}=${String(value)}`],
+      );
     const args = ["millpond", chartDirectory, "--namespace", "millpond-system"];
-    const version = ["--api-versions", "resource.k8s.io/v1/DeviceClass", "--kube-version", "1.36.2"];
-    const text = execFileSync("helm", ["template", ...args, ...version], { encoding: "utf8" });
+    const text = helm("template", ...args, "--kube-version", `1.${minor}.2`, ...settings(values));
     const objects = parseAllDocuments(text).map((document) => document.toJS() as KubernetesObject | null);
-    expect(byName(objects.filter((object) => object !== null))).toEqual(byName(renderChart()));
-    expect(execFileSync("helm", ["lint", "--strict", chartDirectory], { encoding: "utf8" })).toContain(
-      "0 chart(s) failed",
+    expect(byName(objects.filter((object) => object !== null))).toEqual(
+      byName(renderChart({ minor, values })),
     );
+  },
+);
+
+test.skipIf(!hasHelm)(
+  `Helm itself finds nothing wrong with the chart, and refuses wrong values${hasHelm ? "" : " (skipped: there is no helm)"}`,
+  () => {
+    expect(helm("lint", "--strict", chartDirectory)).toContain("0 chart(s) failed");
+    for (const value of ["pool.controllers=6", "pool.softGPUs=2", "allocation=plugin"])
+      expect(() => helm("template", "millpond", chartDirectory, "--set", value)).toThrow("the schema");
   },
 );

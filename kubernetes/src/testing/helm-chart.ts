@@ -5,6 +5,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Ajv } from "ajv";
 import { parse, parseAllDocuments, stringify } from "yaml";
 import type { KubernetesObject } from "@kubernetes/client-node";
 
@@ -20,25 +21,34 @@ export interface RenderOptions {
   readonly minor?: number;
 }
 
-/** The minor versions that introduced kinds. */
-const kindsSince: Readonly<Record<string, number>> = {
-  "resource.k8s.io/v1/DeviceClass": 34,
-  "policy/v1/PodDisruptionBudget": 21,
-};
+/** The minor versions that introduced versions of groups. */
+const groupsSince: Readonly<Record<string, number>> = { "resource.k8s.io/v1": 34 };
 
-function minorWith(api: unknown): number {
-  return required(kindsSince[String(api)], String(api));
+/** The rules of values.schema.json. */
+export function valueRules(): object {
+  return JSON.parse(readFileSync(join(chartDirectory, "values.schema.json"), "utf8")) as object;
 }
 
-/** All objects of the chart. */
+/**
+ * All objects of the chart.
+ *
+ * @throws if the values break a rule of values.schema.json
+ */
 export function renderChart(options: RenderOptions = {}): KubernetesObject[] {
   const defaults = parse(readFileSync(join(chartDirectory, "values.yaml"), "utf8")) as Values;
+  const { minor = 36 } = options;
+  const values = merge(defaults, options.values ?? {});
+  const ajv = new Ajv({ allErrors: true, allowUnionTypes: true });
+  if (!ajv.validate(valueRules(), values)) throw new Error(ajv.errorsText(ajv.errors, { dataVar: "values" }));
   const chart = parse(readFileSync(join(chartDirectory, "Chart.yaml"), "utf8")) as { appVersion: string };
   const root = {
-    Values: merge(defaults, options.values ?? {}),
+    Values: values,
     Release: { Namespace: options.namespace ?? "millpond-system" },
     Chart: { AppVersion: chart.appVersion },
-    Capabilities: { APIVersions: { Has: (api: unknown) => (options.minor ?? 36) >= minorWith(api) } },
+    Capabilities: {
+      KubeVersion: { Version: `v1.${minor}.0` },
+      APIVersions: { Has: (api: unknown) => minor >= required(groupsSince[String(api)], String(api)) },
+    },
   };
   return templates().flatMap((text) =>
     parseAllDocuments(render(text, root))
@@ -113,6 +123,11 @@ function render(text: string, root: Values): string {
 
 const functions: Readonly<Record<string, (...args: readonly unknown[]) => unknown>> = {
   and: (...args) => args.find((arg) => !isTrue(arg)) ?? args.at(-1),
+  semverCompare: (constraint, version) => {
+    const [, least] = /^>=1\.(\d+)-0$/.exec(String(constraint)) ?? [];
+    const [, minor] = /^v1\.(\d+)\.\d+$/.exec(String(version)) ?? [];
+    return Number(required(minor, String(version))) >= Number(required(least, String(constraint)));
+  },
   not: (value) => !isTrue(value),
   ne: (a, b) => a !== b,
   quote: (value) => JSON.stringify(String(value)),
