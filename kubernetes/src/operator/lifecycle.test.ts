@@ -140,6 +140,23 @@ test("a ResourceClaim that is deleted before its pod is placed is made again, an
   expect(uid()).not.toBe(first);
 });
 
+test("a pod whose objects a quota refuses says so, and goes on when there is room in it", async () => {
+  const cluster = await start();
+  for (const kind of ["/secrets", "resource.k8s.io/resourceclaims"]) {
+    cluster.server.exhausted.add(kind);
+    const name = `kept-by-${kind.length}`;
+    await cluster.createPod(name, half);
+    await expect.poll(() => cluster.bound(name), patience).toBe("False ClusterRefuses");
+    const { conditions = [] } = (await cluster.pod(name))?.status ?? {};
+    const said = conditions.find(({ type }) => type === "millpond.dev/Bound")?.message;
+    expect(said).toContain(`exceeded quota: count/${kind}`);
+    expect((await cluster.pod(name))?.spec?.schedulingGates).toHaveLength(1);
+    cluster.server.exhausted.clear();
+    await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
+    await cluster.core.deleteNamespacedPod({ namespace: "default", name });
+  }
+});
+
 test("a kubelet that could not prepare a pod looks again at once, and one that has is left alone", async () => {
   const cluster = await start();
   await cluster.createPod("slow", half);

@@ -31,8 +31,10 @@ import {
   lacksSecret,
   nameOf,
   type PodWriter,
+  refusalOf,
   uidOf,
   waitingWriteMs,
+  wasRefused,
 } from "./pod-writer.ts";
 
 export interface PodReconcilerOptions extends ClaimMakerOptions {
@@ -181,7 +183,8 @@ export class PodReconciler {
         values[claimNameKey(index)] = claim.name;
         values[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
       }
-      await writer.makeSecret(pod, objectName(id), { ...endpoint, ...values });
+      const refusal = await refusalOf(writer.makeSecret(pod, objectName(id), { ...endpoint, ...values }));
+      if (refusal !== undefined) return await this.#lacksPermission(pod, refusal);
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
     const condition = { type: keysOf(names).bound, status: "True", reason: "Bound" } as const;
@@ -207,8 +210,10 @@ export class PodReconciler {
       const tokens: Record<string, string> = {};
       for (const [index, claim] of claims.entries())
         tokens[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
-      await writer.makeSecret(pod, objectName(id), { ...endpoint, ...tokens });
-      await deviceClaims?.make(pod, objectName(id), claims);
+      const refusal =
+        (await refusalOf(writer.makeSecret(pod, objectName(id), { ...endpoint, ...tokens }))) ??
+        (deviceClaims && (await refusalOf(deviceClaims.make(pod, objectName(id), claims))));
+      if (refusal !== undefined) return await this.#lacksPermission(pod, refusal);
       this.#made.set(uidOf(pod), { allocations: allocationsOf(claims), atMs: performance.now() });
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
@@ -432,6 +437,14 @@ export class PodReconciler {
     this.#preparation?.forget(uid);
   }
 
+  /** Reports that the cluster refuses objects that the pod needs, because of a quota for example, and tries again later. */
+  async #lacksPermission(pod: V1Pod, refusal: string): Promise<number> {
+    const message = `the pool has granted its vGPUs, but the cluster refuses an object that it needs: ${refusal}`;
+    await this.#options.writer.tell(pod, "Warning", "MillpondRefused", message);
+    await this.#waits(pod, "ClusterRefuses", message);
+    return waitingWriteMs;
+  }
+
   async #waits(pod: V1Pod, reason: string, message: string, leastMs?: number): Promise<number | undefined> {
     const { writer, names } = this.#options;
     const condition = { type: keysOf(names).bound, status: "False", reason, message } as const;
@@ -452,12 +465,6 @@ function toPatience(position: number): number {
 
 function ofFollower(name: string | undefined): string {
   return name === undefined ? "" : `, and ${name} waits in its place`;
-}
-
-/** Whether the kubelet refused the pod, for example because its device plugin was unavailable: nothing of it has run. */
-function wasRefused(pod: V1Pod): boolean {
-  const { metadata, status } = pod;
-  return status?.phase === "Failed" && metadata?.deletionTimestamp === undefined && !hasStarted(pod);
 }
 
 /**

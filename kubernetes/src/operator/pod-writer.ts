@@ -262,10 +262,27 @@ export function hasStarted({ status }: V1Pod): boolean {
   );
 }
 
+/** Whether the kubelet refused the pod, for example because its device plugin was unavailable: nothing of it has run. */
+export function wasRefused(pod: V1Pod): boolean {
+  const { metadata, status } = pod;
+  return status?.phase === "Failed" && metadata?.deletionTimestamp === undefined && !hasStarted(pod);
+}
+
 export function isConflict(error: unknown): boolean {
   const status = statusOf(error);
   // Some API server versions answer 422 when a test of a JSON patch fails.
   return status === 409 || status === 422;
+}
+
+/** Why the API server refuses to create an object, because of a quota for example; undefined: it has created it. */
+export async function refusalOf(creation: Promise<void>): Promise<string | undefined> {
+  try {
+    await creation;
+    return undefined;
+  } catch (error) {
+    if (statusOf(error) !== 403) throw error;
+    return describeFailure(error);
+  }
 }
 
 function withAffinity(pod: V1Pod, host: string, where: "required" | "preferred"): unknown {

@@ -43,6 +43,8 @@ export class PlayedApiServer implements AsyncDisposable {
   readonly denied: string[] = [];
   /** Whether watches get bookmarks. */
   hasBookmarks = true;
+  /** Kinds (`group/resource`) of which no more objects may be created, as by a ResourceQuota. */
+  readonly exhausted = new Set<string>();
   #server: Server;
   #port = 0;
   #cluster: Cluster | undefined;
@@ -213,6 +215,7 @@ export class PlayedApiServer implements AsyncDisposable {
     let object = structuredClone(body);
     if (kind === "/secrets") object = withData(object);
     if (kind === "/pods") object = { ...object, status: { phase: "Pending" } };
+    if (this.exhausted.has(kind)) throw new Refused(403, `exceeded quota: count/${kind}`);
     const attempt = { kind, operation: "CREATE", namespace, user: userName(user), oldObject: null } as const;
     object = await admit(this.store, { ...attempt, object });
     if (isAccount(user)) validate(kind, object);
