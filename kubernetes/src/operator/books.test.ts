@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import { type Claim, ClaimSchema, ClaimState, NodeSchema } from "@millpond/api";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { inRoot } from "../../../scripts/lib/paths.ts";
 import { makeResourceNames } from "../request/resource-names.ts";
 import { testLog } from "../testing/test-pool.ts";
-import { BookKeeper, type Books, compareBooks } from "./books.ts";
+import { BookKeeper, type Books, compareBooks, differenceKinds } from "./books.ts";
+import { formatMetrics } from "./metrics.ts";
 
 const uid = "11111111-2222-3333-4444-555555555555";
 const name = `pod-${uid}`;
@@ -111,3 +117,58 @@ test("a difference counts when it has lasted, and no longer than it is there", (
   keeper.take([], 60_001);
   expect(keeper.lasting("other-devices")).toBe(0);
 });
+
+const noPromtool = spawnSync("promtool", ["--version"]).status === 0 ? "" : " (not run: no promtool here)";
+
+test.skipIf(noPromtool !== "")(
+  `alerts fire for differences that last, and without a leader${noPromtool}`,
+  () => {
+    const directory = mkdtempSync(join(tmpdir(), "millpond-rules-"));
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    const rules = inRoot("packaging", "prometheus", "millpond-kubernetes.rules.yml");
+    const metrics = {
+      leads: true,
+      reviews: 0,
+      pods: 0,
+      bookDifferences: 0,
+      queueLength: 0,
+      books: undefined,
+    };
+    const text = formatMetrics(metrics);
+    for (const [metric] of readFileSync(rules, "utf8").matchAll(/\bmillpond_[a-z_]+/g))
+      expect(text).toContain(metric);
+    const series = (leads: number, differences: number) => [
+      { series: 'millpond_operator_leads{instance="a"}', values: `${leads}x30` },
+      { series: 'millpond_operator_leads{instance="b"}', values: "0x30" },
+      ...differenceKinds.map((kind, index) => ({
+        series: `millpond_operator_books_differ{kind="${kind}",instance="a"}`,
+        values: `${index === 0 ? differences : 0}x30`,
+      })),
+    ];
+    const alerts = ["MillpondBooksDiffer", "MillpondOperatorNoLeader"];
+    const tests = [
+      [1, 0, []],
+      [1, 2, ["MillpondBooksDiffer"]],
+      [0, 0, ["MillpondOperatorNoLeader"]],
+    ] as const;
+    const file = join(directory, "test.yml");
+    writeFileSync(
+      file,
+      JSON.stringify({
+        rule_files: [rules],
+        tests: tests.map(([leads, differences, fired]) => ({
+          interval: "1m",
+          input_series: series(leads, differences),
+          promql_expr_test: alerts.map((alert) => ({
+            eval_time: "10m",
+            expr: `count(ALERTS{alertname="${alert}",alertstate="firing"})`,
+            exp_samples: (fired as readonly string[]).includes(alert) ? [{ labels: "{}", value: 1 }] : [],
+          })),
+        })),
+      }),
+    );
+    const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", file], { encoding: "utf8" });
+    expect(`${stdout}${stderr}`).toContain("SUCCESS");
+    expect(status).toBe(0);
+  },
+);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What else can go wrong with the webhooks: their certificate is lost or expires, their registration is changed. On a
-// simulated API server, and on a real one where there is one.
+// What else can go wrong: the webhooks' certificate is lost or expires, their registration is changed, the books of the cluster
+// and of the pool differ. On a simulated API server, and on a real one where there is one.
 
+import { get } from "node:https";
 import { makeAuthority, makeServerCertificate } from "@millpond/platform";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { asMergePatch, type Cluster, describeFailure } from "../cluster/cluster.ts";
+import { asMergePatch, type Cluster, describeFailure, readVersion } from "../cluster/cluster.ts";
 import { findKubernetes, withKubernetes } from "../testing/control-plane.ts";
 import { PlayedCluster } from "../testing/played/played-cluster.ts";
 import { systemNamespace, TestCluster } from "../testing/test-cluster.ts";
@@ -105,4 +106,49 @@ describe.each([
     expect(await read()).not.toEqual(before);
     await expect.poll(read, { timeout: patienceMs, interval: 500 }).toEqual(before);
   });
+
+  test.skipIf(isMissing)(
+    "a difference of the books is counted when it has lasted, until it is gone",
+    async (context) => {
+      const { minor } = await readVersion(api);
+      if (minor < 34) context.skip("there are no ResourceClaims");
+      const at = { namespace: "default", name: "forged" };
+      // As if the pool had lost a claim: only the operator may say for which claim of the pool a ResourceClaim is.
+      const asOperator = await cluster.connectAs("millpond-operator");
+      const annotations = { "millpond.dev/claim": "pod-11111111-2222-3333-4444-555555555555" };
+      const exactly = { deviceClassName: "millpond.dev", allocationMode: "ExactCount", count: 1 };
+      await asOperator.resource.createNamespacedResourceClaim({
+        namespace: at.namespace,
+        body: {
+          metadata: { name: at.name, annotations },
+          spec: { devices: { requests: [{ name: "gpu", exactly }] } },
+        },
+      });
+      const result = { driver: "millpond.dev", pool: "gpu-a", device: "gpu-0", request: "gpu" };
+      await api.resource.patchNamespacedResourceClaimStatus(
+        { ...at, body: { status: { allocation: { devices: { results: [result] } } } } },
+        asMergePatch,
+      );
+      const counted = async () => {
+        const text = await metricsOf(cluster.operators[0]?.webhookPort ?? 0);
+        return [...text.matchAll(/^millpond_operator_books_differ\{kind="([a-z-]+)"\} [1-9]/gm)].map(
+          ([, kind]) => kind,
+        );
+      };
+      await expect.poll(counted, { timeout: patienceMs, interval: 500 }).toEqual(["not-in-pool"]);
+      await api.resource.deleteNamespacedResourceClaim(at);
+      await expect.poll(counted, { timeout: patienceMs, interval: 500 }).toEqual([]);
+    },
+  );
 });
+
+function metricsOf(port: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const url = `https://127.0.0.1:${port}/metrics`;
+    get(url, { rejectUnauthorized: false }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (part: string) => (text += part));
+      response.on("end", () => resolve(text));
+    }).on("error", reject);
+  });
+}
