@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { ResourceV1ResourceClaim } from "@kubernetes/client-node";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { validateRequests } from "./validate-claims.ts";
 
@@ -113,4 +114,111 @@ test("sizes are not compared with a pool that does not answer, or has no devices
   const none = { largestDeviceBytes: 0n, mostDevices: 0, queues: [] };
   expect(refusal(large, { ...checks, limits: none })).toBe("taken");
   expect(refusal(gpu(capacity({ cores: "0" })), { ...checks, limits: undefined })).toContain("of cores");
+});
+
+const amount = fc.oneof(
+  fc.constantFrom(
+    "1",
+    "30",
+    "100",
+    "101",
+    "0",
+    "-1",
+    "1Mi",
+    "16Gi",
+    "17Gi",
+    "16384Mi",
+    "1e3",
+    "1e30",
+    "9Ei",
+    "500m",
+  ),
+  fc.constantFrom("", " 1", "1 ", "0x10", "1_0", "Infinity", "NaN", "1.0", "01", "+5", "５", "__proto__"),
+  fc.string({ maxLength: 6 }),
+);
+const capacityKey = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom("cores", "memory", "millpond.dev/cores", "millpond.dev/memory") },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom("vram", "Cores", "millpond.dev/", "constructor", "evil.org/memory"),
+  },
+);
+const hostileRequest = fc.record(
+  {
+    deviceClassName: fc.constantFrom("millpond.dev", "half-a-gpu", "nics.example.org"),
+    count: fc.constantFrom(1, 2, 3, 64),
+    adminAccess: fc.boolean(),
+    capacity: fc.record(
+      { requests: fc.dictionary(capacityKey, amount, { maxKeys: 2 }) },
+      { requiredKeys: [] },
+    ),
+    selectors: fc.constantFrom([], [{ cel: { expression: 'device.driver == "millpond.dev"' } }], [{}]),
+  },
+  { requiredKeys: ["deviceClassName"] },
+);
+const hostileDevices = fc.record({
+  requests: fc.array(
+    fc.oneof(
+      hostileRequest.map((exactly) => ({ name: "gpu", exactly })),
+      fc.array(hostileRequest, { minLength: 1, maxLength: 3 }).map((list) => ({
+        name: "gpu",
+        firstAvailable: list.map((each, index) => ({ name: `of-${index}`, ...each })),
+      })),
+    ),
+    { maxLength: 2 },
+  ),
+});
+
+test("whatever is written in a ResourceClaim, it is refused in the house form, or asks for whole parts of devices that there are", () => {
+  const seen = { taken: 0, refused: 0 };
+  const bytesOf = (text: string): bigint => {
+    const [, digits = "", exponent = "0", binary = "", decimal = ""] =
+      /^\+?(\d+)(?:\.0*)?(?:[eE](\d+)|([KMGTPE])i|([kMGTPE]))?$/.exec(text) ?? [];
+    expect(digits, text).not.toBe("");
+    const power = (letters: string, letter: string) => BigInt(letters.indexOf(letter) + 1);
+    return (
+      BigInt(digits) *
+      10n ** BigInt(exponent) *
+      1024n ** (binary === "" ? 0n : power("KMGTPE", binary)) *
+      1000n ** (decimal === "" ? 0n : power("kMGTPE", decimal))
+    );
+  };
+  fc.assert(
+    fc.property(hostileDevices, (written) => {
+      const devices = JSON.parse(JSON.stringify(written)) as NonNullable<Devices>;
+      // API servers refuse a name that is there twice.
+      for (const [index, request] of (devices.requests ?? []).entries()) request.name = `gpu-${index}`;
+      const said = refusal(devices);
+      if (said !== "taken") {
+        seen.refused += 1;
+        expect(said).toMatch(/^[^\n]+\. [^\n]+ \[MILLPOND_E_(INVALID|IMPOSSIBLE)\]$/);
+        return;
+      }
+      seen.taken += 1;
+      for (const { exactly, firstAvailable = [] } of devices.requests ?? []) {
+        const all = exactly === undefined ? firstAvailable : [exactly];
+        const ours = all.filter(
+          ({ deviceClassName, selectors = [] }) =>
+            checks.isOurs(deviceClassName) ||
+            selectors.some(({ cel }) => cel?.expression.includes("millpond.dev") === true),
+        );
+        const fits = ours.filter(({ count = 1, ...asked }) => {
+          const { requests = {} } = asked.capacity ?? {};
+          const sizes = Object.entries(requests).map(([key, text]) => {
+            const kind = key.replace("millpond.dev/", "");
+            expect(["cores", "memory"]).toContain(kind);
+            return { kind, size: bytesOf(text) };
+          });
+          for (const { kind, size } of sizes)
+            expect(size >= 1n && (kind === "cores" ? size <= 100n : size >= 1n << 20n)).toBe(true);
+          return count <= 2 && sizes.every(({ kind, size }) => kind === "cores" || size <= 16n * GiB);
+        });
+        expect(ours.some((each) => "adminAccess" in each && each.adminAccess)).toBe(false);
+        // One alternative is enough, and one of another driver is not ours to judge.
+        expect(fits.length > 0 || ours.length < all.length || all.length === 0).toBe(true);
+      }
+    }),
+    { numRuns: 3000, seed: 20_261_128 },
+  );
+  for (const count of Object.values(seen)) expect(count).toBeGreaterThan(100);
 });
