@@ -7,43 +7,36 @@ import {
   BatchV1Api,
   type CoreV1Event,
   type V1Container,
-  type V1Pod,
   type V1PodTemplateSpec,
 } from "@kubernetes/client-node";
-import { type Claim, ClaimState } from "@millpond/api";
+import { ClaimState } from "@millpond/api";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { asJsonPatch, asMergePatch, asStrategicPatch } from "./cluster/cluster.ts";
-import { podOfClaim } from "./request/pod-claims.ts";
 import {
   exampleContainer,
   missingCluster,
   type RealCluster,
   startRealCluster,
 } from "./testing/real-cluster.ts";
+import { endlessCommand, RealPods, share } from "./testing/real-pods.ts";
 import type { TestCluster } from "./testing/test-cluster.ts";
 
 const missing = missingCluster();
 const namespace = "default";
-/** Does not end by itself before the test does. */
-const forever = ["/usr/bin/vectoradd", "1000", "--repeat", "100000000"];
 const patienceMs = 120_000;
-
-const share = (compute: number, gpus = 1) => ({
-  "millpond.dev/vgpu": String(gpus),
-  "millpond.dev/compute": String(compute),
-  "millpond.dev/memory": "256Mi",
-});
 
 describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
   `hard pods on a real node, by %s${missing === undefined ? "" : ` (skipped: ${missing})`}`,
   (allocation) => {
     let real: RealCluster;
     let cluster: TestCluster;
+    let pods: RealPods;
     let batch: BatchV1Api;
     beforeAll(async () => {
       const subnet = allocation === "dra" ? 6 : 7;
       real = await startRealCluster({ allocation, subnet, up: ["--devices", "2", "--device-memory", "4Gi"] });
       ({ cluster } = real);
+      pods = new RealPods(real);
       batch = cluster.plane.cluster.config.makeApiClient(BatchV1Api);
     });
     afterAll(async () => {
@@ -52,43 +45,9 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
 
     afterEach(async () => {
       await cluster.core.deleteCollectionNamespacedPod({ namespace, gracePeriodSeconds: 0 });
-      await noneLeft();
+      await pods.noneLeft();
     });
 
-    const liveClaims = async (): Promise<Claim[]> => {
-      const { claims } = await real.pool.claims.listClaims({});
-      return claims.filter(({ state }) => state !== ClaimState.RELEASED && state !== ClaimState.FAILED);
-    };
-    const claimOf = async (pod: V1Pod | undefined) =>
-      (await liveClaims()).find(({ name }) => podOfClaim(name)?.uid === pod?.metadata?.uid);
-    const noneLeft = () =>
-      cluster.until("no claim is left", async () => (await liveClaims()).length === 0, patienceMs);
-    const make = (
-      name: string,
-      containers: V1Container[],
-      spec: Partial<V1Pod["spec"]> = {},
-      metadata: V1Pod["metadata"] = {},
-    ) =>
-      cluster.core.createNamespacedPod({
-        namespace: metadata?.namespace ?? namespace,
-        body: {
-          metadata: { name, ...metadata },
-          spec: { restartPolicy: "Never", terminationGracePeriodSeconds: 0, ...spec, containers },
-        },
-      });
-    const hasPhase = (name: string, phase: string, place = namespace) =>
-      cluster.until(
-        `${name} is ${phase}`,
-        async () => (await cluster.pod(name, place))?.status?.phase === phase,
-        patienceMs,
-      );
-    const remove = (name: string, place = namespace) =>
-      cluster.core.deleteNamespacedPod({ name, namespace: place });
-    const logOf = (name: string, container = "main") =>
-      cluster.core.readNamespacedPodLog({ namespace, name, container });
-    const waitingReason = async (name: string, place = namespace) =>
-      (await cluster.pod(name, place))?.status?.conditions?.find(({ type }) => type === "millpond.dev/Bound")
-        ?.message ?? "";
     const template = (app: string, containers: V1Container[], metadata: object = {}): V1PodTemplateSpec => ({
       metadata: { labels: { app }, ...metadata },
       spec: { restartPolicy: "Never", terminationGracePeriodSeconds: 0, containers },
@@ -117,13 +76,13 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
       expect(items.map(({ status }) => status?.containerStatuses?.[0]?.state?.terminated?.exitCode)).toEqual([
         7, 7,
       ]);
-      for (const { metadata } of items) expect(await logOf(metadata?.name ?? "")).toMatch(/OK/);
-      await noneLeft();
+      for (const { metadata } of items) expect(await pods.logOf(metadata?.name ?? "")).toMatch(/OK/);
+      await pods.noneLeft();
       await batch.deleteNamespacedJob({ namespace, name: "fails", propagationPolicy: "Background" });
     });
 
     test("a Job that is suspended gives back what its pods held, and runs when it is resumed", async () => {
-      const container = exampleContainer("main", forever, share(60));
+      const container = exampleContainer("main", endlessCommand, share(60));
       await batch.createNamespacedJob({
         namespace,
         body: {
@@ -135,7 +94,8 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
           },
         },
       });
-      const bound = async () => (await liveClaims()).filter(({ state }) => state === ClaimState.BOUND).length;
+      const bound = async () =>
+        (await pods.liveClaims()).filter(({ state }) => state === ClaimState.BOUND).length;
       await cluster.until("both are bound", async () => (await bound()) === 2, patienceMs);
       const suspend = (isSuspended: boolean) =>
         batch.patchNamespacedJob(
@@ -143,22 +103,23 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
           asMergePatch,
         );
       await suspend(true);
-      await noneLeft();
+      await pods.noneLeft();
       await suspend(false);
       await cluster.until("both are bound again", async () => (await bound()) === 2, patienceMs);
       await batch.deleteNamespacedJob({ namespace, name: "paused", propagationPolicy: "Background" });
-      await noneLeft();
+      await pods.noneLeft();
     });
 
     test("a namespace that is deleted takes its pods' claims with it, also of those that wait", async () => {
       const place = "doomed";
-      await cluster.core.createNamespace({ body: { metadata: { name: place } } });
-      await cluster.until("it has a service account", async () => {
-        const { items } = await cluster.core.listNamespacedServiceAccount({ namespace: place });
-        return items.length > 0;
-      });
+      await pods.makeNamespace(place);
       for (const name of ["a", "b", "c"])
-        await make(name, [exampleContainer("main", forever, share(100))], {}, { namespace: place });
+        await pods.make(
+          name,
+          [exampleContainer("main", endlessCommand, share(100))],
+          {},
+          { namespace: place },
+        );
       await cluster.until(
         "two run and one waits",
         async () => {
@@ -169,7 +130,7 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         patienceMs,
       );
       await cluster.core.deleteNamespace({ name: place });
-      await noneLeft();
+      await pods.noneLeft();
       await cluster.until(
         "it is gone",
         async () => {
@@ -182,24 +143,24 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
 
     test("a pod that is deleted while it waits leaves nothing, and the next in the queue is not held up", async () => {
       for (const name of ["big-0", "big-1"])
-        await make(name, [exampleContainer("main", forever, share(100))]);
-      for (const name of ["big-0", "big-1"]) await hasPhase(name, "Running");
-      const first = await make("first", [exampleContainer("main", forever, share(100))]);
-      await cluster.until("it waits", async () => /\d/.test(await waitingReason("first")));
-      await make("second", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100))]);
-      await cluster.until("the second waits behind it", async () => /\d/.test(await waitingReason("second")));
-      await remove("first");
-      await cluster.until("its claim has ended", async () => (await claimOf(first)) === undefined);
-      await remove("big-0");
-      await hasPhase("second", "Succeeded");
-      await remove("big-1");
-      await remove("second");
-      await noneLeft();
+        await pods.make(name, [exampleContainer("main", endlessCommand, share(100))]);
+      for (const name of ["big-0", "big-1"]) await pods.hasPhase(name, "Running");
+      const first = await pods.make("first", [exampleContainer("main", endlessCommand, share(100))]);
+      await cluster.until("it waits", async () => /\d/.test(await pods.reasonOf("first")));
+      await pods.make("second", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100))]);
+      await cluster.until("the second waits behind it", async () => /\d/.test(await pods.reasonOf("second")));
+      await pods.remove("first");
+      await cluster.until("its claim has ended", async () => (await pods.claimOf(first)) === undefined);
+      await pods.remove("big-0");
+      await pods.hasPhase("second", "Succeeded");
+      await pods.remove("big-1");
+      await pods.remove("second");
+      await pods.noneLeft();
     });
 
     test("a container that is added for debugging sees no vGPU, and the pod goes on", async () => {
-      await make("debugged", [exampleContainer("main", forever, share(25))]);
-      await hasPhase("debugged", "Running");
+      await pods.make("debugged", [exampleContainer("main", endlessCommand, share(25))]);
+      await pods.hasPhase("debugged", "Running");
       const { resources: _, ...debug } = exampleContainer(
         "debug",
         ["/bin/sh", "-c", "ls /usr/lib/millpond 2>&1; env | grep -c MILLPOND; exit 0"],
@@ -216,12 +177,12 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
           undefined,
         patienceMs,
       );
-      expect((await logOf("debugged", "debug")).trim().split("\n").at(-1)).toBe("0");
-      expect(await logOf("debugged", "debug")).toMatch(/No such file/);
+      expect((await pods.logOf("debugged", "debug")).trim().split("\n").at(-1)).toBe("0");
+      expect(await pods.logOf("debugged", "debug")).toMatch(/No such file/);
       const { status } = (await cluster.pod("debugged")) ?? {};
       expect([status?.phase, status?.containerStatuses?.[0]?.restartCount]).toEqual(["Running", 0]);
-      await remove("debugged");
-      await noneLeft();
+      await pods.remove("debugged");
+      await pods.noneLeft();
     });
 
     test("containers with several vGPUs each see as many, and a wrong program of one does not touch the other", async () => {
@@ -230,26 +191,26 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         "-c",
         `/usr/bin/deviceinfo; /usr/bin/vectoradd; exit ${count}`,
       ];
-      await make("several", [
+      await pods.make("several", [
         exampleContainer("two", look(2), share(30, 2)),
         exampleContainer("one", look(1), share(20)),
       ]);
-      await hasPhase("several", "Failed");
+      await pods.hasPhase("several", "Failed");
       const devices = async (container: string) =>
-        [...(await logOf("several", container)).matchAll(/pci \S+/g)].length;
+        [...(await pods.logOf("several", container)).matchAll(/pci \S+/g)].length;
       expect([await devices("two"), await devices("one")]).toEqual([2, 1]);
       for (const container of ["two", "one"])
-        expect(await logOf("several", container)).toMatch(/vectoradd: OK/);
-      await noneLeft();
-      await remove("several");
+        expect(await pods.logOf("several", container)).toMatch(/vectoradd: OK/);
+      await pods.noneLeft();
+      await pods.remove("several");
     });
 
     test("a vGPU stays when Kubernetes resizes the CPU of its pod in place, or refuses to", async (context) => {
       if (cluster.minor < 33) context.skip("pods are not resized in place");
-      const container = exampleContainer("main", forever, { ...share(25), cpu: "200m" });
-      const pod = await make("grows", [container]);
-      await hasPhase("grows", "Running");
-      const before = await claimOf(pod);
+      const container = exampleContainer("main", endlessCommand, { ...share(25), cpu: "200m" });
+      const pod = await pods.make("grows", [container]);
+      await pods.hasPhase("grows", "Running");
+      const before = await pods.claimOf(pod);
       const cpu = { cpu: "300m" };
       const containers = [{ name: "main", resources: { requests: cpu, limits: cpu } }];
       const resized = cluster.core.patchNamespacedPodResize(
@@ -266,23 +227,25 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         });
       }
       expect((await cluster.pod("grows"))?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
-      expect((await claimOf(pod))?.allocation?.epoch).toBe(before?.allocation?.epoch);
-      await remove("grows");
-      await noneLeft();
+      expect((await pods.claimOf(pod))?.allocation?.epoch).toBe(before?.allocation?.epoch);
+      await pods.remove("grows");
+      await pods.noneLeft();
     });
 
     test("a pod at its deadline, and one with a finalizer, give back what they held", async () => {
-      await make("late", [exampleContainer("main", forever, share(25))], { activeDeadlineSeconds: 6 });
-      await hasPhase("late", "Failed");
+      await pods.make("late", [exampleContainer("main", endlessCommand, share(25))], {
+        activeDeadlineSeconds: 6,
+      });
+      await pods.hasPhase("late", "Failed");
       expect((await cluster.pod("late"))?.status?.reason).toBe("DeadlineExceeded");
-      await noneLeft();
-      await remove("late");
+      await pods.noneLeft();
+      await pods.remove("late");
       const finalizers = ["example.org/archive"];
-      await make("kept", [exampleContainer("main", forever, share(25))], {}, { finalizers });
-      await hasPhase("kept", "Running");
-      await remove("kept");
+      await pods.make("kept", [exampleContainer("main", endlessCommand, share(25))], {}, { finalizers });
+      await pods.hasPhase("kept", "Running");
+      await pods.remove("kept");
       // Its object stays, and nothing of it runs.
-      await noneLeft();
+      await pods.noneLeft();
       expect((await cluster.pod("kept"))?.metadata?.deletionTimestamp).toBeDefined();
       await cluster.core.patchNamespacedPod(
         { name: "kept", namespace, body: [{ op: "remove", path: "/metadata/finalizers" }] },
@@ -294,9 +257,11 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
     test("a pod that another gate holds back takes nothing from the pool until that gate is open", async (context) => {
       if (!cluster.isGated) context.skip("there are no gates");
       const schedulingGates = [{ name: "example.org/quota" }];
-      await make("held", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100))], { schedulingGates });
-      await make("free", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100, 2))]);
-      await hasPhase("free", "Succeeded");
+      await pods.make("held", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100))], {
+        schedulingGates,
+      });
+      await pods.make("free", [exampleContainer("main", ["/usr/bin/vectoradd"], share(100, 2))]);
+      await pods.hasPhase("free", "Succeeded");
       expect((await cluster.pod("held"))?.status?.phase).toBe("Pending");
       await cluster.core.patchNamespacedPod(
         {
@@ -314,21 +279,21 @@ describe.skipIf(missing !== undefined).each(["dra", "device-plugin"] as const)(
         },
         asJsonPatch,
       );
-      await hasPhase("held", "Succeeded");
-      for (const name of ["held", "free"]) await remove(name);
-      await noneLeft();
+      await pods.hasPhase("held", "Succeeded");
+      for (const name of ["held", "free"]) await pods.remove(name);
+      await pods.noneLeft();
     });
 
     test("events of a pod tell its whole way", async () => {
-      await make("told", [exampleContainer("main", ["/usr/bin/vectoradd"], share(25))]);
-      await hasPhase("told", "Succeeded");
+      await pods.make("told", [exampleContainer("main", ["/usr/bin/vectoradd"], share(25))]);
+      await pods.hasPhase("told", "Succeeded");
       const { items } = await cluster.core.listNamespacedEvent({ namespace });
       const reasons = items
         .filter((event: CoreV1Event) => event.involvedObject.name === "told")
         .map(({ reason }) => reason);
       for (const reason of ["MillpondBound", "Scheduled", "Started"]) expect(reasons).toContain(reason);
-      await remove("told");
-      await noneLeft();
+      await pods.remove("told");
+      await pods.noneLeft();
     });
   },
 );

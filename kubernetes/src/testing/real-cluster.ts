@@ -82,6 +82,8 @@ export interface RealCluster extends AsyncDisposable {
   readonly cluster: TestCluster;
   readonly node: RealNode;
   readonly pool: Connection;
+  /** Ends the node plugin, and starts another one, as an upgrade does. */
+  readonly replacePlugin: () => Promise<void>;
 }
 
 export interface RealClusterOptions extends ControlPlaneOptions {
@@ -115,7 +117,7 @@ export async function startRealCluster(options: RealClusterOptions): Promise<Rea
     .map((name) => join(nodes, name, "run", "sockets"))
     .reduce(withSockets, installClientLibrary(client, join(node.directory, "client")));
   const { kubeletDirectory, cdiDirectory } = node;
-  const plugin = cleanup.use(
+  const startPlugin = async () =>
     await NodePlugin.start({
       allocation: "auto",
       cluster: await cluster.connectAs("millpond-node"),
@@ -125,8 +127,13 @@ export async function startRealCluster(options: RealClusterOptions): Promise<Rea
       cdiDirectory,
       slots: 32,
       log: testLog,
-    }),
-  );
+    });
+  let plugin = await startPlugin();
+  cleanup.defer(() => plugin[Symbol.asyncDispose]());
+  const replacePlugin = async (): Promise<void> => {
+    await plugin[Symbol.asyncDispose]();
+    plugin = await startPlugin();
+  };
   if (allocation === "dra") {
     await plugin.registered;
     await cluster.until("the pool is published", async () => {
@@ -140,7 +147,7 @@ export async function startRealCluster(options: RealClusterOptions): Promise<Rea
     });
   }
   const held = cleanup.move();
-  return { cluster, node, pool, [Symbol.asyncDispose]: () => held.disposeAsync() };
+  return { cluster, node, pool, replacePlugin, [Symbol.asyncDispose]: () => held.disposeAsync() };
 }
 
 /** A container of the image with the examples, with settings that restricted namespaces allow. */

@@ -5,7 +5,15 @@
 
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { createWriteStream, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { createConnection, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { findKubernetes } from "./control-plane.ts";
@@ -114,6 +122,18 @@ export class RealNode implements AsyncDisposable {
     this.run("pkill", "-CONT", "-x", "kubelet");
   }
 
+  /** The service manager starts it again; containers continue. */
+  killKubelet(): void {
+    this.run("pkill", "-KILL", "-x", "kubelet");
+  }
+
+  /** As after a power failure: all processes end, and only what is on a disk remains. Resolves when it is ready again. */
+  async reboot(): Promise<void> {
+    await this.#halt();
+    for (const folder of ["run", "cdi"]) rmSync(join(this.directory, folder), { recursive: true });
+    await this.#begin();
+  }
+
   /** The last part of the logs of the node's programs. */
   get log(): string {
     return ["containerd", "kubelet"]
@@ -124,6 +144,15 @@ export class RealNode implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#halt();
+    // Its control groups, which are empty by now.
+    for (const hierarchy of ["", ...readdirSync(cgroups)]) {
+      const own = join(cgroups, hierarchy, `millpond-${this.name}`);
+      if (existsSync(own)) spawnSync("find", [own, "-depth", "-type", "d", "-delete"]);
+    }
+  }
+
+  async #halt(): Promise<void> {
     // All processes of the node's process namespace end with its first one.
     if (this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null) {
       const pid = this.#inner();
@@ -134,11 +163,6 @@ export class RealNode implements AsyncDisposable {
     }
     this.#proxy?.close();
     spawnSync("ip", ["link", "delete", this.#link]);
-    // Its control groups, which are empty by now.
-    for (const hierarchy of ["", ...readdirSync(cgroups)]) {
-      const own = join(cgroups, hierarchy, `millpond-${this.name}`);
-      if (existsSync(own)) spawnSync("find", [own, "-depth", "-type", "d", "-delete"]);
-    }
   }
 
   get #link(): string {
