@@ -10,6 +10,7 @@ import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import type { Tenancy } from "../request/tenancy.ts";
 import type { UserClaim } from "../request/user-claims.ts";
 import { refuseForeignClaims } from "./guarded.ts";
+import { mutateAgain } from "./mutate-again.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
 import { type InjectionPolicy, isFollowed, mutatePod } from "./mutate-pod.ts";
 import { type ClaimChecks, validateRequests } from "./validate-claims.ts";
@@ -112,6 +113,17 @@ export async function reviewMutation(policy: AdmissionPolicy, body: unknown): Pr
     }
     return mutatePod(policy, request.object, { own });
   });
+}
+
+/**
+ * Answers a review of a prepared pod to which its limits have come back. Such a pod was accepted by the mutating webhook in the same
+ * request, or before.
+ *
+ * @throws MILLPOND_E_INVALID if the body is not a review
+ */
+export function reviewAgain(policy: AdmissionPolicy, body: unknown): AdmissionReview {
+  const { uid, operation, object, oldObject } = parseReview(body);
+  return answer(uid, () => mutateAgain(policy, object, operation === "CREATE" ? undefined : oldObject));
 }
 
 /**

@@ -168,6 +168,19 @@ test("of a change only labels, annotations and gates are looked at, and none of 
     expect(changed(forged, user)).toBe(false);
 });
 
+test("prepared pods are looked at again when they are created and when their containers change", () => {
+  const again = (object: object, more: Partial<Asked> = {}) =>
+    isAsked("mutating", "again.millpond.dev", { object, ...more });
+  // Without a first call there would be no second one.
+  expect(again(pod({}))).toBe(true);
+  const changed = (object: object) => again(object, { operation: "UPDATE", oldObject: pod({}) });
+  expect(changed(pod({}, { finalizers: ["x"] }))).toBe(false);
+  expect(changed(pod({ schedulingGates: [] }))).toBe(false);
+  expect(changed(pod({ containers: [main({ limits: { "millpond.dev/vgpu": "1" } })] }))).toBe(true);
+  const selector = mutating.find(({ name }) => name === "again.millpond.dev")?.["objectSelector"];
+  expect(selector).toEqual({ matchExpressions: [{ key: "millpond.dev/managed", operator: "Exists" }] });
+});
+
 test("ResourceClaims that say that they are the pool's are looked at, whoever creates them but the operator", () => {
   const controller = "system:serviceaccount:kube-system:resource-claim-controller";
   const ours = { metadata: { name: "c", annotations: { "millpond.dev/epoch": "1" } }, spec: {} };

@@ -143,19 +143,26 @@ export function resourceClaimReference(index: number): string {
   return `millpond-${index}`;
 }
 
-function resourcesOf(
+/** Limits of ours that stay on a container. */
+export function keptResources(
   { names, allocation }: InjectionPolicy,
-  container: V1Container,
   { slice }: PodSlice,
+): ReadonlyMap<string, string> {
+  // The kubelet gives a container with this resource our library; the number of devices does not matter there.
+  return new Map(allocation === "dra" ? [] : [[names.resources.vgpu[0] ?? "", String(slice.gpus)]]);
+}
+
+function resourcesOf(
+  policy: InjectionPolicy,
+  container: V1Container,
+  slice: PodSlice,
   index: number,
 ): unknown {
-  const keeps = new Map<string, string>();
-  // The kubelet gives a container with this resource our library; the number of devices does not matter there.
-  if (allocation === "device-plugin") keeps.set(names.resources.vgpu[0] ?? "", String(slice.gpus));
+  const keeps = keptResources(policy, slice);
   const resources: Record<string, unknown> = {
-    ...withoutSlice(names, container.resources as Record<string, unknown> | undefined, keeps),
+    ...withoutSlice(policy.names, container.resources as Record<string, unknown> | undefined, keeps),
   };
-  if (allocation === "dra") {
+  if (policy.allocation === "dra") {
     resources["claims"] = [...(container.resources?.claims ?? []), { name: resourceClaimReference(index) }];
   }
   return resources;
@@ -202,14 +209,19 @@ export function environmentFor(
     fromSecret("MILLPOND_CONTROLLER", "controller"),
     fromSecret("MILLPOND_CA", "ca"),
     fromSecret("MILLPOND_TOKEN", tokenKey(index)),
-    ...withProfilers(container.name, given).map((variable) =>
-      // Without it, the linker finds our library because the node plugin mounts it into the linker's default
-      // directories.
-      variable.name === "LD_LIBRARY_PATH" && variable.value !== undefined && variable.value !== ""
-        ? { ...variable, value: `${libraryDirectory}:${variable.value}` }
-        : variable,
-    ),
+    ...extendVariables(container.name, given),
   ];
+}
+
+/** A container's own variables, with our libraries in those of the dynamic linker. */
+export function extendVariables(container: string, given: readonly V1EnvVar[]): V1EnvVar[] {
+  return withProfilers(container, given).map((variable) =>
+    // Without it, the linker finds our library because the node plugin mounts it into the linker's default
+    // directories.
+    variable.name === "LD_LIBRARY_PATH" && variable.value !== undefined && variable.value !== ""
+      ? { ...variable, value: `${libraryDirectory}:${variable.value}` }
+      : variable,
+  );
 }
 
 /**

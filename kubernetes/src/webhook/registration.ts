@@ -117,6 +117,18 @@ export function toWebhooks(options: RegistrationOptions): {
       ...(hasMatchConditions
         ? []
         : [{ ...anyPod, clientConfig: clientConfig("/mutate"), reinvocationPolicy: "Never" }]),
+      // A LimitRange, or `kubectl apply` of the same manifest, gives a prepared pod its limits again.
+      {
+        ...common,
+        ...(hasMatchConditions
+          ? { matchConditions: [{ name: "may-have-its-limits-again", expression: againExpression() }] }
+          : {}),
+        objectSelector: labelled,
+        name: `again.${names.domain}`,
+        clientConfig: clientConfig("/mutate-again"),
+        rules: [rule(["CREATE", "UPDATE"])],
+        reinvocationPolicy: "IfNeeded",
+      },
       // ResourceClaims may be for other drivers. Without this webhook's patch a program finds no pool, and so no GPU.
       ...(hasResourceClaims && hasMatchConditions
         ? [
@@ -206,6 +218,19 @@ export function asksExpression(names: ResourceNames): string {
     `(has(object.metadata.labels) && ${JSON.stringify(managed)} in object.metadata.labels)`,
     `(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(${JSON.stringify(`${names.domain}/`)})))`,
   ].join(" || ");
+}
+
+/**
+ * CEL: whether a pod is created, or its containers change. An API server asks again, after a LimitRange, only webhooks that it has asked
+ * before.
+ */
+function againExpression(): string {
+  const of = (object: string, list: string): string =>
+    `(has(${object}.spec.${list}) ? ${object}.spec.${list} : [])`;
+  const changes = ["containers", "initContainers"].map(
+    (list) => `${of("object", list)} != ${of("oldObject", list)}`,
+  );
+  return ['request.operation == "CREATE"', ...changes].join(" || ");
 }
 
 /** CEL: whether one of the containers of a list has a limit or request of one of the resources. */

@@ -10,13 +10,20 @@ import { errorCodeOf } from "@millpond/api";
 import type { CertificatePair } from "@millpond/platform";
 import type { Logger } from "pino";
 import { filterNodes, preemptOnNodes, prioritizeNodes } from "./scheduler-extender.ts";
-import { type AdmissionPolicy, reviewMutation, reviewUserClaims, reviewValidation } from "./admission.ts";
+import {
+  type AdmissionPolicy,
+  reviewAgain,
+  reviewMutation,
+  reviewUserClaims,
+  reviewValidation,
+} from "./admission.ts";
 
 /** A pod has at most 1.5 MiB in etcd, and a review of a change contains it twice. */
 const maxBodyBytes = 8 << 20;
 
 const reviewers = {
   "/mutate": reviewMutation,
+  "/mutate-again": reviewAgain,
   "/mutate-claims": reviewUserClaims,
   "/validate": reviewValidation,
 } as const;
