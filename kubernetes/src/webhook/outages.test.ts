@@ -115,7 +115,10 @@ describe.each([
       const at = { namespace: "default", name: "forged" };
       // As if the pool had lost a claim: only the operator may say for which claim of the pool a ResourceClaim is.
       const asOperator = await cluster.connectAs("millpond-operator");
-      const annotations = { "millpond.dev/claim": "pod-11111111-2222-3333-4444-555555555555" };
+      const annotations = {
+        "millpond.dev/claim": "pod-11111111-2222-3333-4444-555555555555",
+        "millpond.dev/epoch": "1",
+      };
       const exactly = { deviceClassName: "millpond.dev", allocationMode: "ExactCount", count: 1 };
       await asOperator.resource.createNamespacedResourceClaim({
         namespace: at.namespace,
