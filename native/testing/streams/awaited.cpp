@@ -89,7 +89,41 @@ void behindAWord(
   caller.join();
 }
 
+/// Makes `call` on a thread while a blocking stream, its argument, waits for a word that another blocking stream sets a moment later.
+void whileABlockingStreamWaits(const std::function<void(CUstream)>& call) {
+  context();
+  const CUdeviceptr word = allocate(sizeof(int)), sum = allocate(sizeof(int));
+  const CUstream waits = stream(CU_STREAM_DEFAULT), sets = stream(CU_STREAM_DEFAULT);
+  OK(CU(cuMemsetD32_v2)(word, 0, 1));
+  OK(CU(cuMemsetD32_v2)(sum, 0, 1));
+  OK(CU(cuStreamWaitValue32_v2)(waits, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(CU(cuMemsetD32Async)(sum, 5, 1, waits));
+  std::thread caller([&] {
+    OK(CU(cuCtxSetCurrent)(context()));
+    call(waits);
+    OK(CU(cuStreamQuery)(waits));
+  });
+  std::this_thread::sleep_for(kMoment);
+  OK(CU(cuStreamWriteValue32_v2)(sets, word, 1, 0));
+  caller.join();
+  CHECK_EQ(read(sum, 1)[0], 5);
+  for (const CUstream each : {waits, sets}) OK(CU(cuStreamDestroy_v2)(each));
+  for (const CUdeviceptr each : {word, sum}) OK(CU(cuMemFree_v2)(each));
+}
+
 }  // namespace
+
+TEST("a call that waits for blocking streams keeps none of them from what the others wait for") {
+  whileABlockingStreamWaits([](CUstream) { OK(CU(cuCtxSynchronize)()); });
+  whileABlockingStreamWaits([](CUstream) { OK(CU(cuStreamSynchronize)(nullptr)); });
+  whileABlockingStreamWaits([](CUstream waits) { OK(CU(cuStreamSynchronize)(waits)); });
+  whileABlockingStreamWaits([](CUstream waits) {
+    const CUevent behind = event();
+    OK(CU(cuEventRecord)(behind, waits));
+    OK(CU(cuEventSynchronize)(behind));
+    OK(CU(cuEventDestroy_v2)(behind));
+  });
+}
 
 TEST("after a pause, commands still reach a kernel that polls memory of the device") {
   context();

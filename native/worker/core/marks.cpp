@@ -33,6 +33,13 @@ void Marks::giveBack(const std::vector<Mark>& marks) {
   for (const Mark& each : marks) giveBack(each);
 }
 
+CUstream Marks::placeBehind(const Stream& stream) const {
+  // In the default stream an event would come after what blocking streams have got since, and before all that they get from now on.
+  // The default stream of this thread, which the program does not have, only follows it. The driver keeps one for each context.
+  const bool isDisturbed = !stream.handle && handles_.hasOpen() && contexts_.homeOf(stream.context) == stream.context;
+  return isDisturbed ? CU_STREAM_PER_THREAD : stream.handle;
+}
+
 CUresult Marks::mark(const Stream& stream, Mark& mark) {
   // Pieces of copies are issued after the command that named the stream.
   if (stream.wire)
@@ -41,10 +48,33 @@ CUresult Marks::mark(const Stream& stream, Mark& mark) {
   // The default stream is the current context's.
   const uint16_t before = contexts_.bound();
   if (!stream.handle) contexts_.use(stream.context);
-  const CUresult rc = driver_.cuEventRecord(mark.event, stream.handle);
+  const CUresult rc = driver_.cuEventRecord(mark.event, placeBehind(stream));
   contexts_.use(before);
   if (rc) giveBack(mark);
   return rc;
+}
+
+CUresult Marks::ends(const Stream& stream, std::vector<Mark>& marks) {
+  CUresult result = CUDA_SUCCESS;
+  const auto add = [&](const Stream& each) {
+    Mark place;
+    if (!result) result = mark(each, place);
+    if (!result) marks.push_back(place);
+    return true;
+  };
+  add(stream);
+  // What the others have was there before the default stream's last work.
+  if (!stream.handle && placeBehind(stream))
+    handles_.eachOpen([&](const HandleMap::Entry& entry) {
+      const Stream each{static_cast<CUstream>(entry.object), entry.context, entry.wire};
+      const bool isCaptured = !captures_.empty() && captures_.status(each) != CU_STREAM_CAPTURE_STATUS_NONE;
+      return contexts_.homeOf(entry.context) != stream.context || isCaptured || add(each);
+    });
+  if (result) {
+    giveBack(marks);
+    marks.clear();
+  }
+  return result;
 }
 
 void Marks::keepEnds(uint16_t context) {

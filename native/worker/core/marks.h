@@ -29,8 +29,10 @@ class Marks {
   Marks(const Driver& driver, Contexts& contexts, HandleMap& handles, const OpenCaptures& captures)
       : driver_(driver), contexts_(contexts), handles_(handles), captures_(captures) {}
 
-  /// Records an event of the pool behind the stream's work so far.
+  /// Records an event of the pool behind the stream's work so far. This gives later work of other streams nothing to wait for.
   CUresult mark(const Stream& stream, Mark& mark);
+  /// Records marks behind everything that a synchronization of the stream waits for.
+  CUresult ends(const Stream& stream, std::vector<Mark>& marks);
   /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are skipped,
   /// because nothing runs there any more.
   CUresult fence(uint16_t context, std::vector<Mark>& marks);
@@ -69,6 +71,8 @@ class Marks {
 
  private:
   CUresult takeEvent(uint16_t context, Mark& mark);
+  /// The stream in which an event is recorded behind that stream's work.
+  CUstream placeBehind(const Stream& stream) const;
 
   const Driver& driver_;
   Contexts& contexts_;

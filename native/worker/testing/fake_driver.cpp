@@ -52,7 +52,8 @@ std::string FakeDriver::uuid(unsigned device) {
 }
 
 FakeDriver::Stream& FakeDriver::stream(CUstream handle) {
-  if (!handle) {
+  // A thread's default stream follows the device's.
+  if (!handle || handle == CU_STREAM_PER_THREAD) {
     CHECK(FakeCalls::boundDevice != 0);
     return *defaults_[FakeCalls::boundDevice - 1];
   }

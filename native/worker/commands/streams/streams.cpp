@@ -31,9 +31,9 @@ CUresult Streams::onStreamSync(const cmd::Decoded<cmd::StreamSync>& command) {
   const auto settle = settling(session_.synchronousCopies(), s);
   if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return settle(now);
   if (auto end = marks_.endOf(command.fixed.stream)) return waits_.until(std::move(end));
-  Mark place;
-  if (CUresult rc = marks_.mark(s, place)) return rc;
-  return waits_.until({place}, settle);
+  std::vector<Mark> marks;
+  if (CUresult rc = marks_.ends(s, marks)) return rc;
+  return waits_.until(std::move(marks), settle);
 }
 
 CUresult Streams::onEventSync(const cmd::Decoded<cmd::EventSync>& command) {
