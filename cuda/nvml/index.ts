@@ -8,7 +8,7 @@ import { system } from "./system.ts";
 import { topology } from "./topology.ts";
 import { use } from "./use.ts";
 
-export { unsupported } from "./unsupported.ts";
+export { takesDevice, unsupported } from "./unsupported.ts";
 
 /**
  * By group. The functions that begin and end the use of the library, and the hidden table of nvidia-smi, are written by hand.

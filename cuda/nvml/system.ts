@@ -13,9 +13,10 @@ export const system = {
   nvmlGetExcludedDeviceCount: hand({ count: out("unsigned") }),
   nvmlGetBlacklistDeviceCount: same("nvmlGetExcludedDeviceCount"),
   nvmlSystemGetHicVersion: hand({ count: out("unsigned"), entries: raw("void*") }),
-  // No events are delivered: a set can be created, but waiting for it always times out.
+  // No events are delivered: a set can be created, and no event added to it, and waiting for it always times out.
   nvmlEventSetCreate: hand({ set: out("EventSet") }),
   nvmlEventSetWait_v2: hand({ set: raw("EventSet"), event: raw("void*"), timeoutMs: "number" }),
   nvmlEventSetWait: same("nvmlEventSetWait_v2"),
   nvmlEventSetFree: hand({ set: raw("EventSet") }),
+  nvmlDeviceRegisterEvents: hand({ device: "gpu", types: "long", set: raw("EventSet") }),
 } as const satisfies NvmlGroup;

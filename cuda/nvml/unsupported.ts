@@ -182,7 +182,6 @@ export const unsupported: readonly string[] = [
   "nvmlDeviceQueryDrainState",
   "nvmlDeviceReadPRMCounters_v1",
   "nvmlDeviceReadWritePRM_v1",
-  "nvmlDeviceRegisterEvents",
   "nvmlDeviceRemoveGpu",
   "nvmlDeviceRemoveGpu_v2",
   "nvmlDeviceResetApplicationsClocks",
@@ -334,3 +333,25 @@ export const unsupported: readonly string[] = [
   "nvmlVgpuTypeGetNumDisplayHeads",
   "nvmlVgpuTypeGetResolution",
 ];
+
+const ofDevicesByAddress: ReadonlySet<string> = new Set([
+  "nvmlDeviceDiscoverGpus",
+  "nvmlDeviceGetHandleBySerial",
+  "nvmlDeviceModifyDrainState",
+  "nvmlDeviceQueryDrainState",
+  "nvmlDeviceRemoveGpu",
+  "nvmlDeviceRemoveGpu_v2",
+]);
+
+const othersOfDevices: ReadonlySet<string> = new Set([
+  "nvmlGpmMigSampleGet",
+  "nvmlGpmQueryIfStreamingEnabled",
+  "nvmlGpmSampleGet",
+  "nvmlGpmSetStreamingEnabled",
+  "nvmlVgpuTypeGetMaxInstances",
+]);
+
+/** Returns whether an unsupported function has a device as its first parameter, which it checks. */
+export function takesDevice(name: string): boolean {
+  return othersOfDevices.has(name) || (name.startsWith("nvmlDevice") && !ofDevicesByAddress.has(name));
+}

@@ -32,6 +32,10 @@ export { type MemberMeaning, structs } from "../structs.ts";
 export { type TailMeaning, tails } from "../tails.ts";
 export { driver } from "../driver/index.ts";
 export { workerSymbols } from "../worker-symbols.ts";
-export { nvml, unsupported as unsupportedNvml } from "../nvml/index.ts";
+export {
+  nvml,
+  takesDevice as unsupportedNvmlTakesDevice,
+  unsupported as unsupportedNvml,
+} from "../nvml/index.ts";
 export type { NvmlFunction, NvmlGroup, Parameter as NvmlParameter } from "../nvml/schema.ts";
 export { type WorkerPart, workerParts } from "../worker-parts.ts";

@@ -155,4 +155,9 @@ Return Library::refuse(const char* name, std::atomic<bool>& said) {
   return kNotSupported;
 }
 
+Return Library::refuse(const char* name, std::atomic<bool>& said, Handle device) {
+  if (const Return ready = check(); ready != kSuccess) return ready;
+  return View::isHandle(device) ? refuse(name, said) : kInvalidArgument;
+}
+
 }  // namespace millpond::nvml

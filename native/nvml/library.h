@@ -30,6 +30,8 @@ class Library {
 
   /// "Not supported", logged once.
   static Return refuse(const char* name, std::atomic<bool>& said);
+  /// The same for a function of a device, and "invalid argument" if it is none.
+  static Return refuse(const char* name, std::atomic<bool>& said, Handle device);
 
  private:
   static Return current(std::shared_ptr<const View>& view);

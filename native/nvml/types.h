@@ -18,6 +18,7 @@ enum Return : int {
   kDriverNotLoaded = 9,
   kTimeout = 10,
   kGpuIsLost = 15,
+  kInsufficientMemory = 20,
   kVersionMismatch = 25,
   kUnknown = 999,
 };

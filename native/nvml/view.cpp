@@ -21,6 +21,11 @@ using client::textOf;
 // Handles are the addresses of these bytes, which are never read.
 char handles[kMostGpus];
 
+// Too large for a handle that is not ours.
+uintptr_t placeOf(Handle handle) {
+  return reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(&handles[0]);
+}
+
 int64_t nowUs() {
   timeval now{};
   ::gettimeofday(&now, nullptr);
@@ -114,8 +119,10 @@ std::string inventedUuid(const std::string& identity, unsigned index) {
 
 Handle View::handleOf(const Gpu& gpu) { return reinterpret_cast<Handle>(&handles[gpu.index]); }
 
+bool View::isHandle(Handle handle) { return placeOf(handle) < kMostGpus; }
+
 const Gpu* View::find(Handle handle) const {
-  const auto offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(&handles[0]);
+  const auto offset = placeOf(handle);
   return offset < gpus.size() ? &gpus[offset] : nullptr;
 }
 

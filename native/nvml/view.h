@@ -52,6 +52,8 @@ struct View {
 
   /// nullptr if the handle is not ours, or the claim no longer has such a vGPU.
   const Gpu* find(Handle handle) const;
+  /// Whether the handle is one of ours, also of a vGPU that the claim no longer has.
+  static bool isHandle(Handle handle);
   /// Stays the same for as long as the process lives.
   static Handle handleOf(const Gpu& gpu);
 };

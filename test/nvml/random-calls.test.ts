@@ -4,7 +4,13 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { nvml, type NvmlFunction, type NvmlParameter, unsupportedNvml as unsupported } from "@millpond/cuda";
+import {
+  nvml,
+  type NvmlFunction,
+  type NvmlParameter,
+  unsupportedNvml as unsupported,
+  unsupportedNvmlTakesDevice,
+} from "@millpond/cuda";
 import { inRoot } from "../../scripts/lib/paths.ts";
 import { Pool } from "../support/pool.ts";
 
@@ -39,7 +45,8 @@ it.skipIf(python !== "")(`every function answers any arguments as NVML does${pyt
     };
   });
   const file = join(pool.directory, "nvml.json");
-  writeFileSync(file, JSON.stringify({ functions, unsupported }));
+  const refused = unsupported.map((name) => [name, unsupportedNvmlTakesDevice(name)]);
+  writeFileSync(file, JSON.stringify({ functions, unsupported: refused }));
   const seed = process.env["MILLPOND_NVML_SEED"] ?? "1";
   const calls = process.env["MILLPOND_NVML_CALLS"] ?? "20000";
   const script = inRoot("test", "support", "nvml_random.py");
@@ -60,7 +67,15 @@ it.skipIf(python !== "")(`every function answers any arguments as NVML does${pyt
   ]);
   expect([status, stderr.split("\n").filter((line) => line !== "")]).toEqual([0, []]);
   const result = JSON.parse(stdout) as { readonly succeeded: readonly string[]; readonly called: number };
-  expect(result).toMatchObject({ before: [1], devices: 2, failures: [], children: [0, 0, 0, 0], counted: 0 });
+  expect(result).toMatchObject({
+    before: [1],
+    devices: 2,
+    failures: [],
+    children: [0, 0, 0, 0],
+    counted: 0,
+    after: [1],
+    written: 0,
+  });
   if (Number(calls) >= 20_000) expect(result.called).toBe(functions.length + unsupported.length);
   // The functions for which a pool of software GPUs has an answer.
   for (const name of ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetFieldValues"]) {

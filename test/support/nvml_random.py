@@ -66,6 +66,7 @@ class Caller:
         self.random = random.Random(seed)
         self.arena = Arena()
         self.devices = []
+        self.sets, self.freed = [], []
         self.texts = [b"", b"GPU-", b"0000:00:00.0", b"x" * 300]
 
     def learn(self):
@@ -80,6 +81,12 @@ class Caller:
             text = ctypes.create_string_buffer(96)
             self.library.nvmlDeviceGetUUID(handle, text, 96)
             self.texts.append(text.value)
+
+    def event_set(self):
+        """A set of this caller, or an address that is none, and whether it is none."""
+        if not self.sets or self.rarely():
+            return self.random.choice([0, 1, 0xDEADBEEF, self.arena.ends[0], *self.freed[-1:]]), True
+        return self.random.choice(self.sets), False
 
     def number(self):
         return self.random.choice([0, 0, 1, 2, 3, 4, 5, 7, 10, 100, 4096, 1 << 31, (1 << 32) - 1])
@@ -109,7 +116,7 @@ class Caller:
     def call(self, name, parameters):
         """Calls the function once, checks the invariants of its result, and returns it."""
         arguments, texts, lists = [], [], []
-        is_missing = is_wrong_device = is_wrong_version = False
+        is_missing = is_wrong_device = is_wrong_version = is_no_set = False
         elements = self.random.randrange(6)
         for parameter in parameters:
             kind, of, label = parameter["kind"], parameter["type"], parameter["name"]
@@ -152,6 +159,9 @@ class Caller:
                     data, wrong = self.structure(of)
                 is_wrong_version |= wrong
                 arguments.append(ctypes.c_void_p(self.arena.take(bytes(data))))
+            elif of == "EventSet":
+                events, is_no_set = self.event_set()
+                arguments.append(ctypes.c_void_p(events))
             elif of == "ProcessSample*":
                 arguments.append(ctypes.c_void_p(self.arena.take(bytes(32 * elements)) if elements else 0))
             else:
@@ -164,6 +174,8 @@ class Caller:
             problem = "a missing pointer is not refused"
         elif is_wrong_device and result != INVALID:
             problem = "a device that is none is not refused"
+        elif is_no_set and result != INVALID:
+            problem = "an event set that is none is not refused"
         elif is_wrong_version and result not in (WRONG_VERSION, INVALID):
             problem = "a wrong version is not refused"
         elif result == 0 and any(not 0 in ctypes.string_at(address, room) for address, room in texts):
@@ -175,14 +187,25 @@ class Caller:
         if problem:
             shown = [getattr(argument, "value", argument) for argument in arguments]
             raise SystemExit(f"{name}{shown} -> {result}: {problem}")
+        if result == 0 and name == "nvmlEventSetCreate":
+            self.sets.append(ctypes.c_void_p.from_address(arguments[0].value).value)
+        elif result == 0 and name == "nvmlEventSetFree":
+            self.sets.remove(arguments[0].value)
+            # Another caller may create the set with this handle next, so only a caller that is alone uses it again.
+            if threading.active_count() == 1:
+                self.freed.append(arguments[0].value)
+        self.freed = [each for each in self.freed if each not in self.sets]
         return result
 
     def call_any(self):
+        if len(self.sets) > 40:
+            self.call("nvmlEventSetFree", [{"name": "set", "kind": "raw", "type": "EventSet"}])
         if self.random.random() < 0.2:
-            name = self.random.choice(self.unsupported)
+            name, takes_device = self.random.choice(self.unsupported)
             arguments = [ctypes.c_void_p(self.random.choice([0, 1, *self.devices, self.arena.ends[3]])) for _ in range(6)]
-            if (result := getattr(self.library, name)(*arguments)) != NOT_SUPPORTED:
-                raise SystemExit(f"{name} -> {result}, and is said not to be supported")
+            expected = NOT_SUPPORTED if not takes_device or arguments[0].value in self.devices else INVALID
+            if (result := getattr(self.library, name)(*arguments)) != expected:
+                raise SystemExit(f"{name}({arguments[0].value}) -> {result}, and {expected} is expected")
             return name, result
         function = self.random.choice(self.functions)
         return function["name"], self.call(function["name"], function["parameters"])
@@ -194,7 +217,7 @@ def main():
         description = json.load(file)
     library = ctypes.CDLL("libnvidia-ml.so.1")
     zeros = [ctypes.c_void_p(0)] * 6
-    late = [each["name"] for each in description["functions"] if not each["early"]] + description["unsupported"]
+    late = [each["name"] for each in description["functions"] if not each["early"]] + [name for name, _ in description["unsupported"]]
     before = sorted({getattr(library, name)(*zeros) for name in late})
     if library.nvmlInit_v2() != 0:
         raise SystemExit("nvmlInit failed")
@@ -237,8 +260,14 @@ def main():
             wrong += library.nvmlShutdown() != (0 if count else UNINITIALIZED)
             count = max(0, count - 1)
         wrong += (library.nvmlUnitGetCount(ctypes.byref(ctypes.c_uint())) == 0) != (count > 0)
+    # After the last shutdown, with arguments that were valid, nothing but "uninitialized" is answered, and nothing is written.
+    while library.nvmlShutdown() == 0:
+        pass
+    guarded = [ctypes.c_void_p(caller.devices[0])] + [ctypes.c_void_p(caller.arena.take(b"\xaa" * 64)) for _ in range(5)]
+    after = sorted({getattr(library, name)(*guarded) for name in late})
+    written = sum(ctypes.string_at(each.value, 64) != b"\xaa" * 64 for each in guarded[1:])
     print(json.dumps({
-        "before": before, "devices": len(caller.devices), "called": len(seen), "failures": failures, "children": children,
+        "before": before, "after": after, "written": written, "devices": len(caller.devices), "called": len(seen), "failures": failures, "children": children,
         "counted": wrong, "succeeded": sorted(name for name, results in seen.items() if 0 in results),
     }))  # fmt: skip
 

@@ -41,7 +41,8 @@ the table of nvidia-smi. [What it shows](../nvml.md) is another page.
 ${groups.join("\n")}
 ## Not supported
 
-These ${unsupportedNvml.length} are exported, so that every program loads, and answer \`NVML_ERROR_NOT_SUPPORTED\`:
+These ${unsupportedNvml.length} are exported, so that every program loads, and answer \`NVML_ERROR_NOT_SUPPORTED\`, or
+\`NVML_ERROR_INVALID_ARGUMENT\` for a device handle that is none:
 
 ${unsupportedNvml.map((name) => `\`${name}\``).join(", ")}.
 `;

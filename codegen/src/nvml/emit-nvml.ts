@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The exports of libnvidia-ml.so.1, and the functions that native/nvml must implement for them. */
-import { nvml, type NvmlFunction, type NvmlParameter, unsupportedNvml } from "@millpond/cuda";
+import {
+  nvml,
+  type NvmlFunction,
+  type NvmlParameter,
+  unsupportedNvml,
+  unsupportedNvmlTakesDevice,
+} from "@millpond/cuda";
 import { banner, wrapList } from "../text.ts";
 
 /** A described function that has parameters. */
@@ -147,7 +153,9 @@ function emitFunction(name: string, entry: NvmlFunction): string {
 export function emitNvmlExports(): string {
   checkNames();
   const all = [...functions].map(([name, entry]) => emitFunction(name, entry));
-  const refusals = unsupportedNvml.map((name) => `REFUSED(${name})\n`);
+  const refusals = unsupportedNvml.map((name) =>
+    unsupportedNvmlTakesDevice(name) ? `REFUSED_OF_DEVICE(${name})\n` : `REFUSED(${name})\n`,
+  );
   return `${banner("What libnvidia-ml.so.1 exports; the hand-written rest is in native/nvml.")}
 #include "nvml/answers.h"
 #include "nvml/gen/api.h"
@@ -163,6 +171,11 @@ ${all.join("\n")}
   NVML Return name() {                                    \\
     static std::atomic<bool> said{false};                 \\
     return Library::refuse(#name, said);                  \\
+  }
+#define REFUSED_OF_DEVICE(name)                           \\
+  NVML Return name(Handle device) {                       \\
+    static std::atomic<bool> said{false};                 \\
+    return Library::refuse(#name, said, device);          \\
   }
 
 ${refusals.join("")}`;

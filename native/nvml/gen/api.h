@@ -24,6 +24,7 @@ Return systemGetHicVersion(unsigned& count, void* entries);
 Return eventSetCreate(EventSet& set);
 Return eventSetWait_v2(EventSet set, void* event, unsigned timeoutMs);
 Return eventSetFree(EventSet set);
+Return deviceRegisterEvents(const Gpu& device, uint64_t types, EventSet set);
 Return deviceGetCount(const View& view, unsigned& count);
 Return deviceGetHandleByIndex(const View& view, unsigned index, Handle& device);
 Return deviceGetHandleByUUID(const View& view, std::string_view uuid, Handle& device);
