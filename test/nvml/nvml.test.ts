@@ -221,6 +221,19 @@ describe("monitors written in Python", () => {
       expect(stdout).not.toMatch(new RegExp(`\\b${tenants[1 - index]?.pid}\\b`));
     }
   });
+
+  it.skipIf(absent !== undefined)(`vLLM would choose CUDA, and knows the devices${note}`, async () => {
+    const script = inRoot("bench", "frameworks", "inference_start.py");
+    for (const stdout of await show(script, "--only", "platform")) {
+      const device = {
+        name: "Software GPU",
+        uuid: expect.stringMatching(/^GPU-[0-9a-f-]{36}$/),
+        capability: [7, 5],
+        totalBytes: limit * mebibyte,
+      };
+      expect(JSON.parse(stdout)).toEqual({ platform: { devices: [device], fullyConnected: true } });
+    }
+  });
 });
 
 describe("callers of NVML", () => {
