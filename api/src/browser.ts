@@ -6,6 +6,7 @@ export * from "./gen/millpond/v1/access_pb.ts";
 export * from "./gen/millpond/v1/claim_pb.ts";
 export * from "./gen/millpond/v1/pool_pb.ts";
 export * from "./gen/millpond/v1/queue_pb.ts";
+export { csvField } from "./csv.ts";
 export { errorCodeOf } from "./errors.ts";
 export { isNodeName } from "./names.ts";
 export { type Excess, type HolderRef, type Reason, reason } from "./reasons/args.ts";

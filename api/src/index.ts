@@ -182,6 +182,7 @@ export type {
 } from "./gen/millpond/v1/node_pb.ts";
 
 // Errors
+export { csvField } from "./csv.ts";
 export {
   errorCodeOf,
   remedyOf,

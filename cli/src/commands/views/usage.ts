@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import {
+  csvField,
   formatTime,
   type GetUsageResponse,
   millpondError,
@@ -111,19 +112,17 @@ function render({ usage, from, to }: GetUsageResponse, { by, format }: Rendering
         items: usage.map((each) => toJson(each, by)),
       });
     case "csv": {
-      const rows = usage.map((each) => Object.values(toJson(each, by)).map(csvCell).join(","));
+      const rows = usage.map((each) =>
+        Object.values(toJson(each, by))
+          .map((cell) => csvField(cell))
+          .join(","),
+      );
       const titles = [...keys[by], "claims", ...Object.keys(hoursOf(undefined))];
       return `${[titles.join(","), ...rows].join("\n")}\n`;
     }
     case "table":
       return `${layOut(columnsOf(by), usage, { headers: true }).lines.join("\n")}\n`;
   }
-}
-
-/** Models of devices may contain commas. */
-function csvCell(value: string | number): string {
-  const text = String(value);
-  return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 function toJson(usage: Usage, by: By): Record<string, string | number> {
