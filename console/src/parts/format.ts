@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { formatAge, formatBytes, type Quota } from "@millpond/api/browser";
+import { controllerNow } from "../state/clock.ts";
 import { texts } from "../texts/texts.ts";
 
 export function bytes(value: bigint | undefined): string {
@@ -26,7 +27,7 @@ export function dateTime(seconds: bigint): string {
 }
 
 /** The time since, from seconds; undefined: never. */
-export function secondsSince(seconds: bigint, now = Date.now()): number | undefined {
+export function secondsSince(seconds: bigint, now = controllerNow()): number | undefined {
   return seconds === 0n ? undefined : Math.max(0, Math.floor(now / 1000) - Number(seconds));
 }
 

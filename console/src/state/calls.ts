@@ -5,13 +5,16 @@
 import { Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { AccessService, ClaimService, errorCodeOf, PoolService, QueueService } from "@millpond/api/browser";
+import { compareClocks } from "./clock.ts";
 
 /** A page of another origin cannot send this header. */
 export const pageHeader = "millpond-console";
 
-const asPage: Interceptor = (next) => (request) => {
+const asPage: Interceptor = (next) => async (request) => {
   request.header.set(pageHeader, "1");
-  return next(request);
+  const response = await next(request);
+  compareClocks(response.header.get("date"));
+  return response;
 };
 
 const transport = createConnectTransport({

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { pageHeader } from "./calls.ts";
+import { compareClocks } from "./clock.ts";
 import { Store } from "./store.ts";
 
 const path = "/console/session";
@@ -35,6 +36,7 @@ async function send(method: string, body?: unknown): Promise<Me> {
     headers: { [pageHeader]: "1", "content-type": "application/json" },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
+  compareClocks(response.headers.get("date"));
   if (response.status === 204) {
     return { name: "", role: "", tenant: "" };
   }

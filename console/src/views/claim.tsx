@@ -8,6 +8,7 @@ import { nameWord } from "../parts/shell.ts";
 import { ClaimBadge, classWord } from "../parts/states.tsx";
 import { Awaited, Fields, Labels, View } from "../parts/view.tsx";
 import { claims } from "../state/calls.ts";
+import { controllerNow } from "../state/clock.ts";
 import { addressOf } from "../state/place.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
@@ -84,7 +85,7 @@ function expected(at: bigint): string {
   const t = texts();
   return at === 0n
     ? t.unknown
-    : t.within(formatDuration(Math.max(0, Number(at) - Math.floor(Date.now() / 1000))));
+    : t.within(formatDuration(Math.max(0, Number(at) - Math.floor(controllerNow() / 1000))));
 }
 
 function WaitsFor({

@@ -5,6 +5,7 @@ import { dateTime } from "../parts/format.ts";
 import { type Column, Table } from "../parts/table.tsx";
 import { Awaited, View } from "../parts/view.tsx";
 import { queues } from "../state/calls.ts";
+import { controllerNow } from "../state/clock.ts";
 import { setQuery, usePlace } from "../state/place.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
@@ -20,7 +21,7 @@ export function UsageView() {
   const { query } = usePlace();
   const since = periodNames.find((name) => name === query.get("since"));
   const watched = useWatch(`usage ${since}`, async (signal) => {
-    const from = since === undefined ? 0 : Math.floor(Date.now() / 1000) - periods[since] * 86_400;
+    const from = since === undefined ? 0 : Math.floor(controllerNow() / 1000) - periods[since] * 86_400;
     return await queues.getUsage({ from: BigInt(from) }, { signal });
   });
   const hours = (id: string, title: string, seconds: (usage: Usage) => number): Column<Usage> => ({
