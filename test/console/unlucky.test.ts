@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console for users whose clock is wrong, who walk back and forth, and who open every dialog in other colours and languages.
+// The console in a browser with a wrong clock, back and forth in its history, and with each dialog open in other colours and languages.
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { spawnSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Home } from "../../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
+import { unknownVariables } from "./known-variables.ts";
 import { commandNames, commandSpecs } from "../command-table/command-table.ts";
+
+const root = join(import.meta.dirname, "..", "..", "..");
 
 /** Invalid command lines, and their messages. No controller listens at the given address. */
 const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
@@ -128,6 +131,32 @@ test("a variable that nothing reads is said to be set, by every command that run
   const environment = { MILLPOND_MEMROY: "1Gi", MILLPOND_TOKEN: "t" };
   const { stderr } = await home.millpond(["context", "list"], { environment });
   expect(stderr).toBe("millpond: MILLPOND_MEMROY is set, and nothing reads it: check its spelling\n");
+});
+
+test("each variable that the pages name, and each that programs read, is known", () => {
+  const pages = ["docs", "docs/reference"].flatMap((folder) =>
+    readdirSync(join(root, folder), { withFileTypes: true })
+      .filter((entry) => entry.isFile() && entry.name.endsWith(".md"))
+      .map((entry) => join(entry.parentPath, entry.name)),
+  );
+  const sources = ["client", "worker", "nvml", "cupti"].flatMap((part) =>
+    readdirSync(join(root, "native", part), { recursive: true, encoding: "utf8" })
+      .filter((name) => name.endsWith(".cpp") && !name.endsWith("_test.cpp"))
+      .map((name) => join(root, "native", part, name)),
+  );
+  const named = (files: readonly string[], pattern: RegExp) =>
+    files.flatMap((file) => [...readFileSync(file, "utf8").matchAll(pattern)].map(([, name = ""]) => name));
+  const all = new Set([
+    ...named(pages, /`(MILLPOND_(?!E_)[A-Z]\w*)\b/g),
+    ...named(sources, /getenv\("(MILLPOND_\w+)"\)/g),
+  ]);
+  expect(all.size).toBeGreaterThan(20);
+  // Tests read the first two, and workers the last one, which an agent gives them.
+  expect(unknownVariables(Object.fromEntries([...all].map((name) => [name, "1"]))).toSorted()).toEqual([
+    "MILLPOND_CONTROL_KEY",
+    "MILLPOND_OPENB",
+    "MILLPOND_PICTURES",
+  ]);
 });
 
 test("warnings of Node are not shown to users", async () => {
