@@ -125,6 +125,27 @@ TEST("a call that waits for blocking streams keeps none of them from what the ot
   });
 }
 
+TEST("a call that waits for all returns after the default stream's work, though a blocking stream got work since") {
+  context();
+  const CUstream blocking = stream(CU_STREAM_DEFAULT);
+  const CUdeviceptr memory = allocate(2 * sizeof(int));
+  for (const bool waitsForContext : {true, false}) {
+    OK(CU(cuMemsetD32Async)(memory, 1, 2, nullptr));
+    // Nothing else has used the default stream of this thread.
+    OK(CU(cuLaunchHostFunc)(
+        nullptr, [](void*) { std::this_thread::sleep_for(kMoment); }, nullptr));
+    OK(CU(cuMemsetD32Async)(memory, 2, 1, nullptr));
+    OK(CU(cuMemsetD32Async)(memory + sizeof(int), 3, 1, blocking));
+    OK(waitsForContext ? CU(cuCtxSynchronize)() : CU(cuStreamSynchronize)(nullptr));
+    OK(CU(cuStreamQuery)(nullptr));
+    OK(CU(cuStreamQuery)(blocking));
+    CHECK_EQ(read(memory, 2)[0], 2);
+    CHECK_EQ(read(memory, 2)[1], 3);
+  }
+  OK(CU(cuStreamDestroy_v2)(blocking));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
 TEST("after a pause, commands still reach a kernel that polls memory of the device") {
   context();
   const CUfunction await = kernel("await");

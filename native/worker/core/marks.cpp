@@ -33,11 +33,13 @@ void Marks::giveBack(const std::vector<Mark>& marks) {
   for (const Mark& each : marks) giveBack(each);
 }
 
-CUstream Marks::placeBehind(const Stream& stream) const {
-  // In the default stream an event would come after what blocking streams have got since, and before all that they get from now on.
-  // The default stream of this thread, which the program does not have, only follows it. The driver keeps one for each context.
-  const bool isDisturbed = !stream.handle && handles_.hasOpen() && contexts_.homeOf(stream.context) == stream.context;
-  return isDisturbed ? CU_STREAM_PER_THREAD : stream.handle;
+CUresult Marks::record(const Stream& stream, CUevent event, CUstream place) {
+  // The default stream is the current context's.
+  const uint16_t before = contexts_.bound();
+  if (!stream.handle) contexts_.use(stream.context);
+  const CUresult rc = driver_.cuEventRecord(event, place);
+  contexts_.use(before);
+  return rc;
 }
 
 CUresult Marks::mark(const Stream& stream, Mark& mark) {
@@ -45,10 +47,36 @@ CUresult Marks::mark(const Stream& stream, Mark& mark) {
   if (stream.wire)
     if (HandleMap::Entry* entry = handles_.find(HandleKind::kStream, stream.wire)) handles_.touch(*entry);
   if (CUresult rc = takeEvent(stream.context, mark)) return rc;
-  // The default stream is the current context's.
+  const CUresult rc = record(stream, mark.event, stream.handle);
+  if (rc) giveBack(mark);
+  if (!rc && !stream.handle && handles_.hasOpen()) keep(stream.context, defaultEnds_[stream.context]);
+  return rc;
+}
+
+void Marks::keep(uint16_t context, DefaultEnd& end) {
+  if (!end.mark.event && takeEvent(context, end.mark) != CUDA_SUCCESS) return;
+  end.isFresh = record({nullptr, context, 0}, end.mark.event, nullptr) != CUDA_SUCCESS;
+}
+
+void Marks::keepDefaultEnds() {
+  // During a capture the default streams must not be used.
+  if (!captures_.empty()) return;
+  hasFreshDefault_ = false;
+  for (auto& [context, end] : defaultEnds_)
+    if (end.isFresh) keep(context, end);
+}
+
+CUresult Marks::markDefaultEnd(const Stream& stream, Mark& mark) {
+  const auto found = defaultEnds_.find(stream.context);
+  if (!handles_.hasOpen() || (found != defaultEnds_.end() && found->second.isFresh)) return this->mark(stream, mark);
+  if (found == defaultEnds_.end() || isOver(found->second.mark)) return CUDA_SUCCESS;
+  // The default stream of this thread, which the program does not have. Without the wait an event there may not come after the
+  // default stream's work: measured on an H200, when that stream had no work of its own.
+  if (CUresult rc = takeEvent(stream.context, mark)) return rc;
   const uint16_t before = contexts_.bound();
-  if (!stream.handle) contexts_.use(stream.context);
-  const CUresult rc = driver_.cuEventRecord(mark.event, placeBehind(stream));
+  contexts_.use(stream.context);
+  CUresult rc = driver_.cuStreamWaitEvent(CU_STREAM_PER_THREAD, found->second.mark.event, 0);
+  if (!rc) rc = driver_.cuEventRecord(mark.event, CU_STREAM_PER_THREAD);
   contexts_.use(before);
   if (rc) giveBack(mark);
   return rc;
@@ -58,17 +86,17 @@ CUresult Marks::ends(const Stream& stream, std::vector<Mark>& marks) {
   CUresult result = CUDA_SUCCESS;
   const auto add = [&](const Stream& each) {
     Mark place;
-    if (!result) result = mark(each, place);
-    if (!result) marks.push_back(place);
+    if (!result) result = each.handle ? mark(each, place) : markDefaultEnd(each, place);
+    if (!result && place.event) marks.push_back(place);
     return true;
   };
   add(stream);
   // What the others have was there before the default stream's last work.
-  if (!stream.handle && placeBehind(stream))
+  if (!stream.handle)
     handles_.eachOpen([&](const HandleMap::Entry& entry) {
       const Stream each{static_cast<CUstream>(entry.object), entry.context, entry.wire};
       const bool isCaptured = !captures_.empty() && captures_.status(each) != CU_STREAM_CAPTURE_STATUS_NONE;
-      return contexts_.homeOf(entry.context) != stream.context || isCaptured || add(each);
+      return contexts_.homeOf(entry.context) != contexts_.homeOf(stream.context) || isCaptured || add(each);
     });
   if (result) {
     giveBack(marks);
@@ -112,10 +140,10 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
       return true;
     }
     Mark place;
-    const CUresult marked = mark(stream, place);
+    const CUresult marked = stream.handle ? mark(stream, place) : markDefaultEnd(stream, place);
     if (marked && context == 0) return true;
     result = marked;
-    if (!result) marks.push_back(place);
+    if (!result && place.event) marks.push_back(place);
     return true;
   };
   const uint16_t before = contexts_.bound();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "worker/core/contexts.h"
@@ -29,9 +30,11 @@ class Marks {
   Marks(const Driver& driver, Contexts& contexts, HandleMap& handles, const OpenCaptures& captures)
       : driver_(driver), contexts_(contexts), handles_(handles), captures_(captures) {}
 
-  /// Records an event of the pool behind the stream's work so far. This gives later work of other streams nothing to wait for.
+  /// Records an event of the pool behind the stream's work so far. For the default stream call it directly after work: later work
+  /// of blocking streams waits for the event, and the event for theirs.
   CUresult mark(const Stream& stream, Mark& mark);
-  /// Records marks behind everything that a synchronization of the stream waits for.
+  /// Records marks behind everything that a synchronization of the stream waits for. This gives no other stream anything to wait
+  /// for.
   CUresult ends(const Stream& stream, std::vector<Mark>& marks);
   /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are skipped,
   /// because nothing runs there any more.
@@ -46,8 +49,21 @@ class Marks {
   /// now would be reached only after the default stream's work.
   std::shared_ptr<const Mark> endOf(uint64_t stream) const;
   void forgetEnd(uint64_t stream) { ends_.erase(stream); }
+  /// The default stream of that context gets work.
+  void noteDefaultWork(uint16_t context) {
+    if (context == 0) return;
+    if (context != lastDefault_.first) lastDefault_ = {context, &defaultEnds_[context]};
+    lastDefault_.second->isFresh = hasFreshDefault_ = true;
+  }
+  /// Whether a default stream has had work since its end was last recorded.
+  bool hasFreshDefault() const { return hasFreshDefault_; }
+  /// A blocking stream is about to get work, for which later work of the default stream will wait, events included. Records
+  /// where default streams end now.
+  void keepDefaultEnds();
   void forgetContext(uint16_t number) {
     for (auto& [stream, end] : ends_) end->forgetContext(number);
+    defaultEnds_.erase(number);
+    if (lastDefault_.first == number) lastDefault_ = {};
   }
   /// Whether the mark was reached: CUDA_ERROR_NOT_READY, success or the context's failure. Queried in the event's own
   /// context, so that the failure of another context does not hide the result.
@@ -70,9 +86,18 @@ class Marks {
   void giveBack(const std::vector<Mark>& marks);
 
  private:
+  /// Where the work of a default stream ends, if blocking streams have had work since.
+  struct DefaultEnd {
+    Mark mark;
+    bool isFresh = false;  ///< it has had work since
+  };
+
   CUresult takeEvent(uint16_t context, Mark& mark);
-  /// The stream in which an event is recorded behind that stream's work.
-  CUstream placeBehind(const Stream& stream) const;
+  CUresult record(const Stream& stream, CUevent event, CUstream place);
+  /// Records where the default stream ends.
+  void keep(uint16_t context, DefaultEnd& end);
+  /// A mark where the default stream ends, recorded elsewhere if blocking streams have had work since.
+  CUresult markDefaultEnd(const Stream& stream, Mark& mark);
 
   const Driver& driver_;
   Contexts& contexts_;
@@ -80,6 +105,9 @@ class Marks {
   const OpenCaptures& captures_;
   /// By stream. Waits for the same mark share it; the event returns to the pool after the last one.
   std::unordered_map<uint64_t, std::shared_ptr<Mark>> ends_;
+  std::unordered_map<uint16_t, DefaultEnd> defaultEnds_;  ///< by context
+  std::pair<uint16_t, DefaultEnd*> lastDefault_;          ///< the one whose stream had work last
+  bool hasFreshDefault_ = false;
 };
 
 }  // namespace millpond::worker

@@ -71,6 +71,7 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
       handles_.noteDefaultWork();
       if (handles_.hasOpen()) [[unlikely]]
         marks_.keepEnds(contexts_.bound());
+      marks_.noteDefaultWork(contexts_.bound());
     }
     out = nullptr;
     return true;
@@ -78,6 +79,8 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
   HandleMap::Entry* entry = handles_.find(HandleKind::kStream, wire);
   if (!entry) return missing(wire);
   if (givesWork(static_cast<cmd::Op>(current_.op))) {
+    if (entry->isBlocking && marks_.hasFreshDefault()) [[unlikely]]
+      marks_.keepDefaultEnds();
     handles_.open(*entry);
     if (synchronousCopies_.isPending()) [[unlikely]]
       synchronousCopies_.order({static_cast<CUstream>(entry->object), entry->context, wire}, *entry);
