@@ -135,6 +135,7 @@ export {
   AuditRecordSchema,
   CreateTokenRequestSchema,
   ListAuditRequestSchema,
+  LoginSchema,
   RevokeTokenRequestSchema,
   TokenSchema,
 } from "./gen/millpond/v1/access_pb.ts";

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { create } from "@bufbuild/protobuf";
 import {
   type AuditRecord,
+  AuditRecordSchema,
   type Claim,
+  ClaimSchema,
   type Device,
+  DeviceSchema,
   errorCodeOf,
   type Event,
+  EventSchema,
   type Login,
+  LoginSchema,
   type Node,
+  NodeSchema,
   type Queue,
+  QueueSchema,
   type Session,
+  SessionSchema,
   type Tenant,
+  TenantSchema,
   type Token,
+  TokenSchema,
 } from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
 import {
@@ -55,6 +66,8 @@ export interface Kind<T> {
   readonly afterEnd?: (connection: Connection, name: string) => Promise<T | undefined>;
   readonly nameOf: (item: T) => string;
   readonly toJson: (item: T) => object;
+  /** An object without values; its JSON has the members of all. */
+  readonly blank: () => T;
   readonly columns: (view: View) => readonly Column<T>[];
 }
 
@@ -76,6 +89,7 @@ export const nodeKind: Kind<Node> = {
   list: async ({ pool }) => (await pool.listNodes({})).nodes,
   nameOf: (node) => node.name,
   toJson: nodeToJson,
+  blank: () => create(NodeSchema),
   columns: ({ nowSeconds }) => nodeColumns(nowSeconds),
 };
 
@@ -85,6 +99,7 @@ export const deviceKind: Kind<Device> = {
   list: async ({ pool }) => (await pool.listDevices({})).devices,
   nameOf: (device) => `${device.node}/${device.index}`,
   toJson: deviceToJson,
+  blank: () => create(DeviceSchema),
   columns: () => deviceColumns,
 };
 
@@ -95,6 +110,7 @@ export const claimKind: Kind<Claim> = {
   afterEnd: endedClaim,
   nameOf: (claim) => claim.name,
   toJson: claimToJson,
+  blank: () => create(ClaimSchema),
   columns: ({ nowSeconds }) => claimColumns(nowSeconds),
 };
 
@@ -113,6 +129,7 @@ export const queueKind: Kind<Queue> = {
   list: async ({ queues }) => (await queues.listQueues({})).queues,
   nameOf: (queue) => queue.name,
   toJson: queueToJson,
+  blank: () => create(QueueSchema),
   columns: () => queueColumns,
 };
 
@@ -122,6 +139,7 @@ export const tenantKind: Kind<Tenant> = {
   list: async ({ queues }) => (await queues.listTenants({})).tenants,
   nameOf: (tenant) => tenant.name,
   toJson: tenantToJson,
+  blank: () => create(TenantSchema),
   columns: () => tenantColumns,
 };
 
@@ -131,6 +149,7 @@ export const sessionKind: Kind<Session> = {
   list: async ({ pool }) => (await pool.listSessions({})).sessions,
   nameOf: (session) => session.id,
   toJson: sessionToJson,
+  blank: () => create(SessionSchema),
   columns: ({ nowSeconds, isWide }) => sessionColumns(nowSeconds, isWide),
 };
 
@@ -141,6 +160,7 @@ export const eventKind: Kind<Event> = {
   list: async ({ pool }, { after }) => (await pool.listEvents({ after })).events,
   nameOf: (event) => String(event.id),
   toJson: eventToJson,
+  blank: () => create(EventSchema),
   columns: ({ nowSeconds }) => eventColumns(nowSeconds),
 };
 
@@ -150,6 +170,7 @@ export const tokenKind: Kind<Token> = {
   list: async ({ access }) => (await access.listTokens({})).tokens,
   nameOf: (token) => token.name,
   toJson: tokenToJson,
+  blank: () => create(TokenSchema),
   columns: ({ nowSeconds }) => tokenColumns(nowSeconds),
 };
 
@@ -159,6 +180,7 @@ export const loginKind: Kind<Login> = {
   list: async ({ access }) => (await access.listLogins({})).logins,
   nameOf: (login) => login.id,
   toJson: loginToJson,
+  blank: () => create(LoginSchema),
   columns: ({ nowSeconds }) => loginColumns(nowSeconds),
 };
 
@@ -170,5 +192,6 @@ export const auditKind: Kind<AuditRecord> = {
   list: async ({ access }, { after }) => (await access.listAudit({ after })).records,
   nameOf: (record) => String(record.id),
   toJson: auditRecordToJson,
+  blank: () => create(AuditRecordSchema),
   columns: ({ nowSeconds }) => auditColumns(nowSeconds),
 };

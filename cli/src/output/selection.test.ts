@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import {
+  auditKind,
+  claimKind,
+  deviceKind,
+  eventKind,
+  type Kind,
+  loginKind,
+  nodeKind,
+  queueKind,
+  sessionKind,
+  tenantKind,
+  tokenKind,
+} from "./kinds.ts";
 import { expect, test } from "vitest";
 import { parseConditions, parseOrder, parseSelector, requireMember } from "./selection.ts";
 
@@ -67,7 +80,7 @@ test("what cannot be read, and a member that nothing has, are refused", () => {
     expect(() => parseSelector(text), text).toThrow("[MILLPOND_E_INVALID]");
   }
   expect(() => parseOrder("--x")).toThrow("[MILLPOND_E_INVALID]");
-  expect(() => requireMember([first], "stat", "--where")).toThrow(
+  expect(() => requireMember(first, "stat", "--where")).toThrow(
     /--where: there is no member "stat"; there are name, state/,
   );
   // Columns of the tables have other names than members.
@@ -77,11 +90,31 @@ test("what cannot be read, and a member that nothing has, are refused", () => {
     ["SESSIONS", "openSessions"],
     ["node", "allocation.node"],
   ] as const) {
-    expect(() => requireMember([claim], column, "--sort-by")).toThrow(
+    expect(() => requireMember(claim, column, "--sort-by")).toThrow(
       `The member of that column is ${member}.`,
     );
   }
-  expect(() => requireMember([claim], "status", "--where")).not.toThrow("of that column");
-  requireMember([first], "labels.unknown", "--where");
-  requireMember([], "anything", "--where");
+  expect(() => requireMember(claim, "status", "--where")).not.toThrow("of that column");
+  requireMember(first, "labels.unknown", "--where");
+});
+
+function membersOf<T>({ title, toJson, blank }: Kind<T>): readonly [string, object] {
+  return [title, toJson(blank())];
+}
+
+test.each([
+  membersOf(auditKind),
+  membersOf(claimKind),
+  membersOf(deviceKind),
+  membersOf(eventKind),
+  membersOf(loginKind),
+  membersOf(nodeKind),
+  membersOf(queueKind),
+  membersOf(sessionKind),
+  membersOf(tenantKind),
+  membersOf(tokenKind),
+])("the members of a %s are known without any", (_, members) => {
+  expect(() => requireMember(members, "foo", "--where")).toThrow(/there is no member "foo"; there are \w+, /);
+  const [first = ""] = Object.keys(members);
+  requireMember(members, first, "--where");
 });

@@ -135,21 +135,21 @@ const columnMembers: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Refuses a path that no object of a list has: otherwise a misspelt condition would look like an empty pool. Members of
+ * Refuses a path that objects of a kind do not have: otherwise a misspelt condition would look like an empty pool. Members of
  * labels may be absent.
  *
+ * @param members an object with all members of the kind
  * @throws MILLPOND_E_INVALID
  */
-export function requireMember(objects: readonly object[], path: string, option: string): void {
+export function requireMember(members: object, path: string, option: string): void {
   const [first = ""] = path.split(".");
-  const [sample] = objects;
-  if (sample === undefined || objects.some((object) => Object.hasOwn(object, first))) return;
+  if (Object.hasOwn(members, first)) return;
   const near = columnMembers[first.toLowerCase()]?.find((member) =>
-    Object.hasOwn(sample, member.replace(/\..*/, "")),
+    Object.hasOwn(members, member.replace(/\..*/, "")),
   );
   throw millpondError(
     "MILLPOND_E_INVALID",
-    `${option}: there is no member ${quote(first)}; there are ${Object.keys(sample).join(", ")}`,
+    `${option}: there is no member ${quote(first)}; there are ${Object.keys(members).join(", ")}`,
     near === undefined ? {} : { remedy: `The member of that column is ${near}.` },
   );
 }

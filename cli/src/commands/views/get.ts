@@ -91,18 +91,19 @@ function firstId<T>({ isLog, word }: Kind<T>, text: string | undefined): bigint 
  * @throws MILLPOND_E_INVALID
  */
 function selectionOf<T>(
-  { toJson }: Kind<T>,
+  { toJson, blank }: Kind<T>,
   { selector, where, sortBy }: Values<"get">,
 ): (items: readonly T[]) => readonly T[] {
   const hasLabels = selector === undefined ? undefined : parseSelector(selector);
   const conditions = where === undefined ? [] : parseConditions(where);
   const order = sortBy === undefined ? undefined : parseOrder(sortBy);
+  // Checked once, without the objects: a misspelt condition is refused in an empty pool, too.
+  const members = toJson(blank());
+  if (hasLabels !== undefined) requireMember(members, "labels", "--selector");
+  for (const { path } of conditions) requireMember(members, path, "--where");
+  if (order !== undefined) requireMember(members, order.path, "--sort-by");
   return (items) => {
     const objects = items.map((item) => ({ item, json: toJson(item) }));
-    const jsons = objects.map(({ json }) => json);
-    if (hasLabels !== undefined) requireMember(jsons, "labels", "--selector");
-    for (const { path } of conditions) requireMember(jsons, path, "--where");
-    if (order !== undefined) requireMember(jsons, order.path, "--sort-by");
     const selected = objects.filter(
       ({ json }) => (hasLabels?.(json) ?? true) && conditions.every(({ test }) => test(json)),
     );

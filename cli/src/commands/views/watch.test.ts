@@ -83,6 +83,12 @@ test("names, conditions, an order, dates, YAML and paths shape what is shown", a
   );
   expect(await say("nodes", "-l", "zone=nowhere", "-o", "name")).toBe("");
   expect(await say("nodes", "-l", "!zone", "-o", "name")).toBe("node/node-a\n");
+  // Also in a list that is empty.
+  const none = await pool.home.millpond(["get", "logins", "--where", "foo=1"]);
+  expect(none).toMatchObject({
+    code: 118,
+    stderr: expect.stringMatching(/there is no member "foo"/) as string,
+  });
   const refused = await pool.home.millpond(["get", "claims", "--where", "stat=bound"]);
   expect(refused).toMatchObject({ code: 118, stdout: "" });
   expect(refused.stderr).toMatch(/--where: there is no member "stat"; there are name, state,/);
