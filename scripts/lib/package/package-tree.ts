@@ -13,9 +13,20 @@ export interface PackageTree {
   readonly version: string;
   /** The directory in which the package's tree is assembled; its previous content is removed. */
   readonly stage: string;
-  /** Folder of the units, below the root. Default: `lib/systemd/system`, Debian's. */
-  readonly units?: string;
+  /** Default: Debian's. */
+  readonly folders?: SystemFolders;
 }
+
+/** Folders whose place differs between distributions, below the root. */
+export interface SystemFolders {
+  readonly units: string;
+  readonly zshCompletions: string;
+}
+
+const debianFolders: SystemFolders = {
+  units: "lib/systemd/system",
+  zshCompletions: "usr/share/zsh/vendor-completions",
+};
 
 /** All files get this time, so that the package does not depend on when it was built. */
 export const epoch = 0;
@@ -44,7 +55,7 @@ export const configurationFiles = ["/etc/millpond/controller.yaml"] as const;
 
 /** Assembles the installed files. The same archive results in the same tree. */
 export async function stagePackage(options: PackageTree): Promise<void> {
-  const { archive, version, stage, units = "lib/systemd/system" } = options;
+  const { archive, version, stage, folders = debianFolders } = options;
   if (!(await readdir(archive)).includes("millpond"))
     throw new ScriptError(`${archive}/millpond is missing: this is no unpacked archive`);
   await rm(stage, { recursive: true, force: true });
@@ -59,10 +70,10 @@ export async function stagePackage(options: PackageTree): Promise<void> {
   }
   await symlink("../lib/millpond/millpond", at("usr", "bin", "millpond"));
   const packaging = (...path: string[]) => inRoot("packaging", ...path);
-  for (const unit of services) await copy(packaging("systemd", unit), at(units, unit));
+  for (const unit of services) await copy(packaging("systemd", unit), at(folders.units, unit));
   await copy(packaging("systemd", "sysusers.conf"), at("usr", "lib", "sysusers.d", "millpond.conf"));
   await copy(packaging("etc", "controller.yaml"), at("etc", "millpond", "controller.yaml"));
-  await writeCompletions(at);
+  await writeCompletions(at, folders);
   for (const { file, text } of renderManPages(version))
     await write(at("usr", "share", "man", "man1", `${file}.gz`), zip(text));
   await writeDocuments(at);
@@ -71,10 +82,10 @@ export async function stagePackage(options: PackageTree): Promise<void> {
 
 export type Place = (...path: string[]) => string;
 
-async function writeCompletions(at: Place): Promise<void> {
+async function writeCompletions(at: Place, { zshCompletions }: SystemFolders): Promise<void> {
   const share = (...path: string[]) => at("usr", "share", ...path);
   await write(share("bash-completion", "completions", "millpond"), renderCompletion("bash"));
-  await write(share("zsh", "vendor-completions", "_millpond"), renderCompletion("zsh"));
+  await write(at(zshCompletions, "_millpond"), renderCompletion("zsh"));
   await write(share("fish", "vendor_completions.d", "millpond.fish"), renderCompletion("fish"));
 }
 

@@ -4,7 +4,14 @@ import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { must } from "../command.ts";
 import { inRoot } from "../paths.ts";
-import { configurationFiles, epoch, type PackageTree, stagePackage, write } from "./package-tree.ts";
+import {
+  configurationFiles,
+  epoch,
+  type PackageTree,
+  stagePackage,
+  type SystemFolders,
+  write,
+} from "./package-tree.ts";
 
 export interface RpmPackage extends PackageTree {
   /** The newest glibc version that the package needs, such as "2.34". */
@@ -15,13 +22,26 @@ export interface RpmPackage extends PackageTree {
   readonly output: string;
 }
 
-/** On RPM systems /lib is not a folder of its own. */
-export const rpmUnits = "usr/lib/systemd/system";
+/** On RPM systems /lib is not a folder of its own, and zsh knows no folder of vendors. */
+export const rpmFolders: SystemFolders = {
+  units: "usr/lib/systemd/system",
+  zshCompletions: "usr/share/zsh/site-functions",
+};
+
+/** Folders that leave with the package. Several packages may own a folder, such as those of completions. */
+const ownFolders = [
+  "/usr/lib/millpond",
+  "/usr/share/doc/millpond",
+  "/etc/millpond",
+  "/usr/share/bash-completion",
+  "/usr/share/fish",
+  "/usr/share/zsh",
+];
 
 /** @returns The path of the package. */
 export async function buildRpmPackage(options: RpmPackage): Promise<string> {
   const { stage, work, output } = options;
-  await stagePackage({ ...options, units: rpmUnits });
+  await stagePackage({ ...options, folders: rpmFolders });
   await rm(work, { recursive: true, force: true });
   await mkdir(work, { recursive: true });
   const spec = join(work, "millpond.spec");
@@ -44,7 +64,7 @@ export async function buildRpmPackage(options: RpmPackage): Promise<string> {
   return output;
 }
 
-/** The spec of the staged tree: it lists each of the tree's files, but no folder that other packages own. */
+/** The spec of the staged tree: it lists each of the tree's files, and the folders that leave with the package. */
 export async function renderSpec({ version, glibc, stage }: RpmPackage): Promise<string> {
   const script = (name: string): Promise<string> => readFile(inRoot("packaging", "rpm", name), "utf8");
   const body = (text: string): string => text.replace(/^#!.*\n/, "").trim();
@@ -60,8 +80,9 @@ export async function renderSpec({ version, glibc, stage }: RpmPackage): Promise
     "Recommends: systemd",
     "",
     "%description",
-    "Makes one pool of the GPUs of many hosts. Programs run on virtual GPUs of it, on the host of the GPU or on another.",
-    "Contains the command millpond, the controller, the agent of a GPU host, their services, and software GPUs.",
+    "Makes one pool of the GPUs of many hosts. Programs run on virtual GPUs of it,",
+    "on the host of the GPU or on another. Contains the command millpond, the",
+    "controller, the agent of a GPU host, their services, and software GPUs.",
     "",
     "%install",
     "cp -a %{staged}/. %{buildroot}/",
@@ -83,11 +104,10 @@ export async function renderSpec({ version, glibc, stage }: RpmPackage): Promise
 }
 
 async function listFiles(stage: string): Promise<string[]> {
-  const own = ["/usr/lib/millpond", "/usr/share/doc/millpond", "/etc/millpond"];
   const entries = await readdir(stage, { recursive: true, withFileTypes: true });
   const lines = entries.flatMap((entry) => {
     const path = `${entry.parentPath.slice(stage.length)}/${entry.name}`;
-    const isOwn = own.some((folder) => path === folder || path.startsWith(`${folder}/`));
+    const isOwn = ownFolders.some((folder) => path === folder || path.startsWith(`${folder}/`));
     if (entry.isDirectory()) return isOwn ? [`%dir "${path}"`] : [];
     const isConfiguration = configurationFiles.some((file) => file === path);
     return [`${isConfiguration ? "%config(noreplace) " : ""}"${path}"`];
