@@ -1,9 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Epilog of slurmd: gives the claim of a job back. A job that had none is no failure.
+# Epilog of slurmd: releases the claim of a job. It does not fail, because Slurm drains a node whose epilog fails; a claim that
+# could not be released ends with its lease.
 set -eu
 . "$(dirname "$0")/common.sh"
 
-if millpond get claims "$claim" >/dev/null 2>&1; then
-  millpond release "$claim" --reason "Slurm job $SLURM_JOB_ID has ended" >&2
-fi
+[ -e "$prepared" ] || [ -n "$(asked_vgpus)" ] || exit 0
+rm -f "$prepared" "$prepared.part"
+for pause in 5 10 20 0; do
+  status=0
+  said=$(millpond release "$claim" --reason "Slurm job $SLURM_JOB_ID has ended" 2>&1) || status=$?
+  # 121: the job had no claim, or another node of the job has released it.
+  case $status in 0 | 121) exit 0 ;; esac
+  sleep "$pause"
+done
+printf '%s\n' "$said" >&2

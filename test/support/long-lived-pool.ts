@@ -163,6 +163,11 @@ export class LongLivedPool implements AsyncDisposable {
     await this.#untilReady();
   }
 
+  /** The output of the agent that runs now, on standard error. */
+  get agentLog(): string {
+    return this.#agent.stderr;
+  }
+
   async sessions() {
     return (await this.#clients().pool.listSessions({})).sessions;
   }

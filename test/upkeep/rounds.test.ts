@@ -44,7 +44,24 @@ test(`${rounds} rounds of seed ${seed} end no program, and lose or double no gra
     });
   };
   /** One connected session for each program, and a claim of its size for each session. */
-  const settled = async () =>
+  const settled = async () => {
+    try {
+      return await untilSettled();
+    } catch (error) {
+      const served = new Set((await pool.sessions()).map(({ clientPid }) => clientPid));
+      const without = programs.filter(({ pid }) => !served.has(pid));
+      throw new Error(
+        [
+          `programs without a session: ${without.map(({ pid, stdout, stderr }) => JSON.stringify({ pid, stdout, stderr })).join("\n")}`,
+          `claims that wait: ${(await pool.pendingClaims()).join(" ")}`,
+          `events:\n${await pool.millpond("get", "events", "--absolute")}`,
+          `the agent's log:\n${pool.agentLog.slice(-20_000)}`,
+        ].join("\n\n"),
+        { cause: error },
+      );
+    }
+  };
+  const untilSettled = async () =>
     await until(
       "a session and a claim for each program",
       async () => {

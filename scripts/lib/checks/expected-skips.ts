@@ -17,6 +17,7 @@ const expectedSkips: readonly ExpectedSkip[] = [
   { under: "simulator/src/run.test.ts", needs: "the published traces (MILLPOND_OPENB)" },
   { under: "test/nvml/", needs: "Debian's mirror with nvidia-smi, or packages of Python" },
   { under: "test/containment/containment.test.ts", needs: "root, and a kernel with Landlock" },
+  { under: "test/slurm.test.ts", needs: "root, and Slurm with Munge" },
   { under: "test/network.test.ts", needs: "root and network namespaces" },
   { under: "controller/src/store/full-disk.test.ts", needs: "root and file systems of its own" },
   { under: "cuda/tools/capture.test.ts", needs: "the headers of a CUDA toolkit" },
