@@ -169,6 +169,34 @@ it("unwritten memory, divided barriers, failed calls and copies out of bounds ar
   expect(of("call")[1]?.calledBy?.text).toMatch(/^cuMemcpyHtoD_v2\(.*ByteCount=260\)/);
 });
 
+it("on a card, calls and copies are checked, and it is said that accesses of kernels are not", async () => {
+  // The worker treats the software GPU's driver as any other.
+  const card = ["--driver", join(nativeDir("release"), "softgpu", "libcuda.so.1")];
+  const script = '"$0" bug-twice && "$0" bug-copy && "$0" bug-null';
+  const { status, stderr } = await sanitize(...card, "--", "sh", "-c", script, programs);
+  expect(status).toBe(1);
+  expect(stderr).toMatch(
+    /millpond sanitize: 3 findings in \d+ calls of CUDA\nAccesses of kernels are not checked on a card/,
+  );
+  expect(stderr).toMatch(/\. cuMemFree_v2 returned CUDA_ERROR_INVALID_VALUE\n +called by .*\n +.*bugTwice/);
+  expect(stderr).toMatch(
+    /\. cuMemcpyHtoD_v2 returned CUDA_ERROR_INVALID_VALUE\n +called by .*ByteCount=260\)\n +.*bugCopy/,
+  );
+  expect(stderr).toMatch(/\. cuCtxSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS\n/);
+  const clean = await sanitize(...card, "--", programs, "bug-none");
+  expect(clean).toMatchObject({
+    status: 0,
+    stderr: expect.stringMatching(/no finding in \d+ calls of CUDA\nAccesses of kernels/) as string,
+  });
+  const idle = await sanitize(...card, "--", "true");
+  expect(idle).toMatchObject({ status: 1, stderr: expect.stringMatching(/made no call of CUDA/) as string });
+  const refused = await sanitize(...card, "--tool", "racecheck", "--", programs, "bug-race");
+  expect(refused).toMatchObject({
+    status: 118,
+    stderr: expect.stringMatching(/--tool needs a software GPU/) as string,
+  });
+});
+
 it("a program that is not there, and a check that there is not, are told at once", async () => {
   expect((await sanitize("--", "./no-such-program")).status).toBe(127);
   const { status, stderr } = await sanitize("--tool", "leakcheck", "--", "true");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prolog, task prolog and epilog in a real Slurm of one node, with jobs of a user who may not read the pool's token.
+// The prolog, task prolog and epilog in a real Slurm of one node, with jobs of users that cannot read the pool's token.
 import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { randomBytes } from "node:crypto";
@@ -19,7 +19,7 @@ const hasSlurm =
   );
 
 const timeoutMs = 120_000;
-/** Debian's `nobody`. */
+/** A user without rights. */
 const userId = "65534";
 
 async function freePort(): Promise<number> {

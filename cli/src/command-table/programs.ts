@@ -272,6 +272,10 @@ found.`,
     examples: [
       { command: "millpond sanitize -- ./program", what: "memory and races" },
       {
+        command: "millpond sanitize --driver auto -- ./program",
+        what: "calls and copies, on this host's card",
+      },
+      {
         command: "millpond sanitize --tool memcheck --leak-check -- ./program 1000",
         what: "memory only, with leaks",
       },
@@ -323,6 +327,13 @@ found.`,
         type: "size",
         description: "Memory of each, 64Mi to 1Ti",
         defaultText: "4Gi",
+      },
+      driver: {
+        flags: "--driver <file>",
+        type: "text",
+        description:
+          "Run on this host's cards, by their driver library (auto: search for it), and check calls, copies and fills only",
+        defaultText: "a software GPU",
       },
     },
     group: "Run programs",

@@ -115,6 +115,6 @@ test.each([
   membersOf(tokenKind),
 ])("the members of a %s are known without any", (_, members) => {
   expect(() => requireMember(members, "foo", "--where")).toThrow(/there is no member "foo"; there are \w+, /);
-  const [first = ""] = Object.keys(members);
-  requireMember(members, first, "--where");
+  const [member = ""] = Object.keys(members);
+  requireMember(members, member, "--where");
 });

@@ -25,13 +25,16 @@ export interface RecordedCall {
   readonly stack: readonly Frame[];
 }
 
-/** Results that report a state, or an earlier error that persists: not errors of this call. */
+/** Results that report a state: not errors. */
 const notErrors: ReadonlySet<string> = new Set([
   "CUDA_SUCCESS",
   "CUDA_ERROR_NOT_READY",
   "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
   "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE",
-  // A failed context answers every call with one of these.
+]);
+
+/** A context in which a kernel has failed answers every call with one of these. */
+const faults: ReadonlySet<string> = new Set([
   "CUDA_ERROR_ILLEGAL_ADDRESS",
   "CUDA_ERROR_MISALIGNED_ADDRESS",
   "CUDA_ERROR_INVALID_ADDRESS_SPACE",
@@ -48,7 +51,12 @@ const question = /Query|Attribute|GetExportTable|GetProcAddress|Occupancy|CanAcc
 
 /** Whether the program made a mistake with this call, judging by its result. */
 function isError(call: Call): boolean {
-  return !notErrors.has(call.result) && !call.isEarlierFailure && !question.test(call.name);
+  return (
+    !notErrors.has(call.result) &&
+    !faults.has(call.result) &&
+    !call.isEarlierFailure &&
+    !question.test(call.name)
+  );
 }
 
 function textOf(value: Value): string {
@@ -87,6 +95,10 @@ export interface CallRecord {
    * place.
    */
   readonly failed: readonly { readonly call: RecordedCall; readonly count: number }[];
+  /** For each process in which a kernel failed, the first call that returned the failure. */
+  readonly faulted: readonly { readonly call: RecordedCall; readonly count: number }[];
+  /** The number of recorded calls. */
+  readonly calls: number;
 }
 
 /** The requested offsets of a thread, in order. */
@@ -119,17 +131,22 @@ export async function readCalls(path: string, places: readonly CallPlace[]): Pro
   const found = new Map<string, RecordedCall>();
   const stacks = new Map<string, readonly Frame[]>();
   const failed = new Map<string, { call: RecordedCall; count: number }>();
+  const faulted = new Map<number, { call: RecordedCall; count: number }>();
+  let calls = 0;
   for await (const entry of existsSync(path) ? readTraceFile(path) : []) {
     if (entry.kind === "stack")
       stacks.set(`${entry.stack.process}/${entry.stack.number}`, entry.stack.frames);
     if (entry.kind !== "call") continue;
     const { call } = entry;
+    calls += 1;
     const stack = stacks.get(`${call.process}/${call.stack}`) ?? [];
     if (isError(call)) {
       const key = `${call.process}/${call.name}/${call.result}/${call.stack ?? entry.line}`;
       const known = failed.get(key);
       failed.set(key, { call: known?.call ?? record(call, stack), count: (known?.count ?? 0) + 1 });
     }
+    if (faults.has(call.result) && !faulted.has(call.process))
+      faulted.set(call.process, { call: record(call, stack), count: 1 });
     if (call.commands === undefined) continue;
     const { thread, begin, end } = call.commands;
     const offsets = wanted.get(`${call.process}/${thread}`) ?? [];
@@ -138,5 +155,10 @@ export async function readCalls(path: string, places: readonly CallPlace[]): Pro
       found.set(keyOf({ process: call.process, thread, offset }), record(call, stack));
     }
   }
-  return { at: (place) => found.get(keyOf(place)), failed: [...failed.values()] };
+  return {
+    at: (place) => found.get(keyOf(place)),
+    failed: [...failed.values()],
+    faulted: [...faulted.values()],
+    calls,
+  };
 }

@@ -98,6 +98,8 @@ export interface Outcome {
   readonly launches: number;
   /** The number of different kernels in these launches. */
   readonly kernels: number;
+  /** The number of calls that were checked, where the accesses of kernels could not be: on a card. */
+  readonly calls?: number;
 }
 
 function parseLine(text: string): Line | undefined {
@@ -184,6 +186,13 @@ export function withCalls(outcome: Outcome, record: CallRecord, symbols: Symbols
     }),
   );
   return { ...outcome, findings: [...resolved, ...failed] };
+}
+
+/** The outcome on a card, whose kernels run unchecked: the failed calls, and those that returned the failure of a kernel. */
+export function outcomeOnCard(record: CallRecord, symbols: Symbols): Outcome {
+  const failed = [...record.faulted, ...record.failed];
+  const { findings } = withCalls({ findings: [], launches: 0, kernels: 0 }, { ...record, failed }, symbols);
+  return { findings, launches: 0, kernels: 0, calls: record.calls };
 }
 
 /** Names the kind of an illegal address by the allocation at or near it. */

@@ -7,19 +7,37 @@ import type { Access, Allocation, Finding, HostCall, Outcome } from "./finding.t
 const mostCallLength = 160;
 
 /** Renders the report for people: a summary line, then every finding in a few lines. */
-export function renderReport({ findings, launches, kernels }: Outcome): string {
-  const checked =
-    launches === 0
-      ? "nothing was checked: no kernel of the program was launched"
-      : `in ${countOf(launches, "launch", "launches")} of ${countOf(kernels, "kernel")}`;
+export function renderReport(outcome: Outcome): string {
+  const { findings } = outcome;
+  const isEmpty = checksOf(outcome) === 0;
+  const checked = checkedText(outcome);
+  const onCard = outcome.calls === undefined ? "" : `${cardNotice}\n`;
   if (findings.length === 0) {
-    return `millpond sanitize: ${launches === 0 ? checked : `no finding ${checked}`}\n`;
+    return `millpond sanitize: ${isEmpty ? checked : `no finding ${checked}`}\n${onCard}`;
   }
   const parts = findings.map((finding, index) =>
     [`${index + 1}. ${headline(finding)}`, ...details(finding)].join("\n     "),
   );
-  const separator = launches === 0 ? "; " : " ";
-  return `millpond sanitize: ${countOf(findings.length, "finding")}${separator}${checked}\n\n${parts.join("\n\n")}\n`;
+  const separator = isEmpty ? "; " : " ";
+  return `millpond sanitize: ${countOf(findings.length, "finding")}${separator}${checked}\n${onCard}\n${parts.join("\n\n")}\n`;
+}
+
+const cardNotice =
+  "Accesses of kernels are not checked on a card: use a software GPU (without --driver), or NVIDIA's compute-sanitizer.";
+
+/** How much was checked; 0: a run without findings has not passed. */
+export function checksOf({ launches, calls }: Outcome): number {
+  return calls ?? launches;
+}
+
+function checkedText({ launches, kernels, calls }: Outcome): string {
+  if (calls !== undefined)
+    return calls === 0
+      ? "nothing was checked: the program made no call of CUDA"
+      : `in ${countOf(calls, "call")} of CUDA`;
+  return launches === 0
+    ? "nothing was checked: no kernel of the program was launched"
+    : `in ${countOf(launches, "launch", "launches")} of ${countOf(kernels, "kernel")}`;
 }
 
 function headline(finding: Finding): string {

@@ -26,8 +26,8 @@ function runFolder(): string {
 }
 
 /**
- * Runs a script as slurmd does, for a job whose description by scontrol contains `asked`. The task prolog runs as the user of
- * the job, who cannot read the configuration.
+ * Runs a script as slurmd does, for a job whose description by scontrol contains `asked`. The task prolog runs without the
+ * configuration, which only root can read.
  */
 async function slurm(script: string, asked: string, comment = ""): Promise<string> {
   const isRoot = script !== "task-prolog.sh";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 import { ClaimHolder } from "../../claim/claim-holder.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
@@ -11,13 +11,14 @@ import type { Connection } from "../../connection/connection.ts";
 import { ExitError } from "../../command-line/errors.ts";
 import { programLibraryPath } from "../../host/library-path.ts";
 import { LocalPool } from "../../node/local-pool.ts";
+import { findDriver } from "../../host/driver-search.ts";
 import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
 import { renderObject } from "../../output/resources.ts";
 import { PoolDirectory } from "../../node/pool-directory.ts";
 import { findProgram, runProgram, SignalRelay } from "../../claim/program.ts";
 import { readCalls } from "../../sanitize/call-record.ts";
-import { type Outcome, placesOf, readOutcome, withCalls } from "../../sanitize/finding.ts";
-import { renderReport } from "../../sanitize/report.ts";
+import { type Outcome, outcomeOnCard, placesOf, readOutcome, withCalls } from "../../sanitize/finding.ts";
+import { checksOf, renderReport } from "../../sanitize/report.ts";
 import { Symbols } from "../../sanitize/symbols.ts";
 import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 
@@ -32,8 +33,9 @@ export async function run(
   [name = "", ...args]: readonly string[],
 ): Promise<number> {
   const native = findNativeFiles(process.env);
+  const hardware = values.driver === undefined ? undefined : await cardDriver(values.driver, values, native);
   const program = { name, path: findProgram(name, process.env), args };
-  const chosen = chooseTools(values.tool);
+  const chosen = hardware === undefined ? chooseTools(values.tool) : onCard;
   using place = new TemporaryFolder();
   const findings = join(place.path, "findings");
   const soft = checkSoftDevices({
@@ -43,8 +45,18 @@ export async function run(
   });
   if (values.log !== undefined) writeReport("", values.log);
   const calls = join(place.path, "calls");
-  const status = await runChecked(program, { native, soft, state: join(place.path, "pool"), calls });
-  const outcome = await outcomeOf({ findings, calls }, chosen);
+  const status = await runChecked(program, {
+    native,
+    driver: hardware ?? native.softgpu,
+    soft: hardware === undefined ? soft : undefined,
+    gpus: soft.count,
+    state: join(place.path, "pool"),
+    calls,
+  });
+  const outcome =
+    hardware === undefined
+      ? await outcomeOf({ findings, calls }, chosen)
+      : outcomeOnCard(await readCalls(calls, []), new Symbols());
   const shown = outcome.findings.filter(({ kind }) => kind !== "leak" || values.leakCheck);
   report(
     values,
@@ -53,8 +65,52 @@ export async function run(
   );
   const whenFound = values.errorExitcode ?? exitStatus.finding;
   // A run in which nothing was checked has not passed; a program that failed has an exit status of its own.
-  const hasPassed = shown.length === 0 && (outcome.launches > 0 || status !== 0);
+  const hasPassed = shown.length === 0 && (checksOf(outcome) > 0 || status !== 0);
   return hasPassed || whenFound === 0 ? status : whenFound;
+}
+
+/** What is checked on a card. */
+const onCard: readonly string[] = ["memcheck"];
+
+/**
+ * The driver library of this host's cards.
+ *
+ * @throws MILLPOND_E_INVALID for options that need a software GPU; MILLPOND_E_NOT_FOUND without a driver
+ */
+async function cardDriver(
+  asked: string,
+  { tool, leakCheck, deviceMemory }: Values<"sanitize">,
+  native: NativeFiles,
+): Promise<string> {
+  const options = {
+    "--tool": tool?.some((name) => name !== "memcheck") ?? false,
+    "--leak-check": leakCheck,
+    "--device-memory": deviceMemory !== undefined,
+  };
+  for (const [option, isGiven] of Object.entries(options)) {
+    if (isGiven)
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `${option} needs a software GPU, and --driver names a card's driver`,
+        {
+          remedy: "Omit one of the two: on a card, memcheck checks calls and copies.",
+        },
+      );
+  }
+  if (asked !== "auto") {
+    if (existsSync(asked)) return resolve(asked);
+    throw millpondError("MILLPOND_E_NOT_FOUND", `--driver: there is no file ${quote(asked)}`, {
+      remedy: "Name the driver library, or `auto`.",
+    });
+  }
+  const { driver, rejected } = await findDriver(native);
+  if (driver !== undefined) return driver;
+  const [first] = rejected;
+  throw millpondError(
+    "MILLPOND_E_NOT_FOUND",
+    `--driver: ${first === undefined ? "no NVIDIA driver found" : `${first.path}: ${first.reason}`}`,
+    { remedy: "Omit it: the software GPU needs no card." },
+  );
 }
 
 /** @throws MILLPOND_E_INVALID for a tool that does not exist */
@@ -98,12 +154,14 @@ async function runChecked(
   program: Program,
   options: {
     readonly native: NativeFiles;
-    readonly soft: SoftDevices;
+    readonly driver: string;
+    readonly soft: SoftDevices | undefined;
+    readonly gpus: number;
     readonly state: string;
     readonly calls: string;
   },
 ): Promise<number> {
-  const { native, soft } = options;
+  const { native, driver, soft } = options;
   using signals = new SignalRelay();
   using directory = PoolDirectory.open(options.state);
   await directory.recover();
@@ -114,7 +172,7 @@ async function runChecked(
       native,
       listen: "127.0.0.1:0",
       nodes: ["sanitize"],
-      driver: native.softgpu,
+      driver,
       soft,
       warm: 1,
       isEncrypted: false,
@@ -123,7 +181,7 @@ async function runChecked(
     });
     return await runInPool(program, pool.connect(), {
       native,
-      gpus: soft.count,
+      gpus: options.gpus,
       signals,
       calls: options.calls,
     });
