@@ -17,6 +17,10 @@ import { parseArgs } from "node:util";
 
 export interface FakeDriver {
   readonly devices?: readonly { readonly uuid: string; readonly memoryBytes: number }[];
+  /** Version of the driver's package; default: none. */
+  readonly version?: string;
+  /** Version of CUDA in the driver's notation; default 13000. */
+  readonly cudaVersion?: number;
   /** Memory that the driver takes of devices; devices that are not listed cannot be measured. */
   readonly costs?: readonly {
     readonly uuid: string;
@@ -110,7 +114,8 @@ function probe(): void {
     multiprocessors: 2,
     kind: "softgpu",
   }));
-  process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices, nvlinks: [] })}\n`);
+  const { version = "", cudaVersion = 13_000 } = driver;
+  process.stdout.write(`${JSON.stringify({ driver: version, cudaVersion, devices, nvlinks: [] })}\n`);
 }
 
 function watch(path: string): void {

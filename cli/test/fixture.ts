@@ -133,12 +133,19 @@ export class PoolFixture implements AsyncDisposable {
   readonly home: Home;
   readonly connection: Connection;
   #controller: Controller;
-  readonly #agent: Agent;
+  #agent: Agent;
+  readonly #startAgent: () => Promise<Agent>;
 
-  private constructor(home: Home, controller: Controller, agent: Agent, ca: string | undefined) {
+  private constructor(
+    home: Home,
+    controller: Controller,
+    { agent, startAgain }: { readonly agent: Agent; readonly startAgain: () => Promise<Agent> },
+    ca: string | undefined,
+  ) {
     this.home = home;
     this.#controller = controller;
     this.#agent = agent;
+    this.#startAgent = startAgain;
     const at = { controller: controller.url, token: controller.userToken, ca };
     this.connection = connect({ ...at, source: "the test" });
     writeContexts(home.config, { currentContext: "test", contexts: { test: at } });
@@ -156,23 +163,36 @@ export class PoolFixture implements AsyncDisposable {
         : {}),
       log: testLog,
     });
-    const agent = await startAgent({
-      name: "node-a",
-      controller: controller.url,
-      ca,
-      token: controller.agentToken,
-      drivers: [home.softgpu],
-      worker: join(home.native, "millpond-worker"),
-      run: join(home.directory, "run"),
-      closeTimeoutMs: 500,
-      log: testLog,
-    });
-    const fixture = new PoolFixture(home, controller, agent, ca);
-    await fixture.until(async ({ pool }) => {
+    const startAgain = (): Promise<Agent> =>
+      startAgent({
+        name: "node-a",
+        controller: controller.url,
+        ca,
+        token: controller.agentToken,
+        drivers: [home.softgpu],
+        worker: join(home.native, "millpond-worker"),
+        run: join(home.directory, "run"),
+        closeTimeoutMs: 500,
+        log: testLog,
+      });
+    const fixture = new PoolFixture(home, controller, { agent: await startAgain(), startAgain }, ca);
+    await fixture.#untilReady();
+    return fixture;
+  }
+
+  async #untilReady(): Promise<void> {
+    await this.until(async ({ pool }) => {
       const { nodes } = await pool.listNodes({});
       return nodes.some((node) => node.state === NodeState.READY && node.warmWorkers > 0);
     });
-    return fixture;
+  }
+
+  /** Stops the agent with its workers, calls `act`, and starts the agent. */
+  async whileNoAgentRuns(act: () => void): Promise<void> {
+    await this.#agent.stop({ drain: "all" });
+    act();
+    this.#agent = await this.#startAgent();
+    await this.#untilReady();
   }
 
   /** Stops only the controller, as if the network were cut. */
