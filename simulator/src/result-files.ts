@@ -45,6 +45,8 @@ function curvesCsv({ curves }: Results): string {
   );
   return stringify(rows, {
     header: true,
+    // A spreadsheet would run a trace's name that begins with `=`.
+    escape_formulas: true,
     columns: ["trace", "policy", "load_percent", "allocated_percent", "fragmented_percent"],
   });
 }

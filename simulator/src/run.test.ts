@@ -214,6 +214,8 @@ test("results are written for spreadsheets, programs and pages, with nothing for
   expect(await renderResults("csv", results)).toBe(
     'trace,policy,load_percent,allocated_percent,fragmented_percent\n"a,""b""",fgd,0,0.000,0.000\n"a,""b""",fgd,2,1.235,2.000\n',
   );
+  const formula = curves.map((curve) => ({ ...curve, trace: "=1+1" }));
+  expect(await renderResults("csv", { ...results, curves: formula })).toMatch(/\n'=1\+1,fgd,0,/);
   expect(JSON.parse(await renderResults("json", results))).toMatchObject({
     curves: [{ allocation: [0, null, 1.23456] }],
   });

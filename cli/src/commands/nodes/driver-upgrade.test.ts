@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver upgrade on a node, as docs/upgrade.md describes it: what its administrator does, and what a user sees.
+// A driver upgrade on a node by the steps of docs/upgrade.md: the administrator's commands, and the output that a user gets.
 
 import { writeFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
