@@ -146,6 +146,28 @@ TEST("a call that waits for all returns after the default stream's work, though 
   OK(CU(cuMemFree_v2)(memory));
 }
 
+TEST("a wait for the context includes the work of streams that were destroyed") {
+  context();
+  const CUdeviceptr memory = allocate(sizeof(int));
+  for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+    OK(CU(cuMemsetD32_v2)(memory, 1, 1));
+    OK(CU(cuCtxSynchronize)());
+    const CUstream ends = stream(flags), other = stream(CU_STREAM_DEFAULT);
+    OK(CU(cuLaunchHostFunc)(
+        ends, [](void*) { std::this_thread::sleep_for(kMoment); }, nullptr));
+    OK(CU(cuMemsetD32Async)(memory, 2, 1, ends));
+    OK(CU(cuStreamDestroy_v2)(ends));
+    OK(CU(cuCtxSynchronize)());
+    CUdeviceptr copy = allocate(sizeof(int));
+    OK(CU(cuMemcpyDtoDAsync_v2)(copy, memory, sizeof(int), other));
+    OK(CU(cuStreamSynchronize)(other));
+    CHECK_EQ(read(copy, 1)[0], 2);
+    OK(CU(cuStreamDestroy_v2)(other));
+    OK(CU(cuMemFree_v2)(copy));
+  }
+  OK(CU(cuMemFree_v2)(memory));
+}
+
 TEST("after a pause, commands still reach a kernel that polls memory of the device") {
   context();
   const CUfunction await = kernel("await");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/core/marks.h"
 
+#include <algorithm>
+
 namespace millpond::worker {
 
 CUresult Marks::state(const std::vector<Mark>& marks) {
@@ -26,18 +28,25 @@ CUresult Marks::takeEvent(uint16_t context, Mark& mark) {
 }
 
 void Marks::giveBack(const Mark& mark) {
-  if (mark.event) contexts_.at(mark.context).pool.push_back(mark.event);
+  if (mark.event && !mark.shared) contexts_.at(mark.context).pool.push_back(mark.event);
 }
 
 void Marks::giveBack(const std::vector<Mark>& marks) {
   for (const Mark& each : marks) giveBack(each);
 }
 
-CUresult Marks::record(const Stream& stream, CUevent event, CUstream place) {
+Mark Marks::share(const Mark& mark) {
+  return {mark.event, mark.context, {new Mark(mark), [this](Mark* each) {
+                                       giveBack(*each);
+                                       delete each;
+                                     }}};
+}
+
+CUresult Marks::record(const Stream& stream, CUevent event) {
   // The default stream is the current context's.
   const uint16_t before = contexts_.bound();
   if (!stream.handle) contexts_.use(stream.context);
-  const CUresult rc = driver_.cuEventRecord(event, place);
+  const CUresult rc = driver_.cuEventRecord(event, stream.handle);
   contexts_.use(before);
   return rc;
 }
@@ -47,15 +56,20 @@ CUresult Marks::mark(const Stream& stream, Mark& mark) {
   if (stream.wire)
     if (HandleMap::Entry* entry = handles_.find(HandleKind::kStream, stream.wire)) handles_.touch(*entry);
   if (CUresult rc = takeEvent(stream.context, mark)) return rc;
-  const CUresult rc = record(stream, mark.event, stream.handle);
+  const CUresult rc = record(stream, mark.event);
   if (rc) giveBack(mark);
   if (!rc && !stream.handle && handles_.hasOpen()) keep(stream.context, defaultEnds_[stream.context]);
   return rc;
 }
 
 void Marks::keep(uint16_t context, DefaultEnd& end) {
-  if (!end.mark.event && takeEvent(context, end.mark) != CUDA_SUCCESS) return;
-  end.isFresh = record({nullptr, context, 0}, end.mark.event, nullptr) != CUDA_SUCCESS;
+  // A wait that has the mark continues with the event as it was recorded.
+  if (!end.mark.event || end.mark.shared.use_count() > 1) {
+    Mark fresh;
+    if (takeEvent(context, fresh) != CUDA_SUCCESS) return;
+    end.mark = share(fresh);
+  }
+  end.isFresh = record({nullptr, context, 0}, end.mark.event) != CUDA_SUCCESS;
 }
 
 void Marks::keepDefaultEnds() {
@@ -69,17 +83,24 @@ void Marks::keepDefaultEnds() {
 CUresult Marks::markDefaultEnd(const Stream& stream, Mark& mark) {
   const auto found = defaultEnds_.find(stream.context);
   if (!handles_.hasOpen() || (found != defaultEnds_.end() && found->second.isFresh)) return this->mark(stream, mark);
-  if (found == defaultEnds_.end() || isOver(found->second.mark)) return CUDA_SUCCESS;
-  // The default stream of this thread, which the program does not have. Without the wait an event there may not come after the
-  // default stream's work: measured on an H200, when that stream had no work of its own.
-  if (CUresult rc = takeEvent(stream.context, mark)) return rc;
-  const uint16_t before = contexts_.bound();
-  contexts_.use(stream.context);
-  CUresult rc = driver_.cuStreamWaitEvent(CU_STREAM_PER_THREAD, found->second.mark.event, 0);
-  if (!rc) rc = driver_.cuEventRecord(mark.event, CU_STREAM_PER_THREAD);
-  contexts_.use(before);
-  if (rc) giveBack(mark);
-  return rc;
+  if (found != defaultEnds_.end() && !isOver(found->second.mark)) mark = found->second.mark;
+  return CUDA_SUCCESS;
+}
+
+void Marks::keepDestroyed(const Stream& stream, bool isBlocking) {
+  if (!captures_.empty() && captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return;
+  Mark end;
+  if (driver_.cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY || mark(stream, end) != CUDA_SUCCESS) return;
+  if (destroyed_.size() >= kManyDestroyed)
+    std::erase_if(destroyed_, [&](const Destroyed& each) { return isOver(each.end); });
+  destroyed_.push_back({share(end), isBlocking});
+}
+
+void Marks::addDestroyed(uint16_t context, bool blockingOnly, std::vector<Mark>& marks) {
+  std::erase_if(destroyed_, [&](const Destroyed& each) { return isOver(each.end); });
+  for (const Destroyed& each : destroyed_)
+    if ((context == 0 || each.end.context == contexts_.homeOf(context)) && (each.isBlocking || !blockingOnly))
+      marks.push_back(each.end);
 }
 
 CUresult Marks::ends(const Stream& stream, std::vector<Mark>& marks) {
@@ -98,6 +119,7 @@ CUresult Marks::ends(const Stream& stream, std::vector<Mark>& marks) {
       const bool isCaptured = !captures_.empty() && captures_.status(each) != CU_STREAM_CAPTURE_STATUS_NONE;
       return contexts_.homeOf(entry.context) != contexts_.homeOf(stream.context) || isCaptured || add(each);
     });
+  if (!stream.handle) addDestroyed(stream.context, true, marks);
   if (result) {
     giveBack(marks);
     marks.clear();
@@ -155,6 +177,7 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
     const bool isMeant = context == 0 || context == entry.context || context == contexts_.homeOf(entry.context);
     return !isMeant || add({static_cast<CUstream>(entry.object), entry.context, entry.wire});
   });
+  addDestroyed(context, false, marks);
   if (result) {
     giveBack(marks);
     marks.clear();
@@ -176,7 +199,8 @@ bool Marks::areStreamsDone() {
   contexts_.use(before);
   handles_.eachTouched(
       [&](const HandleMap::Entry& entry) { return !areDone || isBusy(static_cast<CUstream>(entry.object)); });
-  return areDone;
+  return areDone &&
+         std::all_of(destroyed_.begin(), destroyed_.end(), [&](const Destroyed& each) { return isOver(each.end); });
 }
 
 }  // namespace millpond::worker

@@ -18,10 +18,12 @@ namespace millpond::worker {
 struct Mark {
   CUevent event = nullptr;
   uint16_t context = 0;
+  std::shared_ptr<Mark> shared = nullptr;  ///< returns the event to the pool, if several waits may have the mark
 
   /// The context has ended, and its events with it.
   void forgetContext(uint16_t number) {
     if (context == number) event = nullptr;
+    if (shared) shared->forgetContext(number);
   }
 };
 
@@ -60,9 +62,15 @@ class Marks {
   /// A blocking stream is about to get work, for which later work of the default stream will wait, events included. Records
   /// where default streams end now.
   void keepDefaultEnds();
+  /// The stream is about to be destroyed, and may have work that continues.
+  void keepDestroyed(const Stream& stream, bool isBlocking);
   void forgetContext(uint16_t number) {
     for (auto& [stream, end] : ends_) end->forgetContext(number);
-    defaultEnds_.erase(number);
+    for (auto& each : destroyed_) each.end.forgetContext(number);
+    if (const auto found = defaultEnds_.find(number); found != defaultEnds_.end()) {
+      found->second.mark.forgetContext(number);
+      defaultEnds_.erase(found);
+    }
     if (lastDefault_.first == number) lastDefault_ = {};
   }
   /// Whether the mark was reached: CUDA_ERROR_NOT_READY, success or the context's failure. Queried in the event's own
@@ -91,12 +99,22 @@ class Marks {
     Mark mark;
     bool isFresh = false;  ///< it has had work since
   };
+  /// Where the work of a destroyed stream ends.
+  struct Destroyed {
+    Mark end;
+    bool isBlocking;
+  };
+  /// With more of them, those that have ended are looked for.
+  static constexpr size_t kManyDestroyed = 64;
 
   CUresult takeEvent(uint16_t context, Mark& mark);
-  CUresult record(const Stream& stream, CUevent event, CUstream place);
+  CUresult record(const Stream& stream, CUevent event);
+  Mark share(const Mark& mark);
+  /// Adds the ends of destroyed streams of one context, or of all (0), whose work continues.
+  void addDestroyed(uint16_t context, bool blockingOnly, std::vector<Mark>& marks);
   /// Records where the default stream ends.
   void keep(uint16_t context, DefaultEnd& end);
-  /// A mark where the default stream ends, recorded elsewhere if blocking streams have had work since.
+  /// A mark where the default stream ends: if blocking streams have had work since, the one that was recorded before.
   CUresult markDefaultEnd(const Stream& stream, Mark& mark);
 
   const Driver& driver_;
@@ -108,6 +126,7 @@ class Marks {
   std::unordered_map<uint16_t, DefaultEnd> defaultEnds_;  ///< by context
   std::pair<uint16_t, DefaultEnd*> lastDefault_;          ///< the one whose stream had work last
   bool hasFreshDefault_ = false;
+  std::vector<Destroyed> destroyed_;
 };
 
 }  // namespace millpond::worker

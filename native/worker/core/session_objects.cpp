@@ -31,6 +31,8 @@ bool SessionObjects::drop(HandleKind kind, uint64_t wire) {
   }
   if (kind == HandleKind::kStream) {
     session_.marks().forgetEnd(wire);
+    if (object)
+      session_.marks().keepDestroyed({static_cast<CUstream>(object), entry->context, wire}, entry->isBlocking);
     for (const auto& observer : streamObservers_) observer(wire, static_cast<CUstream>(object));
     if (object && entry->context) --contexts_.at(entry->context).streams;
   }
