@@ -9,7 +9,7 @@ import { ConnectError } from "@connectrpc/connect";
 import { errorCodeOf } from "@millpond/api";
 import type { CertificatePair } from "@millpond/platform";
 import type { Logger } from "pino";
-import { filterNodes, preemptOnNodes, prioritizeNodes } from "./scheduler-extender.ts";
+import { filterNodes, preemptOnNodes, prioritizeNodes } from "../extender/scheduler-extender.ts";
 import {
   type AdmissionPolicy,
   reviewAgain,

@@ -112,7 +112,7 @@ CUresult Marks::ends(const Stream& stream, std::vector<Mark>& marks) {
     return true;
   };
   add(stream);
-  // What the others have was there before the default stream's last work.
+  // All work of the other blocking streams precedes the last work of the default stream.
   if (!stream.handle)
     handles_.eachOpen([&](const HandleMap::Entry& entry) {
       const Stream each{static_cast<CUstream>(entry.object), entry.context, entry.wire};
