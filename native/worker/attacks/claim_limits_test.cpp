@@ -143,5 +143,42 @@ TEST("more streams than a claim may have are not made, and those that are go on"
   CHECK(session.finish().ok);
 }
 
+TEST("streams whose work does not end count after the program has destroyed them") {
+  constexpr uint32_t most = 40;
+  ClaimPlace few;
+  few.limits.most[static_cast<size_t>(Thing::kStream)] = most;
+  OwnSession session(Carrier::kSharedMemory, few);
+  const CUdeviceptr word = session.allocate(256);
+  constexpr uint32_t kSet = 7777;
+  session.makeStream(most);
+  for (uint32_t n = 1; n < most; ++n) {
+    session.makeStream(n);
+    cmd::StreamWaitValue32V2 wait{};
+    wait.stream = OwnSession::stream(n);
+    wait.addr = word;
+    wait.value = kSet;
+    wait.flags = CU_STREAM_WAIT_VALUE_EQ;
+    session.run(wait);
+    cmd::StreamDestroyV2 destroy{};
+    destroy.hStream = OwnSession::stream(n);
+    session.run(destroy);
+  }
+  session.run(cmd::Marker{});
+  CHECK_EQ(session.session().takeFailure(), 0);
+  session.makeStream(most + 1);
+  session.run(cmd::Marker{});
+  CHECK_EQ(session.session().takeFailure(), kNoRoom);
+  cmd::StreamWriteValue32V2 write{};
+  write.stream = OwnSession::stream(most);
+  write.addr = word;
+  write.value = kSet;
+  session.run(write);
+  session.run(cmd::ContextSync{});
+  session.makeStream(most + 2);
+  session.run(cmd::Marker{});
+  CHECK_EQ(session.session().takeFailure(), 0);
+  CHECK(session.finish().ok);
+}
+
 }  // namespace
 }  // namespace millpond::worker

@@ -38,12 +38,16 @@ bool ClaimCounts::hold(Thing thing, uint64_t amount) {
 
 bool ClaimCounts::hasRoomFor(HandleKind kind) {
   if (kind != HandleKind::kStream && kind != HandleKind::kEvent) return true;
-  const Thing thing = kind == HandleKind::kStream ? Thing::kStream : Thing::kEvent;
-  return hold(thing, session_.handles().countOf(kind) + 1);
+  if (kind == HandleKind::kStream) return hold(Thing::kStream, streams() + 1);
+  return hold(Thing::kEvent, session_.handles().countOf(kind) + 1);
+}
+
+uint64_t ClaimCounts::streams() const {
+  return session_.handles().countOf(HandleKind::kStream) + session_.marks().destroyed();
 }
 
 void ClaimCounts::count(HandleKind kind) {
-  if (kind == HandleKind::kStream) hold(Thing::kStream, session_.handles().countOf(kind));
+  if (kind == HandleKind::kStream) hold(Thing::kStream, streams());
   if (kind == HandleKind::kEvent) hold(Thing::kEvent, session_.handles().countOf(kind));
 }
 

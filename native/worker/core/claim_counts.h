@@ -31,6 +31,9 @@ class ClaimCounts {
   void countContexts();
 
  private:
+  /// Those of the program, and destroyed ones with work that continues.
+  uint64_t streams() const;
+
   SessionCore& session_;
   ClaimThings& things_;
   uint8_t logged_ = 0;  ///< kinds whose limit was logged as reached, a bit for each

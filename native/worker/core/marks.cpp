@@ -87,17 +87,26 @@ CUresult Marks::markDefaultEnd(const Stream& stream, Mark& mark) {
   return CUDA_SUCCESS;
 }
 
-void Marks::keepDestroyed(const Stream& stream, bool isBlocking) {
-  if (!captures_.empty() && captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return;
+bool Marks::keepDestroyed(const Stream& stream, bool isBlocking) {
+  if (!captures_.empty() && captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return false;
   Mark end;
-  if (driver_.cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY || mark(stream, end) != CUDA_SUCCESS) return;
-  if (destroyed_.size() >= kManyDestroyed)
-    std::erase_if(destroyed_, [&](const Destroyed& each) { return isOver(each.end); });
-  destroyed_.push_back({share(end), isBlocking});
+  if (driver_.cuStreamQuery(stream.handle) != CUDA_ERROR_NOT_READY || mark(stream, end) != CUDA_SUCCESS) return false;
+  destroyed_.push_back({share(end), stream.context, isBlocking});
+  return true;
+}
+
+void Marks::settleDestroyed() {
+  std::erase_if(destroyed_, [&](const Destroyed& each) {
+    const bool over = isOver(each.end);
+    if (!over || each.context == 0) return over;
+    // None is left if the context ended first.
+    if (uint32_t& streams = contexts_.at(each.context).streams; streams != 0) --streams;
+    return true;
+  });
 }
 
 void Marks::addDestroyed(uint16_t context, bool blockingOnly, std::vector<Mark>& marks) {
-  std::erase_if(destroyed_, [&](const Destroyed& each) { return isOver(each.end); });
+  settleDestroyed();
   for (const Destroyed& each : destroyed_)
     if ((context == 0 || each.end.context == contexts_.homeOf(context)) && (each.isBlocking || !blockingOnly))
       marks.push_back(each.end);

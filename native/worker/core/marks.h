@@ -62,11 +62,17 @@ class Marks {
   /// A blocking stream is about to get work, for which later work of the default stream will wait, events included. Records
   /// where default streams end now.
   void keepDefaultEnds();
-  /// The stream is about to be destroyed, and may have work that continues.
-  void keepDestroyed(const Stream& stream, bool isBlocking);
+  /// The stream is about to be destroyed. Returns whether it has work that continues: until that is done the driver keeps the
+  /// stream, and it counts.
+  bool keepDestroyed(const Stream& stream, bool isBlocking);
+  /// The number of such streams.
+  size_t destroyed() const { return destroyed_.size(); }
+  /// Forgets those whose work is done.
+  void settleDestroyed();
   void forgetContext(uint16_t number) {
     for (auto& [stream, end] : ends_) end->forgetContext(number);
     for (auto& each : destroyed_) each.end.forgetContext(number);
+    std::erase_if(destroyed_, [&](const Destroyed& each) { return each.context == number; });
     if (const auto found = defaultEnds_.find(number); found != defaultEnds_.end()) {
       found->second.mark.forgetContext(number);
       defaultEnds_.erase(found);
@@ -102,10 +108,9 @@ class Marks {
   /// Where the work of a destroyed stream ends.
   struct Destroyed {
     Mark end;
+    uint16_t context;
     bool isBlocking;
   };
-  /// With more of them, those that have ended are looked for.
-  static constexpr size_t kManyDestroyed = 64;
 
   CUresult takeEvent(uint16_t context, Mark& mark);
   CUresult record(const Stream& stream, CUevent event);

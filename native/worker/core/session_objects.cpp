@@ -4,6 +4,7 @@
 namespace millpond::worker {
 
 CUresult SessionObjects::admit(HandleKind kind) {
+  if (kind == HandleKind::kStream && session_.marks().destroyed() != 0) session_.marks().settleDestroyed();
   if (!counts_.hasRoomFor(kind)) return CUDA_ERROR_OUT_OF_MEMORY;
   return kind == HandleKind::kStream ? chargeStream_() : CUDA_SUCCESS;
 }
@@ -31,10 +32,10 @@ bool SessionObjects::drop(HandleKind kind, uint64_t wire) {
   }
   if (kind == HandleKind::kStream) {
     session_.marks().forgetEnd(wire);
-    if (object)
-      session_.marks().keepDestroyed({static_cast<CUstream>(object), entry->context, wire}, entry->isBlocking);
+    const bool continues = object && session_.marks().keepDestroyed(
+                                         {static_cast<CUstream>(object), entry->context, wire}, entry->isBlocking);
     for (const auto& observer : streamObservers_) observer(wire, static_cast<CUstream>(object));
-    if (object && entry->context) --contexts_.at(entry->context).streams;
+    if (object && entry->context && !continues) --contexts_.at(entry->context).streams;
   }
   const bool isThere = handles_.drop(kind, wire);
   counts_.count(kind);

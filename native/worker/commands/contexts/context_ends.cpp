@@ -56,10 +56,10 @@ uint64_t ContextEnds::forget(uint16_t number) {
   gone.streams = gone.mostStreams = 0;
   gone.stackBytes = kUsualStack;
   gone.localBytes = 0;
-  counts_.count(HandleKind::kStream);
-  counts_.count(HandleKind::kEvent);
   waits_.forgetContext(number);
   marks_.forgetContext(number);
+  counts_.count(HandleKind::kStream);
+  counts_.count(HandleKind::kEvent);
   observer_(number);
   contexts_.at(number).pool.clear();
   contexts_.at(number).quiet = nullptr;
