@@ -157,7 +157,7 @@ std::shared_ptr<const Mark> Marks::endOf(uint64_t stream) const {
   return found == ends_.end() || !entry || entry->isOpen ? nullptr : found->second;
 }
 
-CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
+CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks, bool withDestroyed) {
   CUresult result = CUDA_SUCCESS;
   // Returns whether the stream may still have work.
   const auto add = [&](const Stream& stream) {
@@ -186,7 +186,7 @@ CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
     const bool isMeant = context == 0 || context == entry.context || context == contexts_.homeOf(entry.context);
     return !isMeant || add({static_cast<CUstream>(entry.object), entry.context, entry.wire});
   });
-  addDestroyed(context, false, marks);
+  if (withDestroyed) addDestroyed(context, false, marks);
   if (result) {
     giveBack(marks);
     marks.clear();

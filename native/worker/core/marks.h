@@ -39,8 +39,8 @@ class Marks {
   /// for.
   CUresult ends(const Stream& stream, std::vector<Mark>& marks);
   /// Records marks behind all work of the streams of one context, or of all (0). With 0, failed contexts are skipped,
-  /// because nothing runs there any more.
-  CUresult fence(uint16_t context, std::vector<Mark>& marks);
+  /// because nothing runs there any more. `withDestroyed`: behind that of destroyed streams, too.
+  CUresult fence(uint16_t context, std::vector<Mark>& marks, bool withDestroyed = true);
   /// Whether all streams are done, so that a driver call that waits for the device returns immediately. False during a
   /// capture, when streams must not be queried. Records nothing.
   bool areStreamsDone();

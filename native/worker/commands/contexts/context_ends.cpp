@@ -25,9 +25,11 @@ CUresult ContextEnds::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& 
     counts_.countContexts();
     return rc;
   };
-  // The driver would wait for the remaining work.
+  // The driver would wait for the remaining work. For that of destroyed streams it does: the client destroys those of the context
+  // first, and expects their work to be done before its later commands in other contexts.
   std::vector<Mark> marks;
-  if (marks_.fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
+  if (marks_.fence(static_cast<uint16_t>(number), marks, false) != CUDA_SUCCESS || marks.empty())
+    return end(CUDA_SUCCESS);
   return waits_.until(std::move(marks), end);
 }
 
@@ -74,7 +76,7 @@ CUresult ContextEnds::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   // variables. The driver would wait for the remaining work.
   const auto reset = [this, number] { return resetPrimary(number); };
   std::vector<Mark> marks;
-  if (marks_.fence(number, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(reset);
+  if (marks_.fence(number, marks, false) != CUDA_SUCCESS || marks.empty()) return order_.run(reset);
   return waits_.until(std::move(marks), [this, reset](CUresult) { return order_.run(reset); });
 }
 
