@@ -28,6 +28,7 @@ test("a spreadsheet runs no text of others from the CSV of the usage", async () 
   await agent.start();
   const { claims } = connect({ ...at, source: "the test" });
   await claims.createClaim({ claim: { name: "train", memoryBytes: GiB, leaseSeconds: 3600 } });
-  const { stdout } = await home.millpond(["usage", "--by", "model", "-o", "csv"]);
-  expect(stdout.split("\n")[1]).toMatch(/^default,"'=HYPERLINK\(""http:\/\/evil\.example"",1\)",1,/);
+  const usage = async () => (await home.millpond(["usage", "--by", "model", "-o", "csv"])).stdout;
+  // There is no row before the claim has been placed for a second, and one without a model where it had to wait.
+  await expect.poll(usage).toMatch(/^default,"'=HYPERLINK\(""http:\/\/evil\.example"",1\)",1,/m);
 });
