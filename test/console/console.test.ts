@@ -264,6 +264,22 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     watched.expectNoFaults();
   });
 
+  /** Scrolls by many pages, one a frame; counts cells with content then, and when they are all drawn again. */
+  const fling = `new Promise((resolve) => {
+    const table = document.querySelector(".table");
+    const full = () => table.querySelectorAll(".rows .cell:not(:empty)").length;
+    const names = () => table.querySelectorAll(".rows a").length;
+    let left = 30;
+    const step = () => {
+      table.scrollTop = left * 3000;
+      if (left-- > 0) requestAnimationFrame(step);
+      else setTimeout(() => rest({ fast: full(), names: names() }), 0);
+    };
+    const rest = (counts) =>
+      full() > counts.fast ? resolve({ ...counts, resting: full() }) : setTimeout(rest, 5, counts);
+    requestAnimationFrame(step);
+  })`;
+
   it("10,000 GPUs and 5,000 claims are shown by a few dozen rows at a time", async () => {
     const devices = Array.from({ length: 8 }, (_, index) => fakeDevice(index, 80n * GiB));
     const names = Array.from({ length: 1250 }, (_, index) => `node-${index}`);
@@ -295,6 +311,10 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
       await page.evaluate(`document.querySelector(".table").scrollTop = 1e9`);
       await watched.row(last).waitFor();
       expect(await page.locator(".rows .row").count()).toBeLessThan(80);
+      // While rows pass too fast to be read, their names are drawn; when scrolling rests, the rest of them.
+      const cells = await page.evaluate<{ fast: number; resting: number; names: number }>(fling);
+      expect(cells.fast).toBe(cells.names);
+      expect(cells.resting).toBeGreaterThan(4 * cells.names);
     }
     watched.expectNoFaults();
   });

@@ -3,23 +3,13 @@
 // The one table component: sorted and filtered by the address, exported as CSV, with only the visible rows in the page.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { setQuery, usePlace } from "../state/place.ts";
 import { texts } from "../texts/texts.ts";
 import { saveCsv } from "./csv.ts";
-import { Link } from "./link.tsx";
+import { type Column, Row } from "./row.tsx";
 
-export interface Column<T> {
-  readonly id: string;
-  readonly title: string;
-  /** A track of a CSS grid, in rem: `8rem`, `minmax(10rem, 2fr)`. */
-  readonly width: string;
-  readonly isNumber?: boolean;
-  /** The value for sorting, filtering and exporting; undefined: unknown, which is sorted last. */
-  readonly value: (item: T) => string | number | undefined;
-  /** The cell's content; default: the value. */
-  readonly cell?: (item: T) => ComponentChildren;
-}
+export type { Column };
 
 const rowHeight = 36;
 /** The gap between columns, as in the style sheet. */
@@ -27,6 +17,9 @@ const gapRem = 0.9;
 
 /** Rows drawn beyond the visible ones, so that fast scrolling shows no gap. */
 const spareRows = 6;
+
+/** Scrolling has come to rest, or has become slow, after this time without a jump. */
+const restMs = 100;
 
 export function Table<T>({
   label,
@@ -58,7 +51,8 @@ export function Table<T>({
   );
   const scroller = useRef<HTMLDivElement>(null);
   const filterBox = useRef<HTMLInputElement>(null);
-  const [view, setView] = useState({ top: 0, height: 800 });
+  // `isFast`: more than half a page at a time, so that the rows cannot be read.
+  const [view, setView] = useState({ top: 0, height: 800, isFast: false });
   // Keys may come faster than renderings: the next one continues from the last.
   const active = useRef(0);
   const isMoving = useRef(false);
@@ -69,17 +63,33 @@ export function Table<T>({
     if (element === null) {
       return undefined;
     }
+    let lastTop = 0;
+    let jumpedAt = Number.NEGATIVE_INFINITY;
+    let rest: ReturnType<typeof setTimeout> | undefined;
     // Within a row's height nothing is rendered again: the browser itself scrolls.
     const look = (): void => {
       const top = Math.floor(element.scrollTop / rowHeight) * rowHeight;
       const height = element.clientHeight;
-      setView((before) => (before.top === top && before.height === height ? before : { top, height }));
+      const hasJumped = Math.abs(top - lastTop) > height / 2;
+      const now = performance.now();
+      // A single jump, as by the key End, is not fast.
+      const isFast = hasJumped && now - jumpedAt < restMs;
+      lastTop = top;
+      if (hasJumped) jumpedAt = now;
+      clearTimeout(rest);
+      if (isFast) rest = setTimeout(look, restMs);
+      setView((before) =>
+        before.top === top && before.height === height && before.isFast === isFast
+          ? before
+          : { top, height, isFast },
+      );
     };
     const sizes = new ResizeObserver(look);
     sizes.observe(element);
     element.addEventListener("scroll", look, { passive: true });
     return () => {
       sizes.disconnect();
+      clearTimeout(rest);
       element.removeEventListener("scroll", look);
     };
   }, []);
@@ -133,10 +143,16 @@ export function Table<T>({
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 1 + spareRows);
   const slots = Math.ceil(view.height / rowHeight) + 2 * spareRows + 3;
   // All rows have the same width, so that their columns line up.
-  const tracks = {
-    gridTemplateColumns: columns.map(({ width }) => width).join(" "),
-    minWidth: `${columns.reduce((sum, { width }) => sum + leastRem(width) + gapRem, 2)}rem`,
-  };
+  const tracks = useMemo(
+    () => ({
+      gridTemplateColumns: columns.map(({ width }) => width).join(" "),
+      minWidth: `${columns.reduce((sum, { width }) => sum + leastRem(width) + gapRem, 2)}rem`,
+    }),
+    [columns],
+  );
+  const onFocus = useCallback((index: number) => {
+    active.current = index;
+  }, []);
   return (
     <div class="table-box">
       {!isPart && (
@@ -184,36 +200,19 @@ export function Table<T>({
           {rows.slice(first, last).map((item, offset) => {
             const index = first + offset;
             return (
-              <div
-                class="row"
-                role="row"
+              <Row
                 // The element of a row that scrolls out is reused for the one that scrolls in.
                 key={index % slots}
-                aria-rowindex={index + 2}
-                data-row={index}
-                style={{ ...tracks, transform: `translateY(${index * rowHeight}px)` }}
-              >
-                {columns.map((column, position) => {
-                  const content = column.cell?.(item) ?? column.value(item) ?? t.unknown;
-                  return (
-                    <div class={column.isNumber ? "cell number" : "cell"} role="cell" key={column.id}>
-                      {position === 0 && addressOf !== undefined ? (
-                        <Link
-                          to={addressOf(item)}
-                          tabIndex={index === active.current ? 0 : -1}
-                          onFocus={() => {
-                            active.current = index;
-                          }}
-                        >
-                          {content}
-                        </Link>
-                      ) : (
-                        content
-                      )}
-                    </div>
-                  );
-                })}
-              </div>
+                item={item}
+                index={index}
+                columns={columns}
+                tracks={tracks}
+                top={index * rowHeight}
+                address={addressOf?.(item)}
+                isActive={index === active.current}
+                isBrief={view.isFast}
+                onFocus={onFocus}
+              />
             );
           })}
         </div>
