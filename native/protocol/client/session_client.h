@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/client/client_lanes.h"
+#include "protocol/client/lane_pause.h"
 #include "protocol/client/waiters.h"
 #include "protocol/handshake/endpoint.h"
 #include "protocol/handshake/handshake.h"
@@ -268,6 +269,10 @@ class Session {
 
   /// Opens lanes to the present worker, if that has not been tried since the last connection.
   void openLanes();
+  /// Bytes of both streams that have arrived, for `lanePause_`.
+  uint64_t arrived() const {
+    return received_.load(std::memory_order_relaxed) + peerReceived_.load(std::memory_order_relaxed);
+  }
   std::vector<std::unique_ptr<Lane>> reachLanes(const Endpoint& endpoint, LaneClaim claim);
   /// A kData or kLanding frame, whose header was taken, with data on a lane.
   Pumped receiveAnnounced(const wire::ReplyHeader& header);
@@ -381,6 +386,7 @@ class Session {
   bool isTorn_ = false;                    ///< frames were dropped; guarded by readMutex_
   std::mutex lanesMutex_;                  ///< held while lanes are opened
   std::atomic<bool> mayOpenLanes_{false};  ///< TCP: not tried over the present connection
+  LanePause lanePause_;                    ///< guarded by sendMutex_
 
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;

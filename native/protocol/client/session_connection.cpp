@@ -141,6 +141,7 @@ bool Session::takeOver(Channel channel, uint64_t received) {
   acknowledged_ = received_.load(std::memory_order_relaxed);
   peerReceived_.store(received, std::memory_order_release);
   sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
+  lanePause_.begin(arrived());
   isDown_.store(false, std::memory_order_release);
   mayOpenLanes_.store(true);
   return true;

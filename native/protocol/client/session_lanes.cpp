@@ -36,7 +36,8 @@ void Session::openLanes() {
   LaneClaim claim;
   {
     const std::lock_guard lock(sendMutex_);
-    if (isDown_.load() || isParked_.load() || lost() || isLeaving_.load()) return;
+    if (isDown_.load() || isParked_.load() || lost() || isLeaving_.load() || !lanePause_.isOver(arrived())) return;
+    lanePause_.open(arrived());
     endpoint = endpoint_;
     claim = {secret_, attempt_, 0, endpoint_.lanes};
     mayOpenLanes_.store(false);

@@ -195,6 +195,8 @@ bool Session::replaceStream(Session& fresh) {
   // This worker has received the commands that restored it, and nothing of this stream.
   base_ = outgoing_.acknowledged() - fresh.endOfStream();
   peerReceived_.store(outgoing_.acknowledged(), std::memory_order_release);
+  lanePause_ = {};
+  lanePause_.begin(arrived());
   isAsked_.store(false);
   isParked_.store(false);
   return true;

@@ -24,14 +24,14 @@ void sendBytes(int socket, const void* data, size_t bytes) {
   CHECK(bool(sendAll(socket, {static_cast<const std::byte*>(data), bytes})));
 }
 
-struct Ends {
+struct LaneEnds {
   UniqueFd client;
   std::vector<UniqueFd> lanes;
   std::unique_ptr<ServerLink> link;
   std::shared_ptr<int> lives = std::make_shared<int>();  ///< as long as memory of lanes does
   bool hasMemory = true;
 
-  Ends() {
+  LaneEnds() {
     link = std::make_unique<ServerLink>(pair(client), std::move(*SessionMemory::create()), true, 60);
     link->receiveLanesInto([this](size_t bytes) {
       if (!hasMemory) return std::shared_ptr<std::byte>();
@@ -101,7 +101,7 @@ std::vector<std::byte> bytes(size_t count, uint32_t seed) {
 }
 
 TEST("commands are taken in the order of the main connection, whichever lane is first") {
-  Ends ends;
+  LaneEnds ends;
   ends.addLanes();
   const std::vector<size_t> sizes{100'000, 262'144, 65'537, 200'001, 70'000, 262'143};
   std::thread client([&] {
@@ -132,7 +132,7 @@ TEST("commands are taken in the order of the main connection, whichever lane is 
 }
 
 TEST("a lane waits while all its blocks are held, and goes on when one is released") {
-  Ends ends;
+  LaneEnds ends;
   ends.addLanes();
   constexpr size_t kPieces = 40;
   std::thread client([&] {
@@ -172,7 +172,7 @@ TEST("memory of lanes lives as long as a command that uses it, and no longer") {
   ServerLink::Frame frame;
   std::shared_ptr<int> lives;
   {
-    Ends ends;
+    LaneEnds ends;
     lives = ends.lives;
     ends.addLanes();
     ends.say(wire::LinkMessage::kOnLane, 1, 70'000);
@@ -189,7 +189,7 @@ TEST("memory of lanes lives as long as a command that uses it, and no longer") {
 }
 
 TEST("lanes out of order, too many, or without memory are refused, and the session goes on") {
-  Ends ends;
+  LaneEnds ends;
   ends.hasMemory = false;
   CHECK(!ends.addLane(0, kLanes));
   ends.hasMemory = true;
@@ -210,7 +210,7 @@ TEST("lanes out of order, too many, or without memory are refused, and the sessi
 
 TEST("impossible data on lanes ends the session or its connection") {
   const auto next = [](auto&& act) {
-    Ends ends;
+    LaneEnds ends;
     ends.addLanes();
     act(ends);
     ServerLink::Frame frame;
@@ -219,35 +219,35 @@ TEST("impossible data on lanes ends the session or its connection") {
     return got;
   };
   using wire::LinkMessage;
-  CHECK(next([](Ends& e) { e.say(LinkMessage::kOnLane, wire::kMaxLanes, 100'000); }) == Next::kBroken);
-  CHECK(next([](Ends& e) { e.say(LinkMessage::kOnLane, 0, 0); }) == Next::kBroken);
-  CHECK(next([](Ends& e) { e.say(LinkMessage::kOnLane, 0, wire::kChunkBytes + 1); }) == Next::kBroken);
-  CHECK(next([](Ends& e) { e.say(LinkMessage::kOnLane, 0, ~uint64_t{0}); }) == Next::kBroken);
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) { e.say(LinkMessage::kOnLane, wire::kMaxLanes, 100'000); }) == Next::kBroken);
+  CHECK(next([](LaneEnds& e) { e.say(LinkMessage::kOnLane, 0, 0); }) == Next::kBroken);
+  CHECK(next([](LaneEnds& e) { e.say(LinkMessage::kOnLane, 0, wire::kChunkBytes + 1); }) == Next::kBroken);
+  CHECK(next([](LaneEnds& e) { e.say(LinkMessage::kOnLane, 0, ~uint64_t{0}); }) == Next::kBroken);
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 0, 100'000);
           e.say(LinkMessage::kOnLane, 0, 100'000);
         }) == Next::kBroken);
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 0, 100'000);
           e.command(8);
         }) == Next::kBroken);
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 0, 65'536);
           e.command(wire::kChunkBytes * 2);
         }) == Next::kBroken);
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 0, 100'000);
           e.command(100'000);
           e.piece(0, bytes(90'000, 1));
         }) == Next::kBroken);
   // A piece that is longer than a block, or malformed, ends the lane, and so the connection.
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 0, 100'000);
           e.command(100'000);
           const uint32_t header[2] = {wire::kChunkBytes + 1, 0};
           sendBytes(e.lanes[0].get(), header, sizeof(header));
         }) == Next::kNothing);
-  CHECK(next([](Ends& e) {
+  CHECK(next([](LaneEnds& e) {
           e.say(LinkMessage::kOnLane, 1, 100'000);
           e.command(100'000);
           const uint32_t header[2] = {100'000, 1};

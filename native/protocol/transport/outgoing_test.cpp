@@ -56,7 +56,7 @@ TEST("whatever is sent, acknowledged and sent again is the stream, in order") {
     std::vector<std::byte> stream;    // everything that was ever passed in
     std::vector<uint64_t> frames{0};  // where frames end
     std::deque<std::vector<std::byte>> lent;
-    uint64_t most = 0;  // what the other side may have
+    uint64_t most = 0;  // the largest offset that was sent
     const auto fresh = [&](size_t bytes) {
       std::vector<std::byte> out(bytes);
       for (auto& each : out) each = static_cast<std::byte>(random());
