@@ -2,6 +2,7 @@
 #include "worker/core/claim_counts.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "base/log.h"
@@ -21,6 +22,15 @@ const char* nameOf(Thing thing) {
   return "things";
 }
 
+/// What objects of that kind count as; none if there is no limit on them.
+std::optional<Thing> limitedAs(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::kStream: return Thing::kStream;
+    case HandleKind::kEvent: return Thing::kEvent;
+    default: return std::nullopt;
+  }
+}
+
 }  // namespace
 
 bool ClaimCounts::hold(Thing thing, uint64_t amount) {
@@ -37,18 +47,17 @@ bool ClaimCounts::hold(Thing thing, uint64_t amount) {
 }
 
 bool ClaimCounts::hasRoomFor(HandleKind kind) {
-  if (kind != HandleKind::kStream && kind != HandleKind::kEvent) return true;
-  if (kind == HandleKind::kStream) return hold(Thing::kStream, streams() + 1);
-  return hold(Thing::kEvent, session_.handles().countOf(kind) + 1);
-}
-
-uint64_t ClaimCounts::streams() const {
-  return session_.handles().countOf(HandleKind::kStream) + session_.marks().destroyed();
+  const auto thing = limitedAs(kind);
+  return !thing || hold(*thing, countOf(kind) + 1);
 }
 
 void ClaimCounts::count(HandleKind kind) {
-  if (kind == HandleKind::kStream) hold(Thing::kStream, streams());
-  if (kind == HandleKind::kEvent) hold(Thing::kEvent, session_.handles().countOf(kind));
+  if (const auto thing = limitedAs(kind)) hold(*thing, countOf(kind));
+}
+
+uint64_t ClaimCounts::countOf(HandleKind kind) const {
+  const size_t destroyed = kind == HandleKind::kStream ? session_.marks().destroyed() : 0;
+  return session_.handles().countOf(kind) + destroyed;
 }
 
 void ClaimCounts::countContexts() {

@@ -31,8 +31,8 @@ class ClaimCounts {
   void countContexts();
 
  private:
-  /// Those of the program, and destroyed ones with work that continues.
-  uint64_t streams() const;
+  /// Objects of the program; with streams those that it destroyed, too, while their work continues.
+  uint64_t countOf(HandleKind kind) const;
 
   SessionCore& session_;
   ClaimThings& things_;

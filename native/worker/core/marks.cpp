@@ -143,10 +143,7 @@ void Marks::keepEnds(uint16_t context) {
     if (!captures_.empty() && captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return true;
     Mark end;
     if (mark(stream, end) != CUDA_SUCCESS) return true;
-    ends_[entry.wire] = {new Mark(end), [this](Mark* each) {
-                           giveBack(*each);
-                           delete each;
-                         }};
+    ends_[entry.wire] = share(end).shared;
     return false;
   });
 }
