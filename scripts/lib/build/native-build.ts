@@ -2,7 +2,7 @@
 // Configures and builds native/ by its CMake presets.
 import { availableParallelism } from "node:os";
 import { find, must, run, ScriptError } from "../command.ts";
-import { inRoot, type Preset } from "../paths.ts";
+import { inRoot, type Preset, root, toolEnvironment } from "../paths.ts";
 import type { Progress } from "../steps.ts";
 
 const nativeTools = ["cmake", "make", "g++", "cc", "strip"];
@@ -27,6 +27,22 @@ export function buildFraction(line: string): number | undefined {
   return counted ? Number(counted[1]) / Number(counted[2]) : undefined;
 }
 
+/**
+ * The environment of cmake and its compilers. With ccache, if it is installed, a clone or a worktree compiles only sources that
+ * no other has compiled. Paths below the root are cached as relative ones.
+ */
+async function buildEnvironment(): Promise<NodeJS.ProcessEnv> {
+  const environment = toolEnvironment();
+  if ((await find("ccache")) === undefined) return environment;
+  return {
+    CMAKE_C_COMPILER_LAUNCHER: "ccache",
+    CMAKE_CXX_COMPILER_LAUNCHER: "ccache",
+    CCACHE_BASEDIR: root,
+    CCACHE_NOHASHDIR: "1",
+    ...environment,
+  };
+}
+
 /** Brings build/native/<preset> up to date: everything, or only some targets. */
 export async function buildNative(
   preset: Preset,
@@ -34,13 +50,15 @@ export async function buildNative(
   targets: readonly string[] = ["all"],
 ): Promise<void> {
   const cwd = inRoot("native");
-  await must("cmake", ["--preset", preset], { cwd });
+  const env = await buildEnvironment();
+  await must("cmake", ["--preset", preset], { cwd, env });
   const jobs = String(availableParallelism());
   const { status, output } = await run(
     "cmake",
     ["--build", "--preset", preset, "--target", ...targets, "-j", jobs],
     {
       cwd,
+      env,
       onLine(line) {
         const fraction = buildFraction(line);
         if (fraction === undefined) return;
