@@ -13,7 +13,7 @@ import { ControllerProcess } from "../testing/controller-process.ts";
 import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
 import { GiB, makeTestDirectory, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
-import { sumUsage, type UsageSum } from "./usage.ts";
+import { type UsageKey, type UsageSum, UsageSums } from "./usage.ts";
 
 const records = fc
   .record({
@@ -32,6 +32,16 @@ const records = fc
     const activeSeconds = record.kind === "held" ? Math.min(active, seconds) : 0;
     return { ...record, endedAt: record.beganAt + seconds, activeSeconds };
   });
+
+function sumUsage(
+  all: readonly UsageRecord[],
+  period: { readonly from: number; readonly to: number },
+  by: UsageKey,
+): UsageSum[] {
+  const sums = new UsageSums(period, by);
+  for (const record of all) sums.add(record);
+  return sums.toList();
+}
 
 /** The additive amounts, by the members of their group. */
 function amounts(sums: readonly UsageSum[]): ReadonlyMap<string, readonly number[]> {

@@ -5,6 +5,7 @@ import { askedGpuMilli, heldUsage } from "../reconcile/claim-lifecycle.ts";
 import type { UsageRecord } from "../domain/records.ts";
 import { activeSeconds as activeSecondsOf } from "../domain/observed-state.ts";
 import type { Pool } from "../pool/pool.ts";
+import type { Store, UsagePage, UsagePlace } from "../state/store.ts";
 
 /** The member by which usage is grouped, in addition to the tenant. */
 export type UsageKey = "queue" | "user" | "claim" | "model";
@@ -70,35 +71,97 @@ export function currentUsage(pool: Pool, now: number): UsageRecord[] {
   return records;
 }
 
+/** The stored records of a period, page by page. */
+export async function* usagePages(
+  store: Pick<Store, "listUsage">,
+  period: { readonly from: number; readonly to: number },
+): AsyncGenerator<readonly UsageRecord[]> {
+  let after: UsagePlace | undefined;
+  do {
+    const page: UsagePage = await store.listUsage({ ...period, after });
+    yield page.records;
+    after = page.next;
+  } while (after !== undefined);
+}
+
+/** The amounts of a group, as far as they were added. */
+interface Amounts {
+  readonly key: Pick<UsageSum, "tenant" | UsageKey>;
+  readonly claims: Set<string>;
+  waited: number;
+  asked: number;
+  granted: number;
+  used: number;
+}
+
 /**
  * Sums up records within a period. A record that is partly within it contributes the same fraction of its
  * activity.
- *
- * @throws MILLPOND_E_INVALID where there are more sums than an answer may have
  */
-export function sumUsage(
-  records: readonly UsageRecord[],
-  period: { readonly from: number; readonly to: number },
-  by: UsageKey,
-): UsageSum[] {
-  const members = commonMembers[by];
-  const within = records.filter(
-    ({ beganAt, endedAt }) => Math.min(endedAt, period.to) > Math.max(beganAt, period.from),
-  );
-  const groups = Map.groupBy(within, (record) => members.map((member) => record[member]).join("\n"));
-  if (groups.size > maxSums) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `the period has the usage of ${groups.size} ${by}s, and an answer has ${maxSums} at most`,
-      { remedy: "Ask for a shorter period, or sum up by user." },
-    );
+export class UsageSums {
+  readonly #period: { readonly from: number; readonly to: number };
+  readonly #by: UsageKey;
+  readonly #groups = new Map<string, Amounts>();
+
+  constructor(period: { readonly from: number; readonly to: number }, by: UsageKey) {
+    this.#period = period;
+    this.#by = by;
   }
-  return [...groups]
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .flatMap(([, group]) => {
-      const [first] = group;
-      return first === undefined ? [] : [{ ...keyOf(first, members), ...sumGroup(group, period) }];
-    });
+
+  /** @throws MILLPOND_E_INVALID where there are more sums than an answer may have */
+  add(record: UsageRecord): void {
+    const { kind, claim, gpuMilli, beganAt, endedAt, activeSeconds } = record;
+    const seconds = Math.min(endedAt, this.#period.to) - Math.max(beganAt, this.#period.from);
+    if (seconds <= 0) return;
+    const amounts = this.#groupOf(record);
+    amounts.claims.add(claim);
+    const gpuSeconds = (seconds * gpuMilli) / 1000;
+    amounts.asked += gpuSeconds;
+    if (kind === "waited") {
+      amounts.waited += seconds;
+    } else {
+      amounts.granted += gpuSeconds;
+      amounts.used += gpuSeconds * (activeSeconds / (endedAt - beganAt));
+    }
+  }
+
+  toList(): UsageSum[] {
+    return [...this.#groups]
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, { key, claims, waited, asked, granted, used }]) => ({
+        ...key,
+        askedGpuSeconds: asked,
+        grantedGpuSeconds: granted,
+        usedGpuSeconds: used,
+        wastedGpuSeconds: granted - used,
+        waitedSeconds: waited,
+        claims: claims.size,
+      }));
+  }
+
+  #groupOf(record: UsageRecord): Amounts {
+    const members = commonMembers[this.#by];
+    const name = members.map((member) => record[member]).join("\n");
+    const known = this.#groups.get(name);
+    if (known !== undefined) return known;
+    if (this.#groups.size === maxSums) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `the period has the usage of more than ${maxSums} ${this.#by}s, and an answer has that many at most`,
+        { remedy: "Ask for a shorter period, or sum up by user." },
+      );
+    }
+    const made = {
+      key: keyOf(record, members),
+      claims: new Set<string>(),
+      waited: 0,
+      asked: 0,
+      granted: 0,
+      used: 0,
+    };
+    this.#groups.set(name, made);
+    return made;
+  }
 }
 
 function keyOf(
@@ -112,36 +175,5 @@ function keyOf(
     user: own("user"),
     claim: own("claim"),
     model: own("model"),
-  };
-}
-
-function sumGroup(
-  records: readonly UsageRecord[],
-  { from, to }: { readonly from: number; readonly to: number },
-): Omit<UsageSum, "tenant" | UsageKey> {
-  const claims = new Set<string>();
-  let waited = 0;
-  let asked = 0;
-  let granted = 0;
-  let used = 0;
-  for (const { kind, claim, gpuMilli, beganAt, endedAt, activeSeconds } of records) {
-    const seconds = Math.min(endedAt, to) - Math.max(beganAt, from);
-    claims.add(claim);
-    const gpuSeconds = (seconds * gpuMilli) / 1000;
-    asked += gpuSeconds;
-    if (kind === "waited") {
-      waited += seconds;
-    } else {
-      granted += gpuSeconds;
-      used += gpuSeconds * (activeSeconds / (endedAt - beganAt));
-    }
-  }
-  return {
-    askedGpuSeconds: asked,
-    grantedGpuSeconds: granted,
-    usedGpuSeconds: used,
-    wastedGpuSeconds: granted - used,
-    waitedSeconds: waited,
-    claims: claims.size,
   };
 }

@@ -22,7 +22,8 @@ import {
   type TenantSpec,
 } from "@millpond/scheduler";
 import type { ServiceMethods } from "./service-methods.ts";
-import type { ClaimRecord } from "../domain/records.ts";
+import { mapInTurns } from "../auth/fairness/fair-turns.ts";
+import type { ClaimRecord, UsageRecord } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 import { isTokenName } from "../domain/caller.ts";
 import { callerOf } from "../auth/visibility.ts";
@@ -32,7 +33,7 @@ import { deleteQueue, deleteTenant, putQueue, type PutTenant, putTenant } from "
 import { allQueues } from "../scheduling/scheduler-view.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
 import type { Store } from "../state/store.ts";
-import { currentUsage, sumUsage, type UsageKey } from "../operations/usage.ts";
+import { currentUsage, type UsageKey, usagePages, UsageSums } from "../operations/usage.ts";
 import { checkRange } from "../domain/validate-claim.ts";
 
 const maxWeight = 10_000;
@@ -118,12 +119,26 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
         );
       }
       const by = checkUsageBy(request.by);
-      const records = [...(await store.listUsage({ from, to })), ...currentUsage(pool, now)].filter(
-        (record) => tenant === "" || record.tenant === tenant,
-      );
-      return { usage: sumUsage(records, { from, to }, by), from: BigInt(from), to: BigInt(to) };
+      const sums = new UsageSums({ from, to }, by);
+      const open = currentUsage(pool, now);
+      // Intervals that end while the stored ones are read are among these, too.
+      const wereOpen = new Set(open.map(intervalOf));
+      const add = (record: UsageRecord) => {
+        if (tenant === "" || record.tenant === tenant) sums.add(record);
+      };
+      await mapInTurns(open, context, add);
+      for await (const page of usagePages(store, { from, to })) {
+        await mapInTurns(page, context, (record) => {
+          if (!wereOpen.has(intervalOf(record))) add(record);
+        });
+      }
+      return { usage: sums.toList(), from: BigInt(from), to: BigInt(to) };
     },
   };
+}
+
+function intervalOf({ kind, claim, model, beganAt }: UsageRecord): string {
+  return [kind, claim, model, beganAt].join("\n");
 }
 
 /** Formats seconds from an untrusted source. */

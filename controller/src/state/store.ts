@@ -27,6 +27,26 @@ export interface AuditQuery {
   readonly fromOldest?: boolean;
 }
 
+/** A place in the order of the records of usage. */
+export interface UsagePlace {
+  readonly endedAt: number;
+  readonly id: number;
+}
+
+export interface UsageQuery {
+  readonly from: number;
+  readonly to: number;
+  /** Absent: the first page. */
+  readonly after?: UsagePlace | undefined;
+}
+
+/** A bounded number of records, found without looking at more. */
+export interface UsagePage {
+  readonly records: readonly UsageRecord[];
+  /** Absent: this was the last one. */
+  readonly next?: UsagePlace | undefined;
+}
+
 /** How the state was last restored from an older one. */
 export interface Restoration {
   /** The last epoch of the older state. */
@@ -174,8 +194,8 @@ export interface Store {
   /** Reads the audit, ascending by id; the store deletes the oldest records beyond its limit. */
   listAudit(query: AuditQuery): Promise<AuditRecord[]>;
 
-  /** Reads the usage that overlaps a period, oldest end first; the store deletes the oldest beyond its limit. */
-  listUsage(period: { readonly from: number; readonly to: number }): Promise<UsageRecord[]>;
+  /** Reads a page of the usage that overlaps a period, oldest end first; the store deletes the oldest beyond its limit. */
+  listUsage(query: UsageQuery): Promise<UsagePage>;
 
   /** Writes a backup into a new file. Absent if the database has tools of its own for backups. */
   backUp?(to: string): Promise<Backup>;

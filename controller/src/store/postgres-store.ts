@@ -13,19 +13,10 @@ import {
   maxRememberedChanges,
   maxUsageRecords,
 } from "./retention.ts";
-import {
-  blob,
-  integer,
-  type Row,
-  text,
-  toAuditRecord,
-  toEvent,
-  toRestoration,
-  toState,
-  toUsage,
-} from "./rows.ts";
+import { blob, integer, type Row, text, toAuditRecord, toEvent, toRestoration, toState } from "./rows.ts";
 import type { PoolKey } from "../state/pool-key.ts";
 import { termIsOver } from "../state/store-errors.ts";
+import { toUsagePage, usagePageSize, usagePlace } from "./usage-pages.ts";
 import type {
   AuditQuery,
   Candidate,
@@ -34,8 +25,10 @@ import type {
   Store,
   StoreChanges,
   StoredState,
+  UsagePage,
+  UsageQuery,
 } from "../state/store.ts";
-import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
+import type { AuditRecord, EventRecord } from "../domain/records.ts";
 
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database`. */
@@ -222,9 +215,10 @@ export class PostgresStore implements Store {
     return isNewest ? records.reverse() : records;
   }
 
-  async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
-    const sql = "SELECT * FROM usage WHERE ended_at > $1 AND began_at < $2 ORDER BY ended_at, id";
-    return (await this.#connections.query(sql, [from, to])).map(toUsage);
+  async listUsage(query: UsageQuery): Promise<UsagePage> {
+    const sql = "SELECT * FROM usage WHERE (ended_at, id) > ($1, $2) ORDER BY ended_at, id LIMIT $3";
+    const rows = await this.#connections.query(sql, [...usagePlace(query), usagePageSize]);
+    return toUsagePage(rows, query);
   }
 
   async close(): Promise<void> {

@@ -23,7 +23,6 @@ import {
   toEvent,
   toRestoration,
   toState,
-  toUsage,
 } from "./rows.ts";
 import type {
   AuditQuery,
@@ -34,11 +33,14 @@ import type {
   Store,
   StoreChanges,
   StoredState,
+  UsagePage,
+  UsageQuery,
 } from "../state/store.ts";
 import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
 import { databaseFileName, fullError, isFull, stateError } from "./state-file.ts";
-import type { AuditEntry, AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
+import type { AuditEntry, AuditRecord, EventRecord } from "../domain/records.ts";
 import { termIsOver } from "../state/store-errors.ts";
+import { toUsagePage, usagePageSize, usagePlace } from "./usage-pages.ts";
 
 const flushFile = promisify(fdatasync);
 
@@ -230,9 +232,10 @@ export class SqliteStore implements Store {
     return isNewest ? records.reverse() : records;
   }
 
-  async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
-    const sql = "SELECT * FROM usage WHERE ended_at > ? AND began_at < ? ORDER BY ended_at, id";
-    return (await this.#reading(() => this.#all(sql, from, to))).map(toUsage);
+  async listUsage(query: UsageQuery): Promise<UsagePage> {
+    const sql = "SELECT * FROM usage WHERE (ended_at, id) > (?, ?) ORDER BY ended_at, id LIMIT ?";
+    const rows = await this.#reading(() => this.#all(sql, ...usagePlace(query), usagePageSize));
+    return toUsagePage(rows, query);
   }
 
   async backUp(to: string): Promise<Backup> {

@@ -21,6 +21,8 @@ import {
   token,
   usage,
 } from "../testing/records.ts";
+import { usagePages } from "../operations/usage.ts";
+import { usagePageSize } from "./usage-pages.ts";
 import type { Store, StoreChanges } from "../state/store.ts";
 
 /** A store on which this test leads. */
@@ -152,7 +154,7 @@ function conform(backend: Backend): void {
     expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([
       { id: 1, ...auditEntry, previousHash: "", hash: auditHash("", auditEntry) },
     ]);
-    expect(await again.listUsage({ from: 0, to: 150 })).toEqual([usage]);
+    expect(await again.listUsage({ from: 0, to: 150 })).toEqual({ records: [usage] });
   });
 
   test("a login is ended and forgotten, and a device is replaced whole", async () => {
@@ -173,9 +175,33 @@ function conform(backend: Backend): void {
     await commit(changes(1, { queues: [queue], tenants: [tenant], usage: [usage] }));
     await commit(changes(2, { queues: [{ ...queue, weight: 9, limit: {} }], removedTenants: ["team-a"] }));
     expect(await store.load()).toMatchObject({ queues: [{ ...queue, weight: 9, limit: {} }], tenants: [] });
-    expect(await store.listUsage({ from: 0, to: 100 })).toEqual([]);
-    expect(await store.listUsage({ from: 199, to: 300 })).toEqual([usage]);
-    expect(await store.listUsage({ from: 200, to: 300 })).toEqual([]);
+    expect(await store.listUsage({ from: 0, to: 100 })).toEqual({ records: [] });
+    expect(await store.listUsage({ from: 199, to: 300 })).toEqual({ records: [usage] });
+    expect(await store.listUsage({ from: 200, to: 300 })).toEqual({ records: [] });
+  });
+
+  test("usage is read a page at a time, however many records end in the same second", async () => {
+    const { store, commit } = await openNew();
+    const all = Array.from({ length: 2 * usagePageSize + 500 }, (_, i) => ({
+      ...usage,
+      claim: `claim-${i}`,
+      beganAt: i % 7,
+      endedAt: 100 + Math.floor(i / 1800),
+    }));
+    await commit(changes(1, { usage: all }));
+    for (const [from, to] of [
+      [0, 1000],
+      [100, 1000],
+      [0, 3],
+    ] as const) {
+      const found: string[] = [];
+      for await (const page of usagePages(store, { from, to })) {
+        expect(page.length).toBeLessThanOrEqual(usagePageSize);
+        found.push(...page.map(({ claim: name }) => name));
+      }
+      const wanted = all.filter(({ beganAt, endedAt }) => endedAt > from && beganAt < to);
+      expect(found).toEqual(wanted.map(({ claim: name }) => name));
+    }
   });
 
   test("a node is removed with its devices, joins again, and stays known as removed", async () => {
