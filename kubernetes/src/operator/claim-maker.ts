@@ -3,7 +3,7 @@
 // Creates the claims of pods in the pool.
 
 import type { V1Pod } from "@kubernetes/client-node";
-import { type Claim, countOf, errorCodeOf } from "@millpond/api";
+import { type Claim, ClaimState, countOf, errorCodeOf } from "@millpond/api";
 import {
   claimName,
   gangName,
@@ -64,7 +64,12 @@ export class ClaimMaker {
   async make(pod: V1Pod, request: PodRequest): Promise<Made> {
     const { claims, cluster } = this.#options;
     const own = request.slices.flatMap((_, index) => claims.claims.get(claimName(uidOf(pod), index)) ?? []);
-    if (own.length === request.slices.length) return { kind: "claims", claims: own };
+    const isWhole = own.length === request.slices.length;
+    if (isWhole && !(await this.#isOutdated(pod, request, own))) return { kind: "claims", claims: own };
+    if (isWhole) {
+      for (const { name } of own) await claims.release(name);
+      return { kind: "later", why: resizedGang, againMs: gangAgainMs };
+    }
     try {
       const found: Claim[] = [];
       for (const wanted of toClaims(request, await this.#identify(pod, request), cluster)) {
@@ -81,6 +86,7 @@ export class ClaimMaker {
       }
       return { kind: "claims", claims: found };
     } catch (error) {
+      if (error instanceof GangIsResized) return { kind: "later", why: resizedGang, againMs: gangAgainMs };
       const code = errorCodeOf(error);
       if (code === undefined || isPassing(code)) throw error;
       if (code === "MILLPOND_E_NOT_FOUND") this.#tenants.clear();
@@ -142,8 +148,27 @@ export class ClaimMaker {
     const [member] = others;
     if (member === undefined) return { name, claims: size };
     if (this.#countEnding(pod, name) > 0) return { name, claims: member.gangSize };
+    // None of the gang runs: all of it is to be bound together in its new size.
+    if (member.gangSize > size && others.every(isWaiting)) throw new GangIsResized();
     const canJoin = member.gangSize <= size && others.length + slices <= member.gangSize;
     return { name, claims: canJoin ? member.gangSize : 1 };
+  }
+
+  /**
+   * Whether the claims of a pod wait in a gang that lacks members and never gets them, because its Job now runs fewer pods
+   * at a time than when the claims were created: others have succeeded, or its parallelism was reduced.
+   */
+  async #isOutdated(pod: V1Pod, { isWholeJob }: PodRequest, own: readonly Claim[]): Promise<boolean> {
+    const [{ gang, gangSize } = { gang: "", gangSize: 0 }] = own;
+    if (isWholeJob !== true || gang === "" || !own.every(isWaiting)) return false;
+    if (this.#membersOf(gang, "").length >= gangSize) return false;
+    try {
+      return (await this.#options.jobGangOf(pod)).size < gangSize;
+    } catch (error) {
+      // The Job is gone, and so is the pod soon.
+      if (errorCodeOf(error) === undefined) throw error;
+      return false;
+    }
   }
 
   /** The claims of a gang that have not ended, except those of one pod. */
@@ -152,4 +177,13 @@ export class ClaimMaker {
       (claim) => claim.gang === gang && podOfClaim(claim.name)?.uid !== besides && !hasEnded(claim),
     );
   }
+}
+
+/** Claims of a gang were created for more members than it gets. Their pods create them again, and others wait for that. */
+class GangIsResized extends Error {}
+
+const resizedGang = "waits until its gang has the size that its Job has now";
+
+function isWaiting({ state }: Claim): boolean {
+  return state === ClaimState.PENDING;
 }

@@ -47,6 +47,11 @@ test("of a JobSet those replicas count that say so", () => {
   expect(gangOfJobSet(names, {}, "leader")).toEqual({ size: 0 });
 });
 
+test("Jobs of a JobSet that have succeeded are not waited for", () => {
+  const status = { replicatedJobsStatus: [{ name: "workers", succeeded: 1 }, { name: "leader" }] };
+  expect(gangOfJobSet(names, { spec: { replicatedJobs: jobs }, status }, "workers")).toEqual({ size: 5 });
+});
+
 test("Jobs of a JobSet that start after others are gangs of their own", () => {
   const inOrder = { replicatedJobs: jobs, startupPolicy: { startupPolicyOrder: "InOrder" } };
   expect(gangOfJobSet(names, { spec: inOrder }, "workers")).toEqual({ size: 6, part: "workers" });

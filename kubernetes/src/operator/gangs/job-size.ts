@@ -26,6 +26,9 @@ export interface JobSetLike {
     readonly startupPolicy?: { readonly startupPolicyOrder?: string };
     readonly replicatedJobs?: readonly ReplicatedJob[];
   };
+  readonly status?: {
+    readonly replicatedJobsStatus?: readonly { readonly name?: string; readonly succeeded?: number }[];
+  };
 }
 
 export interface JobGang {
@@ -80,14 +83,19 @@ export function claimsOfJob(names: ResourceNames, { spec = {}, status }: JobLike
  *
  * @param own The pod's replicated job.
  */
-export function gangOfJobSet(names: ResourceNames, { spec }: JobSetLike, own: string): JobGang {
+export function gangOfJobSet(names: ResourceNames, { spec, status }: JobSetLike, own: string): JobGang {
   const { replicatedJobs: jobs = [], startupPolicy } = spec ?? {};
   const startsLater = ({ dependsOn = [] }: ReplicatedJob): boolean => dependsOn.length > 0;
   const isOrdered = startupPolicy?.startupPolicyOrder === "InOrder";
   const isAlone = isOrdered || jobs.some((job) => job.name === own && startsLater(job));
   const members = jobs.filter((job) => (isAlone ? job.name === own : !startsLater(job)));
+  const succeeded = (name: string | undefined): number =>
+    status?.replicatedJobsStatus?.find((each) => each.name === name)?.succeeded ?? 0;
   const size = members
-    .map(({ replicas = 1, template = {} }) => replicas * claimsOfJob(names, template))
+    .map(
+      ({ name, replicas = 1, template = {} }) =>
+        Math.max(0, replicas - succeeded(name)) * claimsOfJob(names, template),
+    )
     .reduce((sum, each) => sum + each, 0);
   return isAlone ? { size, part: own } : { size };
 }
