@@ -115,6 +115,23 @@ test("a role may call its methods and no others, and the refusal says which role
   }
 });
 
+test.each([
+  { name: "pod-11111111-2222-3333-4444-555555555555" },
+  { name: "pod-11111111-2222-3333-4444-555555555555-1" },
+  { name: "rc-11111111-2222-3333-4444-555555555555-0123abcd" },
+  { gang: "pods-0123456789abcdef0123", gangSize: 2 },
+  { gang: "pod-11111111-2222-3333-4444-555555555555", gangSize: 2 },
+  { labels: { "kubernetes/cluster": "c1" } },
+])("only administrators make claims in the name of pods: %j", async (reserved) => {
+  const { ann, chief, admin } = await startTenants();
+  const claim = { memoryBytes: GiB, ...reserved };
+  for (const { claims } of [ann, chief])
+    expect(await refusal(claims.createClaim({ claim }))).toMatchObject({ code: "MILLPOND_E_FORBIDDEN" });
+  expect((await admin.claims.listClaims({})).claims).toEqual([]);
+  await admin.claims.createClaim({ claim: { ...claim, tenant: "team-a" } });
+  for (const name of ["pod-1", "podium", "rc-next"]) await ann.claims.createClaim({ claim: { name } });
+});
+
 test("a claim of another tenant is as if it were not there", async () => {
   const { pool, ann, bob, admin } = await startTenants();
   const { claim } = await ann.claims.createClaim({ claim: { name: "secret", memoryBytes: GiB } });

@@ -30,6 +30,7 @@ import type { KeyRing } from "../auth/key-ring.ts";
 import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
+import { refuseReserved } from "../auth/reserved-claims.ts";
 import { callerOf, mayKnowOf, scopeTenant, visibilityOf } from "../auth/visibility.ts";
 import { toClaim } from "./to-proto.ts";
 import { explainClaim } from "../operations/explain-claim.ts";
@@ -65,6 +66,7 @@ export function makeClaimService(
       const scoped =
         asked === undefined ? undefined : { ...asked, tenant: scopeTenant(caller, asked.tenant) };
       const spec = { ...checkClaim(scoped), user: userOf(caller), program: caller.program ?? "" };
+      refuseReserved(caller, spec);
       if (caller.program !== undefined && !spec.isSessionBound) {
         throw millpondError(
           "MILLPOND_E_FORBIDDEN",
