@@ -17,7 +17,8 @@ import {
 } from "./mutate-pod.ts";
 
 /**
- * The patch that removes what the webhook has removed before. What a change would really change stays: API servers refuse that.
+ * The patch that takes limits of the pool away again. Limits that differ from those of the request stay, so that API servers refuse
+ * the change.
  *
  * @param before The pod before the change; undefined: it is being created.
  */

@@ -33,7 +33,7 @@ export function visibleKey(container: string): string {
   return `devices-${container}`;
 }
 
-/** Which of a pod's ResourceClaims are for the pool. A ResourceClaim that does not exist yet is assumed not to be. */
+/** Which of a pod's ResourceClaims are for the pool, also those that no container uses. A ResourceClaim that does not exist yet is assumed not to be. */
 export async function findUserClaims(
   { resource }: Cluster,
   names: ResourceNames,
@@ -52,7 +52,6 @@ export async function findUserClaims(
     const users = containers.filter((container) =>
       container.resources?.claims?.some(({ name }) => name === claim),
     );
-    if (users.length === 0) continue;
     const spec =
       resourceClaimName === undefined
         ? (
@@ -101,6 +100,14 @@ export function mutateUserClaims(
   id: string = randomBytes(8).toString("hex"),
 ): JsonPatchOperation[] {
   if (claims.length === 0) return [];
+  const unused = claims.find(({ containers }) => containers.length === 0);
+  if (unused !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the pod has the ResourceClaim ${quote(unused.claim)} of the pool, and no container uses it`,
+      { remedy: `Add it to a container's resources: claims: [{name: ${unused.claim}}].` },
+    );
+  }
   const keys = keysOf(names);
   const patch: JsonPatchOperation[] = [
     { op: "add", path: "/metadata/labels", value: { ...pod.metadata?.labels, [keys.managed]: "true" } },

@@ -98,6 +98,22 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await cluster.until("nothing is left", async () => (await poolClaims()).length === 0);
   });
 
+  test("a pod whose containers do not use its ResourceClaim is refused with the way to use it", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const body = {
+      metadata: { name: "unused" },
+      spec: { spec: asks({ cores: "10", memory: "1Gi" }, "gpu-a") },
+    };
+    await resource().createNamespacedResourceClaimTemplate({ namespace: "default", body });
+    const made = cluster.createPod(
+      "unused",
+      { cpu: "1" },
+      { spec: { resourceClaims: [{ name: "gpu", resourceClaimTemplateName: "unused" }] } },
+    );
+    await expect(made).rejects.toThrow(/no container uses it\..* claims: \[\{name: gpu\}\]/);
+    expect(await poolClaims()).toEqual([]);
+  });
+
   test("a claim of its own that two pods share is one of the pool, and waits where the pool has given the device away", async (context) => {
     if (!hasClaims()) context.skip("there are no ResourceClaims");
     const { claims } = cluster.pool.connect();
