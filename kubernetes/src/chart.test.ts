@@ -145,6 +145,24 @@ test("each part of Millpond's own is closed but for ports that it serves to othe
   });
 });
 
+test("parts run only on nodes that can run the programs of the image", () => {
+  const machine = { "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64" };
+  const gpu = { "millpond.dev/gpu": "true" };
+  const chosen = Object.values(plain()).flatMap((object) => {
+    const { template } = (object as Workload).spec ?? {};
+    return template === undefined ? [] : [[object.metadata?.name, template.spec?.nodeSelector]];
+  });
+  expect(Object.fromEntries(chosen)).toEqual({
+    "millpond-operator": machine,
+    "millpond-node": machine,
+    "millpond-controller": machine,
+    "millpond-setup": machine,
+    // Administrators choose the nodes with GPUs.
+    "millpond-agent": gpu,
+    "millpond-workers": gpu,
+  });
+});
+
 test("software GPUs need no label and no runtime class", () => {
   const objects = byName(renderChart({ values: { pool: { softGpus: 2 } } }));
   const specOf = (name: string): Record<string, unknown> =>
