@@ -30,6 +30,7 @@ export class LeaderElection {
   #seen = "";
   #seenAtMs = 0;
   #leads = false;
+  #heardAtMs = performance.now();
 
   constructor(options: LeaderElectionOptions) {
     this.#options = { leaseSeconds: 15, retryMs: 2000, ...options };
@@ -37,6 +38,11 @@ export class LeaderElection {
 
   get leads(): boolean {
     return this.#leads;
+  }
+
+  /** Time since the API server last answered about the Lease, in milliseconds. */
+  get silentMs(): number {
+    return performance.now() - this.#heardAtMs;
   }
 
   /**
@@ -70,7 +76,7 @@ export class LeaderElection {
         // A server that accepts the call and does not answer must not keep this instance the leader.
         const isOver = new AbortController();
         const askedAtMs = performance.now();
-        const over = delay(renewedAtMs + patienceMs - askedAtMs, false, {
+        const over = delay(Math.max(0, renewedAtMs + patienceMs - askedAtMs), false, {
           signal: AbortSignal.any([isOver.signal, done.signal]),
         });
         const isRenewed = await Promise.race([this.#tryAcquire(), over.catch(() => false)]);
@@ -98,6 +104,7 @@ export class LeaderElection {
     const { cluster, namespace, name, leaseSeconds, log } = this.#options;
     try {
       const lease = await unlessStatus(cluster.coordination.readNamespacedLease({ name, namespace }), 404);
+      this.#heardAtMs = performance.now();
       if (lease === undefined) {
         await cluster.coordination.createNamespacedLease({
           namespace,

@@ -24,6 +24,8 @@ export interface ClaimViewOptions {
   readonly compareMs?: number;
 }
 
+const leastAheadMs = 3000;
+
 export class ClaimView {
   readonly #options: ClaimViewOptions;
   readonly #claims = new Map<string, Claim>();
@@ -32,6 +34,8 @@ export class ClaimView {
   #lastEvent = 0n;
   /** When this operator last renewed leases, on its own monotonic clock, because the clock of the pool's machine may differ. */
   readonly #renewedAtMs = new Map<string, number>();
+  /** By how much the clock of the pool's controller is ahead of this machine's, in milliseconds. */
+  #aheadMs = 0;
   #comparedAtMs = Number.NEGATIVE_INFINITY;
   #isCompared = false;
 
@@ -46,6 +50,11 @@ export class ClaimView {
 
   get claims(): ReadonlyMap<string, Claim> {
     return this.#claims;
+  }
+
+  /** Seconds until a time of the controller's clock, which may differ from this machine's by hours. */
+  secondsUntil(unixSeconds: bigint): number {
+    return Number(unixSeconds) - Math.floor((Date.now() + this.#aheadMs) / 1000);
   }
 
   /** Keeps the view current until `signal` is aborted. */
@@ -75,9 +84,15 @@ export class ClaimView {
       this.#renewedAtMs.set(claim.name ?? "", atMs);
       return this.#put(required(answer.claim));
     } catch (error) {
-      // An answer was lost, or the claim ended a short while ago: either way it belongs to this pod.
       if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
-      return this.#put(required((await claims.getClaim({ name: claim.name ?? "" })).claim));
+      const there = required((await claims.getClaim({ name: claim.name ?? "" })).claim);
+      // An answer was lost, or the claim ended a short while ago: either way it belongs to this pod.
+      if (isOfCluster(there, this.#options.cluster)) return this.#put(there);
+      await claims.releaseClaim({ name: there.name }, { timeoutMs: 20_000 });
+      throw new Error(
+        `the tenant ${there.tenant} had taken the name ${there.name}: its claim has been ended`,
+        { cause: error },
+      );
     }
   }
 
@@ -115,6 +130,13 @@ export class ClaimView {
     return this.#put(required(claim));
   }
 
+  /** @param date The controller's time when it answered, in whole seconds: smaller differences are not measurable. */
+  #compareClocks(date: string | null): void {
+    const sentMs = Date.parse(date ?? "");
+    const aheadMs = sentMs + 500 - Date.now();
+    if (!Number.isNaN(sentMs)) this.#aheadMs = Math.abs(aheadMs) < leastAheadMs ? 0 : aheadMs;
+  }
+
   /** Reads all claims and reports the differences. */
   async #compare(signal: AbortSignal): Promise<void> {
     const { pool, cluster, onChange } = this.#options;
@@ -123,11 +145,12 @@ export class ClaimView {
       this.#lastEvent = events[0]?.id ?? 0n;
     }
     const writes = this.#writes;
-    const { claims } = await pool.claims.listClaims({}, { signal });
+    const onHeader = (header: Headers): void => this.#compareClocks(header.get("date"));
+    const { claims } = await pool.claims.listClaims({}, { signal, onHeader });
     if (writes !== this.#writes) return;
     const found = new Set<string>();
     for (const claim of claims) {
-      if (claim.labels[clusterLabel] !== cluster || !isOperators(claim.name)) continue;
+      if (!isOfCluster(claim, cluster)) continue;
       found.add(claim.name);
       const known = this.#claims.get(claim.name);
       this.#claims.set(claim.name, claim);
@@ -184,9 +207,10 @@ export class ClaimView {
   }
 }
 
-/** Whether a claim's name is of the form that operators use. */
-function isOperators(name: string): boolean {
-  return podOfClaim(name) !== undefined || resourceClaimOfClaim(name) !== undefined;
+/** Whether an operator of the cluster has created a claim: only administrators may write such names and labels. */
+export function isOfCluster({ name, labels }: Pick<Claim, "name" | "labels">, cluster: string): boolean {
+  const isOperators = podOfClaim(name) !== undefined || resourceClaimOfClaim(name) !== undefined;
+  return isOperators && labels[clusterLabel] === cluster;
 }
 
 /** Whether the part of a claim that its pod shows has changed. */

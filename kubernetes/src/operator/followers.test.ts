@@ -94,7 +94,7 @@ test("a follower that its user deletes is not made again while the pod before it
 
 test("a pod that its kubelet refuses is followed, and one whose program fails is not", async () => {
   const cluster = await start();
-  for (const name of ["refused", "failed"]) {
+  for (const name of ["refused", "failed", "late"]) {
     await cluster.createPod(name, { ...whole, "millpond.dev/memory": "1Gi" }, { metadata: { annotations } });
     await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
   }
@@ -103,11 +103,25 @@ test("a pod that its kubelet refuses is followed, and one whose program fails is
   cluster.server.setPodStatus(namespace, "refused", { phase: "Failed", reason: "UnexpectedAdmissionError" });
   const containerStatuses = [{ name: "main", state: { terminated: { exitCode: 1 } } }];
   cluster.server.setPodStatus(namespace, "failed", { phase: "Failed", containerStatuses });
+  // At its deadline its container waits to be started again.
+  const crashed = {
+    name: "main",
+    state: { waiting: { reason: "CrashLoopBackOff" } },
+    lastState: { terminated: { exitCode: 1 } },
+  };
+  cluster.server.bind(namespace, "late", "worker-1");
+  cluster.server.setPodStatus(namespace, "late", {
+    phase: "Failed",
+    reason: "DeadlineExceeded",
+    containerStatuses: [crashed],
+  });
   await expect.poll(() => cluster.bound("refused-r1"), patience).toBe("True Bound");
   await expect.poll(() => cluster.pod("refused"), patience).toBeUndefined();
   await expect.poll(async () => (await cluster.claims()).length, patience).toBe(1);
-  expect((await cluster.pod("failed"))?.status?.phase).toBe("Failed");
-  expect(await cluster.pod("failed-r1")).toBeUndefined();
+  for (const name of ["failed", "late"]) {
+    expect((await cluster.pod(name))?.status?.phase).toBe("Failed");
+    expect(await cluster.pod(`${name}-r1`)).toBeUndefined();
+  }
 });
 
 test("nobody but the operator says what follows, and without the right to make pods nothing is promised", async () => {

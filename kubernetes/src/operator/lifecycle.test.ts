@@ -157,6 +157,54 @@ test("a pod whose objects a quota refuses says so, and goes on when there is roo
   }
 });
 
+test("a pod for which a policy of the cluster refuses an object or its release says so, and goes on without the policy", async () => {
+  const cluster = await start();
+  for (const [index, what] of [
+    "create /secrets",
+    "create resource.k8s.io/resourceclaims",
+    "patch /pods",
+  ].entries()) {
+    cluster.server.policies.set(what, "objects need the label team");
+    const name = `refused-${index}`;
+    await cluster.createPod(name, half);
+    await expect.poll(() => cluster.bound(name), patience).toBe("False ClusterRefuses");
+    const { conditions = [] } = (await cluster.pod(name))?.status ?? {};
+    const said = conditions.find(({ type }) => type === "millpond.dev/Bound")?.message;
+    expect(said).toContain("denied by a policy: objects need the label team");
+    expect((await cluster.pod(name))?.spec?.schedulingGates).toHaveLength(1);
+    cluster.server.policies.clear();
+    await expect.poll(() => cluster.bound(name), patience).toBe("True Bound");
+    await cluster.core.deleteNamespacedPod({ namespace: "default", name });
+  }
+});
+
+test("claims outlast an API server that does not respond for longer than their lease", async () => {
+  const cluster = await PlayedCluster.start({ "gpu-a": [16n * GiB] });
+  onTestFinished(() => cluster[Symbol.asyncDispose]());
+  await cluster.startOperator({ silence: { patienceMs: 1000, periodMs: 100 } });
+  await cluster.createPod("runs", half);
+  await expect.poll(() => cluster.bound("runs"), patience).toBe("True Bound");
+  const { claims } = cluster.pool.connect();
+  const mine = async () => (await claims.listClaims({})).claims[0];
+  const stranger = await claims.createClaim({
+    claim: { name: "stranger", memoryBytes: GiB, leaseSeconds: 600 },
+  });
+  const leases = async () =>
+    Promise.all(
+      [(await mine())?.name ?? "", "stranger"].map(
+        async (name) => (await claims.getClaim({ name })).claim?.leaseExpiresAt ?? 0n,
+      ),
+    );
+  const [before = 0n] = await leases();
+  await cluster.server.stop();
+  // No leader renews it this soon.
+  await expect.poll(async () => (await leases())[0], patience).toBeGreaterThan(before + 5n);
+  expect((await leases())[1]).toBe(stranger.claim?.leaseExpiresAt);
+  await cluster.server.resume();
+  await cluster.core.deleteNamespacedPod({ namespace: "default", name: "runs" });
+  await expect.poll(() => cluster.claims(), patience).toEqual(["stranger"]);
+});
+
 test("a kubelet that could not prepare a pod looks again at once, and one that has is left alone", async () => {
   const cluster = await start();
   await cluster.createPod("slow", half);

@@ -33,6 +33,7 @@ import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./claims/device-claims.ts";
 import { Followers } from "./followers.ts";
 import { readJobGang } from "./gangs/job-size.ts";
+import { keepLeases, type LeaseKeeperOptions, renewLeases } from "./claims/lease-keeper.ts";
 import { formatMetrics } from "./metrics.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
@@ -67,10 +68,14 @@ export interface OperatorOptions {
   readonly log: Logger;
   /** For tests: as in `LeaderElection`. Default 15. */
   readonly leaseSeconds?: number;
+  /** For tests: as in `keepLeases`. */
+  readonly silence?: Pick<LeaseKeeperOptions, "patienceMs" | "periodMs">;
 }
 
-/** The features of a cluster's version. */
+/** What does not change while an operator runs. */
 interface Abilities {
+  /** The UID of the namespace `kube-system`. */
+  readonly clusterId: string;
   readonly allocation: Allocation;
   readonly isGated: boolean;
   readonly hasMatchConditions: boolean;
@@ -79,7 +84,6 @@ interface Abilities {
 /** Interval after which the certificate and both configurations of webhooks are read again. */
 const certificateCheckMs = 15_000;
 const trustedAfterMs = 5000;
-const renewMs = 10_000;
 const lookAgainMs = 15_000;
 const compareMs = 5000;
 
@@ -127,7 +131,9 @@ export class Operator implements AsyncDisposable {
     const version = await readVersion(options.cluster);
     const isAtLeast = (least: number): boolean => version.major > 1 || version.minor >= least;
     const allocation = await chooseAllocation(options.allocation, options.cluster, options.names);
+    const system = await options.cluster.core.readNamespace({ name: "kube-system" });
     const operator = new Operator(options, {
+      clusterId: system.metadata?.uid ?? "",
       allocation,
       isGated: isAtLeast(27),
       hasMatchConditions: isAtLeast(28),
@@ -165,7 +171,7 @@ export class Operator implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    const { cluster, names, namespace, webhook, log, user } = this.#options;
+    const { cluster, names, namespace, webhook, log, user, pool, silence = {} } = this.#options;
     const { signal } = this.#stop;
     const namespaces = this.#reflect<V1Namespace>(
       "/api/v1/namespaces",
@@ -246,6 +252,16 @@ export class Operator implements AsyncDisposable {
       }),
       this.#readPool(),
       this.#election.run(signal, (stop) => this.#lead(stop)),
+      keepLeases(
+        {
+          pool,
+          cluster: this.#abilities.clusterId,
+          silentMs: () => this.#election.silentMs,
+          log,
+          ...silence,
+        },
+        signal,
+      ),
     );
   }
 
@@ -267,8 +283,7 @@ export class Operator implements AsyncDisposable {
     const { cluster, names, log, pool, programs } = this.#options;
     const keys = keysOf(names);
     await using cleanup = new AsyncDisposableStack();
-    const system = await cluster.core.readNamespace({ name: "kube-system" });
-    const clusterId = system.metadata?.uid ?? "";
+    const { clusterId } = this.#abilities;
     const writer = new PodWriter(cluster, keys, log);
     const nodes = this.#reflect<V1Node>("/api/v1/nodes", (page) => cluster.core.listNode(page), {
       onChange: () => undefined,
@@ -367,24 +382,9 @@ export class Operator implements AsyncDisposable {
     this.#reconciler = reconciler;
     await Promise.race([Promise.all([pods.synced, nodes.synced, resourceClaims?.synced]), aborted(signal)]);
     const viewing = claims.run(signal);
-    const renewing = this.#renewAll(claims, signal);
+    const renewing = renewLeases(claims, signal, log);
     const counting = this.#count(signal, pods, resourceClaims, queue, claims);
     await Promise.all([viewing, renewing, counting]);
-  }
-
-  /** Renews leases, and processes pods whose time has come: no event announces either. */
-  async #renewAll(claims: ClaimView, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      for (const name of claims.claims.keys()) {
-        if (signal.aborted) return;
-        try {
-          await claims.renew(name);
-        } catch (error) {
-          this.#options.log.warn({ err: error, claim: name }, "a lease could not be renewed");
-        }
-      }
-      await delay(renewMs, undefined, { signal }).catch(() => undefined);
-    }
   }
 
   /** Queues every pod and every claim once all are known, and then periodically, to repair missed events. */

@@ -25,7 +25,6 @@ import {
   eventRepeatMs,
   hasStarted,
   isBound,
-  isConflict,
   isOver,
   isPlaced,
   lacksSecret,
@@ -228,14 +227,11 @@ export class PodReconciler {
           `its vGPUs are on ${places}, which is not a node of this cluster, and its locality is local-only`,
         );
       }
-      try {
-        if (isUnmarked) await writer.markGranted(pod, places, host?.metadata?.name);
-        else await writer.openGate(pod, places, host && hostLabelOf(host), where);
-      } catch (error) {
-        // It was changed in the meantime; that change also arrives here as an event.
-        if (!isConflict(error)) throw error;
-        return 200;
-      }
+      let refusal: string | undefined;
+      if (isUnmarked) await writer.markGranted(pod, places, host?.metadata?.name);
+      else refusal = await writer.openGate(pod, places, host && hostLabelOf(host), where);
+      if (refusal === "changed") return 200;
+      if (refusal !== undefined) return await this.#lacksPermission(pod, refusal);
       const count = slices.reduce((sum, { slice }) => sum + slice.gpus, 0);
       await writer.tell(pod, "Normal", "MillpondBound", `has ${countOf(count, "vGPU")} on ${places}`);
     }
@@ -354,7 +350,7 @@ export class PodReconciler {
 
   async #giveNotice(pod: V1Pod, claim: Claim): Promise<number | undefined> {
     const { writer, names } = this.#options;
-    const seconds = Math.max(1, Number(claim.preemptAt) - Math.floor(Date.now() / 1000));
+    const seconds = Math.max(1, this.#options.claims.secondsUntil(claim.preemptAt));
     const follower = isByLimit(claim) ? undefined : await this.#options.followers.make(pod);
     const message = `loses its vGPUs in ${formatDuration(seconds)} and ends${ofFollower(follower)}: ${claim.reason}`;
     await writer.tell(pod, "Warning", "MillpondPreempted", message);
@@ -437,9 +433,9 @@ export class PodReconciler {
     this.#preparation?.forget(uid);
   }
 
-  /** Reports that the cluster refuses objects that the pod needs, because of a quota for example, and tries again later. */
+  /** Reports that the cluster refuses what the pod needs, because of a quota or a policy for example, and tries again later. */
   async #lacksPermission(pod: V1Pod, refusal: string): Promise<number> {
-    const message = `the pool has granted its vGPUs, but the cluster refuses an object that it needs: ${refusal}`;
+    const message = `the pool has granted its vGPUs, but the cluster refuses an object or change that it needs: ${refusal}`;
     await this.#options.writer.tell(pod, "Warning", "MillpondRefused", message);
     await this.#waits(pod, "ClusterRefuses", message);
     return waitingWriteMs;

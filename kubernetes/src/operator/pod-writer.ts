@@ -145,15 +145,17 @@ export class PodWriter {
    *
    * @param host The Kubernetes node that has the GPUs; undefined: none.
    * @param where `required`: only there; `preferred`: there if it has room.
+   * @returns `changed`: the pod has changed in the meantime, which also arrives as an event; any other text: why the
+   * cluster refuses it; undefined: it is released.
    */
   async openGate(
     pod: V1Pod,
     gpuNode: string,
     host: string | undefined,
     where: "required" | "preferred",
-  ): Promise<void> {
+  ): Promise<string | undefined> {
     const gates = pod.spec?.schedulingGates ?? [];
-    if (!gates.some(({ name }) => name === this.#keys.gate)) return;
+    if (!gates.some(({ name }) => name === this.#keys.gate)) return undefined;
     const patch: Record<string, unknown>[] = [
       { op: "test", path: "/metadata/uid", value: uidOf(pod) },
       { op: "test", path: "/spec/schedulingGates", value: gates },
@@ -166,7 +168,19 @@ export class PodWriter {
     ];
     if (host !== undefined)
       patch.push({ op: "add", path: "/spec/affinity", value: withAffinity(pod, host, where) });
-    await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, briefly(asJsonPatch));
+    try {
+      await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, briefly(asJsonPatch));
+      return undefined;
+    } catch (error) {
+      if (statusOf(error) === 409) return "changed";
+      if (!isRefusal(error)) throw error;
+      // API servers also answer 422 when a test of a JSON patch fails.
+      const now = await unlessStatus(this.#cluster.core.readNamespacedPod(nameOf(pod)), 404);
+      const gatesOf = ({ spec }: V1Pod): string =>
+        (spec?.schedulingGates ?? []).map(({ name }) => name).join();
+      const isSame = now !== undefined && uidOf(now) === uidOf(pod) && gatesOf(now) === gatesOf(pod);
+      return isSame ? describeFailure(error) : "changed";
+    }
   }
 
   /**
@@ -258,7 +272,9 @@ export function lacksSecret({ status }: V1Pod): boolean {
 
 export function hasStarted({ status }: V1Pod): boolean {
   return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
-    ({ state }) => state?.running !== undefined || state?.terminated !== undefined,
+    // One that waits to be started again has the end of its last run.
+    ({ state, lastState }) =>
+      state?.running !== undefined || state?.terminated !== undefined || lastState?.terminated !== undefined,
   );
 }
 
@@ -268,21 +284,23 @@ export function wasRefused(pod: V1Pod): boolean {
   return status?.phase === "Failed" && metadata?.deletionTimestamp === undefined && !hasStarted(pod);
 }
 
-export function isConflict(error: unknown): boolean {
-  const status = statusOf(error);
-  // Some API server versions answer 422 when a test of a JSON patch fails.
-  return status === 409 || status === 422;
-}
-
-/** Why the API server refuses to create an object, because of a quota for example; undefined: it has created it. */
+/**
+ * Why the API server refuses to create an object, because of a quota or a policy of the cluster for example; undefined: it has
+ * created it.
+ */
 export async function refusalOf(creation: Promise<void>): Promise<string | undefined> {
   try {
     await creation;
     return undefined;
   } catch (error) {
-    if (statusOf(error) !== 403) throw error;
+    if (!isRefusal(error)) throw error;
     return describeFailure(error);
   }
+}
+
+/** Whether the same request will be refused again: by quotas and admission webhooks with 403, by policies with 422. */
+function isRefusal(error: unknown): boolean {
+  return [400, 403, 422].includes(statusOf(error) ?? 0);
 }
 
 function withAffinity(pod: V1Pod, host: string, where: "required" | "preferred"): unknown {

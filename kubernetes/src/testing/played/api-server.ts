@@ -45,6 +45,8 @@ export class PlayedApiServer implements AsyncDisposable {
   hasBookmarks = true;
   /** Kinds (`group/resource`) of which no more objects may be created, as by a ResourceQuota. */
   readonly exhausted = new Set<string>();
+  /** What a ValidatingAdmissionPolicy says of requests, by their verb and kind (`create group/resource`). */
+  readonly policies = new Map<string, string>();
   #server: Server;
   #port = 0;
   #cluster: Cluster | undefined;
@@ -92,10 +94,19 @@ export class PlayedApiServer implements AsyncDisposable {
 
   /** Ends all connections, and restarts on the same port without the earlier events. */
   async restart(): Promise<void> {
+    await this.stop();
+    this.store.forgetHistory();
+    await this.resume();
+  }
+
+  /** Ends all connections, and takes no others until it is resumed. */
+  async stop(): Promise<void> {
     await this.#close();
     // By then its connections have ended.
     this.#cluster = undefined;
-    this.store.forgetHistory();
+  }
+
+  async resume(): Promise<void> {
     this.#server = this.#listenWith();
     await this.#listen();
   }
@@ -218,6 +229,7 @@ export class PlayedApiServer implements AsyncDisposable {
     if (this.exhausted.has(kind)) throw new Refused(403, `exceeded quota: count/${kind}`);
     const attempt = { kind, operation: "CREATE", namespace, user: userName(user), oldObject: null } as const;
     object = await admit(this.store, { ...attempt, object });
+    this.#obeyPolicies("create", kind);
     if (isAccount(user)) validate(kind, object);
     return isTrial ? object : this.store.create(kind, namespace, object);
   }
@@ -246,12 +258,18 @@ export class PlayedApiServer implements AsyncDisposable {
         object,
         oldObject: before,
       });
+      if (subresource === "") this.#obeyPolicies("patch", kind);
       // The object has changed while webhooks were called: a patch that names no version is applied again.
       if (isAccount(user)) validate(kind, admitted);
       const isLate = this.store.find(kind, namespace, name) !== before;
       if (isLate && attempts < 10) continue;
       return this.store.replace(kind, before, admitted);
     }
+  }
+
+  #obeyPolicies(verb: string, kind: string): void {
+    const message = this.policies.get(`${verb} ${kind}`);
+    if (message !== undefined) throw new Refused(422, `denied by a policy: ${message}`);
   }
 
   #list({ kind, namespace }: Target, query: URLSearchParams): Json {
