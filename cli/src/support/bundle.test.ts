@@ -144,7 +144,9 @@ test("no secret of the host or of the pool is in a bundle, wherever it was writt
     directory("run", "workers", worker, "worker.log"),
     `the worker is warm\n${logged.join("\n")}`,
   );
-  await pool.connection.claims.createClaim({ claim: { name: "train", memoryBytes: 1n << 30n } });
+  await pool.connection.claims.createClaim({
+    claim: { name: "train", memoryBytes: 1n << 30n, leaseSeconds: 600 },
+  });
 
   const files = await collectBundle({
     environment: { ...home.environment, ...variables },

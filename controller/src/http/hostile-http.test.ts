@@ -164,7 +164,7 @@ test("any bytes at the port are refused or do nothing, and the controller serves
   const admin = createClient(PoolService, makeTransport(controller.url, controller.userToken));
   expect((await admin.getVersion({})).api).toBe("v1");
   expect((await admin.listNodes({})).nodes).toEqual([]);
-}, 120_000);
+});
 
 test("a page of a browser that takes us for its own host reads nothing, with whatever token", async () => {
   const controller = await startController({

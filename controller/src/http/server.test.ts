@@ -211,7 +211,7 @@ describe("bad input is refused with one clear line, and changes nothing", () => 
     await expect(pool.claims.createClaim({ claim: {} })).rejects.toThrow(
       /the tenant default has 1000 of the 1000 waiting claims.*\[MILLPOND_E_TOO_MANY_CLAIMS\]$/,
     );
-  }, 30_000);
+  });
 });
 
 describe("agents that say what cannot be", () => {

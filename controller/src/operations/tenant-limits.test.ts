@@ -68,7 +68,7 @@ test("a tenant with as many waiting claims as may be keeps no other from claimin
     ann.claims.createClaim({ claim: { ...waitsForEver(index), name: `own-${index}`, gang: `own-${index}` } }),
   );
   expect(made).toBe(500);
-}, 60_000);
+});
 
 test("lazy claims that nobody has called yet are bounded for each tenant", async () => {
   const { ann, mallory } = await startTenants({ "node-a": [GiB] });
@@ -78,7 +78,7 @@ test("lazy claims that nobody has called yet are bounded for each tenant", async
   const flood = await floodUntilRefused(2200, (index) => mallory.claims.createClaim(lazy(`flood-${index}`)));
   expect(flood).toMatchObject({ made: 2000, code: "MILLPOND_E_TOO_MANY_CLAIMS" });
   await ann.claims.createClaim(lazy("own"));
-}, 60_000);
+});
 
 test("a tenant's administrator who makes all the tokens that it may have leaves room for those of others", async () => {
   const { admin, annsChief, mallorysChief } = await startTenants();
@@ -90,7 +90,7 @@ test("a tenant's administrator who makes all the tokens that it may have leaves 
   expect(flood.message).toContain("the tenant team-b has 1000 tokens");
   await annsChief.access.createToken({ name: "anns-own", role: "user" });
   await admin.access.createToken({ name: "node-7", role: "agent" });
-}, 60_000);
+});
 
 test("tenants that have all the tokens of the pool keep no other tenant from its first ones", () => {
   const tokens = Array.from({ length: 9000 }, (_, index) => ({ tenant: `team-${index % 9}` }));

@@ -149,7 +149,7 @@ for (const backend of backends) {
         const controller = await ControllerProcess.start(directory, { store, clockAheadSeconds });
         onTestFinished(async () => void (await controller.end("SIGKILL")));
         const { getVersion } = createClient(PoolService, makeTransport(controller.url, controller.userToken));
-        await expect.poll(async () => (await getVersion({})).leads, { timeout: 20_000 }).toBe(true);
+        await expect.poll(async () => (await getVersion({})).leads).toBe(true);
         return controller;
       };
       const join = async (controller: ControllerProcess, before?: FakeAgent) => {

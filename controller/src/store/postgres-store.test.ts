@@ -333,7 +333,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
         .filter((pid) => /^\d+$/.test(pid))
         .filter((pid) => readProcessTitle(pid).startsWith(`postgres: guarded ${name}`));
     // By itself the server would wait a minute.
-    await expect.poll(halfOpen, { timeout: 20_000 }).toEqual([]);
+    await expect.poll(halfOpen, { timeout: 50_000 }).toEqual([]);
   });
 });
 

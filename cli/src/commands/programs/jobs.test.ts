@@ -153,7 +153,7 @@ describe("a program that waits for others", () => {
   });
 
   test("waits for a claim too, whose lease it does not renew", async () => {
-    await pool.connection.claims.createClaim({ claim: { ...little, name: "theirs", leaseSeconds: 5 } });
+    await pool.connection.claims.createClaim({ claim: { ...little, name: "theirs", leaseSeconds: 15 } });
     const result = await pool.home.millpond(["run", "--after", "theirs", ...small, "--", "echo", "ran"]);
     expect(result).toMatchObject({ code: 0, stdout: "ran\n" });
     expect(result.stderr).toContain("waiting for the end of the claim theirs");

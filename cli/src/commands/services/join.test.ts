@@ -75,7 +75,7 @@ test("a host joins by one command, and its agent needs no other option than the 
       MILLPOND_CA: join(home.directory, "controller", "tls", "ca.crt"),
     };
     await expect
-      .poll(async () => (await home.millpond(["get", "nodes"], { environment })).stdout, { timeout: 20_000 })
+      .poll(async () => (await home.millpond(["get", "nodes"], { environment })).stdout)
       .toMatch(/node-7 +Ready/);
   } finally {
     agent.child.kill("SIGTERM");

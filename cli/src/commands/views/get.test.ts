@@ -15,7 +15,8 @@ beforeAll(async () => {
   await client.says("stdout", /attached/);
   await pool.until(async (connection) => {
     const { sessions } = await connection.pool.listSessions({});
-    return sessions.some(({ transport }) => transport === "shm");
+    // With its first command it has memory in use.
+    return sessions.some(({ transport, commands }) => transport === "shm" && commands > 0n);
   });
 });
 afterAll(async () => {
@@ -66,7 +67,7 @@ test("get -w goes on and prints what changes", async () => {
   const watching = pool.home.start(["get", "claims", "-w", "-o", "json"]);
   await watching.says("stdout", /"name":"job"/);
   const { claim } = await pool.connection.claims.createClaim({
-    claim: { name: "second", memoryBytes: 1n << 30n },
+    claim: { name: "second", memoryBytes: 1n << 30n, leaseSeconds: 600 },
   });
   await watching.says("stdout", /"name":"second","state":"bound"/);
   await pool.connection.claims.releaseClaim({ name: claim?.name ?? "" });
@@ -83,7 +84,9 @@ test("get -w ends in silence when the reader of its output has ended", async () 
   const watching = pool.home.start(["get", "claims", "-w", "-o", "json"]);
   await watching.says("stdout", /"name":"job"/);
   watching.child.stdout?.destroy();
-  await pool.connection.claims.createClaim({ claim: { name: "third", memoryBytes: 1n << 30n } });
+  await pool.connection.claims.createClaim({
+    claim: { name: "third", memoryBytes: 1n << 30n, leaseSeconds: 600 },
+  });
   expect(await watching.finished).toMatchObject({ code: 141, stderr: "" });
   await pool.connection.claims.releaseClaim({ name: "third" });
 });
