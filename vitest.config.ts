@@ -6,6 +6,7 @@ export default defineConfig({
   test: {
     include: ["**/*.test.ts"],
     exclude: ["**/node_modules/**", "build/**"],
+    globalSetup: ["test/support/bundled-command.ts"],
     // Processes, not threads: tests start servers, send signals and change the environment.
     pool: "forks",
     // Tests of whole pools wait for processes more than they compute.

@@ -20,10 +20,10 @@ import {
 import { tmpdir } from "node:os";
 import { basename, dirname, join, relative } from "node:path";
 import { parseArgs } from "node:util";
-import { build as bundle } from "esbuild";
 import manifest from "../package.json" with { type: "json" };
 import { build } from "./build.ts";
 import { buildConformance } from "./build-conformance.ts";
+import { bundlePrograms, commandProgram } from "./lib/package/bundle.ts";
 import { buildConsole, consoleDirectory } from "./lib/build/console-build.ts";
 import { find, must, ScriptError, script } from "./lib/command.ts";
 import { checkHardening, type ElfRole } from "./lib/build/hardening.ts";
@@ -45,16 +45,13 @@ const archiveLimit = 60_000_000;
 
 /** Programs with an entry point of their own, and their location in the archive, at the same depth. */
 const entries = [
-  { source: "cli/bin/millpond.mjs", target: "cli/bin/millpond.mjs" },
+  commandProgram,
   { source: "kubernetes/src/main.ts", target: "kubernetes/src/main.mjs" },
   { source: "bench/src/main.ts", target: "bench/src/main.mjs" },
   { source: "bench/src/frameworks.ts", target: "bench/src/frameworks.mjs" },
   { source: "bench/src/shares.ts", target: "bench/src/shares.mjs" },
   { source: "conformance/src/main.ts", target: "conformance/src/main.mjs" },
 ];
-
-/** Folders of data that a source file reads from its own folder, and their location next to the bundle. */
-const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/lib/migrations" }];
 
 /** Shared libraries that Node needs and that small images lack. */
 const nodeLibraries = ["libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1"];
@@ -111,35 +108,7 @@ async function stageTypeScript(): Promise<string[]> {
     if (!existsSync(inRoot(source)))
       throw new ScriptError(`${source} is missing: there is nothing to bundle`);
   }
-  const { metafile } = await bundle({
-    entryPoints: entries.map(({ source, target }) => ({
-      in: inRoot(source),
-      out: target.replace(/\.mjs$/, ""),
-    })),
-    outdir: stage,
-    outExtension: { ".js": ".mjs" },
-    // Modules that only some commands need are loaded on demand, from files at the same depth of the tree as the entry
-    // points.
-    splitting: true,
-    chunkNames: "cli/lib/[name]-[hash]",
-    absWorkingDir: root,
-    bundle: true,
-    platform: "node",
-    target: "node24",
-    format: "esm",
-    metafile: true,
-    legalComments: "none",
-    // Names are kept, so that stack traces are readable. The image still stays below its limit.
-    minifyWhitespace: true,
-    // CommonJS packages inside an ES module still call require for Node's own modules.
-    banner: {
-      js: `import { createRequire as __createRequire } from "node:module";\nconst require = __createRequire(import.meta.url);`,
-    },
-    logLevel: "silent",
-  });
-  for (const { source, target } of dataFolders)
-    await cp(inRoot(source), join(stage, target), { recursive: true });
-  const sources = [...Object.keys(metafile.inputs), ...(await stageConsole())];
+  const sources = [...(await bundlePrograms(entries, stage)), ...(await stageConsole())];
   await writeFile(
     join(stage, "THIRD-PARTY-LICENSES.txt"),
     await collectLicences(

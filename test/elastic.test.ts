@@ -35,12 +35,15 @@ describe("a program that runs", () => {
     expect((await startProgram(examples, ["memhog"], env).finished).stdout).toContain(
       "memory: 96 MiB, of which free 92 MiB",
     );
+    // Until then the memory of the program that has ended is in use.
+    await pool.connected(1);
 
     expect(await pool.millpond(["resize", "runs", "-m", "8Mi"])).toMatchObject({ status: 0 });
     expect(await booked()).toEqual([0, 8]);
     expect((await startProgram(examples, ["memhog", "1"], env).finished).stdout).toContain(
       "memory: 8 MiB, of which free 4 MiB",
     );
+    await pool.connected(1);
 
     const refused = await pool.millpond(["resize", "runs", "-m", "1Mi"]);
     expect(refused.status).not.toBe(0);
@@ -108,7 +111,7 @@ it("a lazy claim costs nothing while its owner thinks, and its programs wait for
   expect(await booked()).toEqual([0, 0]);
   const env = pool.containerEnvironment({ MILLPOND_CLAIM: "lazy" });
 
-  const other = pool.startEndless(["-m", "32Mi"]);
+  const other = pool.startHolder(["-m", "32Mi"]);
   await pool.connected(1);
   const impatient = await pool.run(["--lazy", "-n", "2", "--timeout", "1s"], ["vectoradd", "1000"]);
   expect(impatient.status).not.toBe(0);

@@ -49,7 +49,11 @@ describe.each(["shm", "tcp"])("over %s", (transport) => {
   it("a program whose worker is killed", async () => {
     const program = startByEnvironment(transport, "--repeat", "100000000");
     await pool.connected(1);
-    const [worker = 0] = await pool.servingWorkers();
+    const [worker = 0] = await until(
+      "a worker that serves it",
+      () => pool.servingWorkers(),
+      ({ length }) => length === 1,
+    );
     process.kill(worker, "SIGKILL");
     await allIsBack();
     expect((await program.finished).stderr).toContain("the GPU of this process is gone");

@@ -25,7 +25,7 @@ test("a GPU that falls off its bus ends its programs and gets no new ones, other
   await using pool = await Pool.start("--devices", "2");
   const first = pool.startEndless(["-m", "3Gi", "--name", "first"]);
   await pool.connected(1);
-  const second = pool.startEndless(["-m", "3Gi", "--name", "second"]);
+  const second = pool.startHolder(["-m", "3Gi", "--name", "second"]);
   const sessions = await pool.connected(2);
   const uuid = uuidOf(sessions.find(({ claim }) => claim === "first"));
   expect(uuidOf(sessions.find(({ claim }) => claim === "second"))).not.toBe(uuid);

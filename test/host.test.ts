@@ -57,7 +57,7 @@ function ofProcess(pid: number, name: string): string | undefined {
 test("a pool that is started with an open umask leaves nothing for other users of the host", async () => {
   const before = process.umask(0);
   await using pool = await Pool.start("--nodes", "1", "--devices", "1").finally(() => process.umask(before));
-  const program = pool.startEndless(["-m", "256Mi"]);
+  const program = pool.startHolder(["-m", "256Mi"]);
   await using stack = new AsyncDisposableStack();
   stack.defer(async () => {
     program.signal("SIGTERM");

@@ -4,14 +4,14 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { missingPostgres, PostgresServer } from "@millpond/controller/testing/postgres-server";
-import { nativeDir, root } from "../scripts/lib/paths.ts";
+import { nativeDir } from "../scripts/lib/paths.ts";
 import { Machine, missingMachines } from "./support/machine.ts";
 import { examples, type NodeView, type SessionView, until } from "./support/pool.ts";
 import type { Program, Result } from "./support/program.ts";
 
 const why = missingMachines === undefined ? "" : ` (${missingMachines})`;
-const entry = join(root, "cli", "bin", "millpond.mjs");
 const withinMs = 120_000;
 
 function makeDirectory(): string {
@@ -78,7 +78,7 @@ test.skipIf(missingMachines !== undefined)(
       millpond(gpuHost, "run", "-m", "64Mi", "--service-class", "burstable", "--", examples, ...args);
 
     expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
-    const endless = run("vectoradd", "1000", "--repeat", "100000000");
+    const lasting = run("memhold", "8");
     await until(
       "a session",
       () => list<SessionView>("sessions"),
@@ -93,8 +93,8 @@ test.skipIf(missingMachines !== undefined)(
     expect(await list("claims")).toHaveLength(1);
     expect((await list<SessionView>("sessions")).map(({ node }) => node)).toEqual(["far"]);
     expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
-    endless.signal("SIGINT");
-    expect(await endless.finished).toMatchObject({ status: 130 });
+    lasting.signal("SIGINT");
+    expect(await lasting.finished).toMatchObject({ status: 130 });
     await until(
       "no claim",
       () => list("claims"),

@@ -34,12 +34,12 @@ test("a node that is removed ends what runs there, and joins again with a new to
   for (const { name } of await pool.nodes()) {
     if (name !== "gpu-9") await pool.millpond(["cordon", name]);
   }
-  const running = pool.startEndless(["-m", "1Gi", "--name", "runs"]);
+  const running = pool.startHolder(["-m", "1Gi", "--name", "runs"]);
   await pool.connected(1);
   const inUse = await remove();
   expect(inUse).toMatchObject({ status: 125, stdout: "" });
   expect(inUse.stderr).toMatch(
-    /node gpu-9 holds 1 claim, and its agent called \d s ago\n.*millpond drain gpu-9 --wait.*\n.*MILLPOND_E_IN_USE/,
+    /node gpu-9 holds 1 claim, and its agent called \d+ s ago\n.*millpond drain gpu-9 --wait.*\n.*MILLPOND_E_IN_USE/,
   );
 
   // Its worker keeps running, unknown to the pool.

@@ -4,13 +4,12 @@ import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { nativeDir } from "../scripts/lib/paths.ts";
 import { examples } from "./support/pool.ts";
 
-const millpond = fileURLToPath(new URL("../cli/bin/millpond.mjs", import.meta.url));
 const programs = join(nativeDir("release"), "driver_programs");
 
 let folder: string;
@@ -27,7 +26,7 @@ interface Output {
 
 async function sanitize(...args: readonly string[]): Promise<Output> {
   try {
-    return { status: 0, ...(await promisify(execFile)(process.execPath, [millpond, "sanitize", ...args])) };
+    return { status: 0, ...(await promisify(execFile)(process.execPath, [entry, "sanitize", ...args])) };
   } catch (error) {
     const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
     return { status: code, stdout, stderr };

@@ -41,7 +41,7 @@ describe("sharing", () => {
 
   it("a claim that does not fit now waits and says why, and is served when there is room", async () => {
     pool = await Pool.start("--devices", "1", "--device-memory", "1Gi");
-    const first = pool.startEndless(["-m", "768Mi"]);
+    const first = pool.startHolder(["-m", "768Mi"]);
     await pool.connected(1);
     const second = pool.start(["run", "-m", "512Mi", "--", "true"]);
     await second.says("stderr", /wait.*512/i);

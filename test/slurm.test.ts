@@ -8,7 +8,8 @@ import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { inRoot, root } from "../scripts/lib/paths.ts";
+import { entry } from "@millpond/cli/testing/entry";
+import { inRoot } from "../scripts/lib/paths.ts";
 import { examples, Pool, until } from "./support/pool.ts";
 import { type Program, startProgram } from "./support/program.ts";
 
@@ -68,7 +69,6 @@ class Cluster implements AsyncDisposable {
 
   #writeScripts({ MILLPOND_CONTROLLER: controller, MILLPOND_TOKEN: token }: NodeJS.ProcessEnv): void {
     mkdirSync(this.#at("bin"), { mode: 0o755 });
-    const entry = join(root, "cli", "bin", "millpond.mjs");
     this.#write("bin/millpond", `#!/bin/sh\nexec ${process.execPath} ${entry} "$@"\n`, 0o755);
     const environment = this.#write(
       "slurm.env",

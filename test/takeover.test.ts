@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { Cluster } from "@millpond/controller/testing/cluster";
 import { missingPostgres } from "@millpond/controller/testing/postgres-server";
-import { root } from "../scripts/lib/paths.ts";
 import { agentArguments } from "./support/agent.ts";
 import { examples } from "./support/pool.ts";
 import { Program } from "./support/program.ts";
@@ -28,7 +28,7 @@ test.skipIf(missingPostgres !== undefined)(
     const directory = makeDirectory();
     const millpond = (...args: readonly string[]) =>
       new Program(
-        spawn(process.execPath, [join(root, "cli", "bin", "millpond.mjs"), ...args], {
+        spawn(process.execPath, [entry, ...args], {
           cwd: directory,
           env: {
             PATH: process.env["PATH"],
@@ -51,7 +51,7 @@ test.skipIf(missingPostgres !== undefined)(
     });
 
     // One program that runs all the time, and one claim with a program after the other.
-    const endless = example(examples, "vectoradd", "1000", "--repeat", "100000000");
+    const lasting = example(examples, "memhold", "8");
     const loop = `for i in 1 2 3 4 5 6; do ${examples} vectoradd 1000 && sleep 0.5 || exit 1; done`;
     const inTurns = example("sh", "-c", loop);
     await inTurns.says("stdout", /vectoradd: OK/, 60_000);
@@ -67,7 +67,7 @@ test.skipIf(missingPostgres !== undefined)(
     const follower = cluster.urls.split(",").find((url) => url !== `http://${listen}`) ?? "";
     const { stdout } = await millpond("version", "--controller", follower).finished;
     expect(stdout).toContain(`at ${follower}; the leader is at http://${listen}\n`);
-    endless.signal("SIGINT");
-    expect(await endless.finished).toMatchObject({ status: 130 });
+    lasting.signal("SIGINT");
+    expect(await lasting.finished).toMatchObject({ status: 130 });
   },
 );

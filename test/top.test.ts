@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { root } from "../scripts/lib/paths.ts";
+import { entry } from "@millpond/cli/testing/entry";
 import { Pool } from "./support/pool.ts";
 import { startProgram } from "./support/program.ts";
 
@@ -15,7 +15,7 @@ it.skipIf(missing !== "")(
     await using pool = await Pool.start("--devices", "1", "--device-memory", "1Gi");
     const program = pool.startEndless(["-m", "256Mi", "--compute", "30"]);
     const [session] = await pool.connected(1);
-    const top = [process.execPath, join(root, "cli", "bin", "millpond.mjs"), "top", "-d", "1s"].join(" ");
+    const top = [process.execPath, entry, "top", "-d", "1s"].join(" ");
     const shown = startProgram(
       "script",
       ["-qec", `stty rows 24 cols 80; exec ${top}`, "/dev/null"],

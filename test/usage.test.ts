@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { ControllerProcess } from "@millpond/controller/testing/controller-process";
-import { root } from "../scripts/lib/paths.ts";
 import { agentArguments } from "./support/agent.ts";
 import { examples, until } from "./support/pool.ts";
 import { Program } from "./support/program.ts";
@@ -25,7 +25,6 @@ test("what a program uses is counted on while its controller, and then its agent
       MILLPOND_CONTROLLER: url,
       MILLPOND_TOKEN: userToken,
     };
-    const entry = join(root, "cli", "bin", "millpond.mjs");
     const program = new Program(
       spawn(process.execPath, [entry, ...args], { cwd: directory, env, stdio: ["pipe", "pipe", "pipe"] }),
     );

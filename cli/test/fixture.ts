@@ -12,8 +12,7 @@ import { type Controller, startController } from "@millpond/controller";
 import { testLog, writeFakeWorker } from "@millpond/agent/testing/fixture";
 import { type Connection, connect } from "../src/connection/connection.ts";
 import { writeContexts } from "../src/connection/context.ts";
-
-const entry = join(import.meta.dirname, "..", "bin", "millpond.mjs");
+import { entry } from "./entry.ts";
 
 /** A program that attaches to a vGPU as a CUDA program would, and prints that it did. */
 export const fakeClient: readonly string[] = [process.execPath, join(import.meta.dirname, "fake-client.ts")];

@@ -272,8 +272,11 @@ describe.skipIf(missingBrowser !== "")(`hostile texts in the console${missingBro
     await page.getByRole("heading", { name: "Pool" }).waitFor();
     using shell = new Shell();
     const texts = new HostileTexts(new Random(5));
-    for (let round = 0; round < 4 * rounds; round += 1) {
-      const text = round === 0 ? "--controller=https://evil.example" : texts.make("address");
+    for (let round = 0; round < 2 * rounds; round += 1) {
+      const text =
+        round === 0
+          ? "--controller=https://evil.example"
+          : `${texts.make("address")} ${texts.make("address")}`;
       const inAddress = encodeURIComponent(text);
       const query = `n=${inAddress}&m=${inAddress}&c=${inAddress}&model=${inAddress}&image=${inAddress}`;
       for (const address of [

@@ -4,6 +4,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { inRoot, nativeDir, root } from "../../scripts/lib/paths.ts";
 import { agentArguments } from "../support/agent.ts";
 import { Pool, until } from "../support/pool.ts";
@@ -78,7 +79,7 @@ async function attack(
   const run = await startNode(pool, stack, { name: "hostile", driver: hostileDriver });
   const seen = new Map<string, string>();
   const start = async (): Promise<string> => {
-    const program = pool.startEndless(["-m", "256Mi", "-p", "0.25"]);
+    const program = pool.startHolder(["-m", "256Mi", "-p", "0.25"]);
     stack.defer(async () => {
       program.signal("SIGTERM");
       await program.finished;
@@ -255,7 +256,7 @@ test.skipIf(!isContainable)(
     const [command = "", ...args] = [
       ...inContainer,
       process.execPath,
-      join(root, "cli", "bin", "millpond.mjs"),
+      entry,
       ...agentArguments({ name, controller, tokenFile, run }),
     ];
     const agent = new Program(

@@ -61,7 +61,7 @@ it.each(["shm", "tcp"])(
     await has(shell, "look", "work", "count", "compute");
     await sleeps("thinker");
 
-    const other = pool.startEndless([]);
+    const other = pool.startHolder([]);
     await sessions(1);
     expect(await pool.claimState("thinker")).toBe("CLAIM_STATE_DORMANT");
     shell.type("count\ncompute\n");
@@ -82,7 +82,6 @@ it.each(["shm", "tcp"])(
         `${ask[0]} to tell why it is not parked`,
         () => pool.millpond(ask),
         ({ stdout }) => reason.test(stdout),
-        20_000,
       );
     }
     const before = await sessions(1);

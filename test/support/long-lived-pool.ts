@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, ClaimState, NodeState, PoolService } from "@millpond/api";
+import { entry } from "@millpond/cli/testing/entry";
 import { ControllerProcess } from "@millpond/controller/testing/controller-process";
 import { TestAuthority } from "@millpond/controller/testing/test-authority";
 import { makeTransport } from "@millpond/controller/testing/transport";
@@ -49,6 +50,10 @@ type TokenKind = "node" | "user";
 /** The memory that each program requests: 24 of them fit on the node. */
 export const computePercent = 4;
 export const memoryMiB = 64;
+
+function entryOf(release: string): string {
+  return join(release, "cli", "bin", "millpond.mjs");
+}
 
 /** A node of software GPUs and a controller with TLS, each of which is replaced while programs run. */
 export class LongLivedPool implements AsyncDisposable {
@@ -217,7 +222,7 @@ export class LongLivedPool implements AsyncDisposable {
 
   #command(args: readonly string[], release = root): Program {
     return new Program(
-      spawn(process.execPath, [join(release, "cli", "bin", "millpond.mjs"), ...args], {
+      spawn(process.execPath, [release === root ? entry : entryOf(release), ...args], {
         cwd: this.#directory,
         env: {
           PATH: process.env["PATH"],

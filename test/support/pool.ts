@@ -6,8 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
+import { entry } from "@millpond/cli/testing/entry";
+import { Lists } from "@millpond/cli/testing/lists";
 import { processesWith } from "../../scripts/lib/background.ts";
-import { inRoot, nativeDir, root } from "../../scripts/lib/paths.ts";
+import { inRoot, nativeDir } from "../../scripts/lib/paths.ts";
 import { Program, type Result } from "./program.ts";
 
 /** The checked-in program of all examples. */
@@ -85,7 +87,6 @@ export class Pool implements AsyncDisposable {
   }
 
   start(args: readonly string[], environment: NodeJS.ProcessEnv = {}): Program {
-    const entry = join(root, "cli", "bin", "millpond.mjs");
     const child = spawn(process.execPath, [entry, ...args], {
       cwd: this.directory,
       env: { ...this.#environment, ...environment },
@@ -106,27 +107,30 @@ export class Pool implements AsyncDisposable {
     return this.millpond(["run", ...options, "--", examples, ...args]);
   }
 
-  /** Starts an example that runs until it is stopped. */
+  /** Starts an example that holds 8 MiB of device memory, and lets the processor rest, until it is stopped. */
+  startHolder(options: readonly string[]): Program {
+    return this.start(["run", ...options, "--", examples, "memhold", "8"]);
+  }
+
+  /** Starts an example that computes until it is stopped. */
   startEndless(options: readonly string[]): Program {
     return this.start(["run", ...options, "--", examples, "vectoradd", "1000", "--repeat", "100000000"]);
   }
 
-  async #list<T>(kind: string): Promise<readonly T[]> {
-    const { status, stdout, stderr } = await this.millpond(["get", kind, "-o", "json"]);
-    if (status !== 0) throw new Error(`get ${kind}: ${stderr}`);
-    return (JSON.parse(stdout) as { items: readonly T[] }).items;
+  get #lists(): Lists {
+    return new Lists(this.#endpoint);
   }
   sessions(): Promise<readonly SessionView[]> {
-    return this.#list("sessions");
+    return this.#lists.sessions();
   }
   claims(): Promise<readonly ClaimView[]> {
-    return this.#list("claims");
+    return this.#lists.claims();
   }
   nodes(): Promise<readonly NodeView[]> {
-    return this.#list("nodes");
+    return this.#lists.nodes();
   }
   devices(): Promise<readonly DeviceView[]> {
-    return this.#list("devices");
+    return this.#lists.devices();
   }
 
   /** Resolves with the sessions once `count` of them are connected. */
@@ -225,21 +229,26 @@ export class Pool implements AsyncDisposable {
 
   /** The environment of a container without the CLI. */
   containerEnvironment(wishes: Record<string, string>): NodeJS.ProcessEnv {
+    const { controller, token } = this.#endpoint;
+    return {
+      PATH: process.env["PATH"],
+      LD_LIBRARY_PATH: clientDirectory,
+      MILLPOND_CONTROLLER: controller,
+      MILLPOND_TOKEN: token,
+      ...wishes,
+    };
+  }
+
+  /** Between an `up` that has ended and the next one there is no context: then it is the last one. */
+  get #endpoint(): { readonly controller: string; readonly token: string } {
     const file = JSON.parse(readFileSync(join(this.directory, "config.json"), "utf8")) as {
       currentContext: string;
       contexts: Record<string, { controller: string; token: string }>;
     };
-    // Between an `up` that has ended and the next one there is no context: a container keeps the last one.
     const context = file.contexts[file.currentContext] ?? this.#context;
     if (context === undefined) throw new Error("up wrote no context");
     this.#context = context;
-    return {
-      PATH: process.env["PATH"],
-      LD_LIBRARY_PATH: clientDirectory,
-      MILLPOND_CONTROLLER: context.controller,
-      MILLPOND_TOKEN: context.token,
-      ...wishes,
-    };
+    return context;
   }
 
   /** Stops the pool. Throws when a process of it outlives `up`. */

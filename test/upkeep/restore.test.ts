@@ -5,10 +5,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
+import { Lists } from "@millpond/cli/testing/lists";
 import { ControllerProcess } from "@millpond/controller/testing/controller-process";
-import { root } from "../../scripts/lib/paths.ts";
 import { agentArguments } from "../support/agent.ts";
-import { examples, type SessionView, until } from "../support/pool.ts";
+import { type ClaimView, examples, type NodeView, type SessionView, until } from "../support/pool.ts";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.ts";
 
@@ -31,7 +32,7 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
   });
   const millpond = (...args: readonly string[]) =>
     new Program(
-      spawn(process.execPath, [join(root, "cli", "bin", "millpond.mjs"), ...args], {
+      spawn(process.execPath, [entry, ...args], {
         cwd: directory,
         env: {
           PATH: process.env["PATH"],
@@ -48,8 +49,7 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
     expect(status).toBe(0);
     return stdout;
   };
-  const list = async <T>(kind: string): Promise<readonly T[]> =>
-    (JSON.parse(await ask("get", kind, "-o", "json")) as { readonly items: readonly T[] }).items;
+  const lists = new Lists({ controller: url, token: userToken });
 
   const tokenFile = join(directory, "agent.token");
   writeFileSync(tokenFile, agentToken, { mode: 0o600 });
@@ -62,7 +62,7 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
   });
   await until(
     "the node",
-    () => list<{ readonly state: string }>("nodes"),
+    () => lists.nodes<NodeView>(),
     (nodes) => nodes.some((node) => node.state === "ready"),
   );
 
@@ -76,23 +76,24 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
     made += 1;
     const name = `program-${made}`;
     const asked = ["-m", "64Mi", "-c", "10", "--name", name];
-    programs.set(
-      name,
-      millpond("run", ...asked, "--", examples, "vectoradd", "1000", "--repeat", "100000000"),
-    );
+    programs.set(name, millpond("run", ...asked, "--", examples, "memhold", "8"));
     await sessionsAre();
   };
+  /** Ends one program, which first checks its device memory. */
   const stop = async (): Promise<void> => {
     const name = random.pick([...programs.keys()]);
     const program = programs.get(name);
     programs.delete(name);
-    program?.signal("SIGINT");
-    expect(await program?.finished).toMatchObject({ status: 130 });
+    program?.endInput();
+    expect(await program?.finished).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining("memhold: OK") as string,
+    });
   };
   const sessionsAre = () =>
     until(
       "the sessions of all programs",
-      () => list<SessionView>("sessions"),
+      () => lists.sessions<SessionView>(),
       (sessions) =>
         sessions.every((session) => session.state === "connected") &&
         sessions
@@ -119,20 +120,21 @@ test("no program ends, nothing is granted twice, and the agent obeys", {
     expect(after.map(({ id }) => id).toSorted()).toEqual(before.map(({ id }) => id).toSorted());
     // New ones wait until everything is known, and then get what is left.
     await start();
-    const claims = await list<{ readonly name: string; readonly state: string }>("claims");
+    const claims = await lists.claims<ClaimView>();
     expect(claims.filter((claim) => claim.state === "bound").map(({ name }) => name)).toEqual(
       expect.arrayContaining([...programs.keys()]),
     );
-    const granted = await list<{
+    const granted = await lists.devices<{
       readonly allocatedComputePercent: number;
       readonly allocatedMemoryBytes: number;
       readonly memoryBytes: number;
-    }>("devices");
+    }>();
     for (const device of granted) {
       expect(device.allocatedComputePercent).toBeLessThanOrEqual(100);
       expect(device.allocatedMemoryBytes).toBeLessThanOrEqual(device.memoryBytes);
     }
     for (const { stderr } of programs.values()) expect(stderr).not.toMatch(/loses|gone|ended/);
   }
+  while (programs.size > 0) await stop();
   expect(agent.stderr).not.toContain("MILLPOND_E_NOT_LEADER: the answer is of term");
 });

@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "@millpond/cli/testing/entry";
 import { root } from "../../scripts/lib/paths.ts";
 import { agentArguments } from "../support/agent.ts";
 import { clientDirectory, examples, type NodeView, type SessionView, until } from "../support/pool.ts";
@@ -46,8 +47,10 @@ test.skipIf(missingPrevious !== undefined)(
       expect((await program.finished).status).toBe(0);
     };
     const millpond = async (release: string, ...args: readonly string[]): Promise<string> => {
-      const { status, stdout, stderr } = await start(join(release, "cli", "bin", "millpond.mjs"), args)
-        .finished;
+      const { status, stdout, stderr } = await start(
+        release === root ? entry : join(release, "cli", "bin", "millpond.mjs"),
+        args,
+      ).finished;
       expect([args, status, stderr]).toEqual([args, 0, ""]);
       return stdout;
     };
@@ -73,7 +76,7 @@ test.skipIf(missingPrevious !== undefined)(
       tokenFile,
       run: join(directory, "run"),
     });
-    start(join(root, "cli", "bin", "millpond.mjs"), [command, ...of]);
+    start(entry, [command, ...of]);
     for (const release of [previous, root]) {
       await until(
         "the agent of this release at the controller of the one before",
@@ -83,8 +86,11 @@ test.skipIf(missingPrevious !== undefined)(
     }
     const program = example("memhold", "8");
     await program.says("stdout", /holds 8 MiB/);
-    const [session] = await list<SessionView>(previous, "sessions");
-    expect(session).toMatchObject({ state: "connected" });
+    const [session] = await until(
+      "the session",
+      () => list<SessionView>(previous, "sessions"),
+      ([one]) => one?.state === "connected",
+    );
 
     await stop(controller);
     controller = await startController(root, new URL(url).host);

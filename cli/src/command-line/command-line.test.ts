@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { entry } from "../../test/entry.ts";
 import { Home } from "../../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
 import { unknownVariables } from "./known-variables.ts";
@@ -188,7 +189,6 @@ test("an exception that no code expects is an error of the usual form, and a sta
 });
 
 test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error of one kind", () => {
-  const entry = new URL("../../bin/millpond.mjs", import.meta.url).pathname;
   const { status, stderr } = spawnSync(
     "/bin/sh",
     ["-c", `"$0" "$1" --help > /dev/full`, process.execPath, entry],

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import * as fc from "fast-check";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "../../test/entry.ts";
 import { PoolFixture } from "../../test/fixture.ts";
 import {
   escapeSequence,
@@ -23,8 +24,6 @@ const count = Number(process.env["MILLPOND_HOSTILE"] ?? 40);
 const seed = Number(process.env["MILLPOND_HOSTILE_SEED"] ?? 1);
 const names = (process.env["MILLPOND_HOSTILE_COMMANDS"]?.split(",") ??
   commandNames) as readonly CommandName[];
-
-const entry = join(import.meta.dirname, "..", "..", "bin", "millpond.mjs");
 
 /** Root may write everywhere, and users are hardly ever root. */
 const user = process.getuid?.() === 0 ? 65_534 : (process.getuid?.() ?? 0);

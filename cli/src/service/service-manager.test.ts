@@ -7,9 +7,8 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
+import { entry } from "../../test/entry.ts";
 import { Home } from "../../test/fixture.ts";
-
-const entry = new URL("../../bin/millpond.mjs", import.meta.url).pathname;
 
 /** Prints the messages at a Unix datagram socket, which Node does not support. */
 const listener = `

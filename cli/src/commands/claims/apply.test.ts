@@ -2,7 +2,7 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PoolFixture } from "../../../test/fixture.ts";
 
 const file = `
@@ -188,7 +188,9 @@ test("queues and tenants are made, changed and deleted, and not while they are i
   expect(await run("tenant create t --limit gpus=1")).toMatchObject({ code: 0 });
   const { stderr } = await run("run --tenant nobody -- true");
   expect(stderr).toContain('there is no tenant "nobody"');
-  await pool.connection.claims.createClaim({ claim: { name: "c", tenant: "t", memoryPercent: 10 } });
+  await pool.connection.claims.createClaim({
+    claim: { name: "c", tenant: "t", memoryPercent: 10, leaseSeconds: 600 },
+  });
   expect(await run("tenant delete t")).toMatchObject({
     code: 125,
     stderr: expect.stringContaining("such as c"),
@@ -196,37 +198,49 @@ test("queues and tenants are made, changed and deleted, and not while they are i
   expect((await run("get tenants -o json")).stdout).toContain('"boundClaims": 1');
 });
 
-test.each([
-  ["kind: Claim\nname: a\ngpu: 1", /a claim has no member "gpu"/],
-  ["kind: Claim\nname: a\ngpus: 65", /gpus: "65" is not a whole number from 1 to 64/],
-  ["kind: Claim\nname: A", /name is "A"/],
-  ["kind: Pod\nname: a", /kind is "Pod"/],
-  ["kind: Claim\nname: a\ngpus: [1]", /gpus: the value is neither/],
-  ["kind: Claim\nname: a\nname: b", /unique/i],
-  ["kind: Queue\nname: a\nlimit: {cards: 1}", /limit: "cards" is not one of gpus, compute, memory/],
-  ["a: &x [1]\nb: *x", /alias/i],
-  ["kind: Claim\nname: a\nlabels: {app: 'web,team=b'}", /labels: "app=web,team=b" is not a label/],
-  ["kind: Claim\nname: a\nmodel: ['H100,H200']", /model: "H100,H200" has a comma in it/],
-  ["kind: Claim\nname: a\ngpus: {}", /gpus: the value is neither/],
-  [
-    "kind: Claim\nname: 5",
-    /name is "5", which YAML reads as something other than a string\n  Write it in quotes/,
-  ],
-  ["kind: Claim\ngpus: 1", /standard input: name is missing\n/],
-  ["name: a", /standard input: kind is missing: it is one of Claim/],
-  ["kind: Claim\nname: a\nlabels: [a]", /labels: the value is neither a string nor a map such as/],
-  ["kind: Claim\nname: a\ngrace: 0", /grace: "0" is less than 1s/],
-  ["kind: Claim\nname: a\nminCapability: 9.0", /claim\/a: no device has compute capability 9\.0\n/, 122],
-  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2 at line 4: it describes the Claim a twice/],
-  ["kind: [", /standard input: .* at line 1, column \d+\n/],
-  ["", /describes nothing/],
-  [
-    "kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold",
-    /document 2 at line 4: serviceClass: "gold"/,
-  ],
-])("%j is refused, and nothing of it is done", async (text, message, code = 118) => {
-  await using pool = await PoolFixture.start();
-  const result = await pool.home.millpond(["apply", "-f", "-"], { input: text });
-  expect(result).toMatchObject({ code, stdout: "", stderr: expect.stringMatching(message) });
-  expect((await pool.connection.claims.listClaims({ includeEnded: true })).claims).toEqual([]);
+describe("a file that is not what it should be", () => {
+  let pool: PoolFixture;
+  beforeAll(async () => {
+    pool = await PoolFixture.start();
+  });
+  afterAll(async () => {
+    await pool[Symbol.asyncDispose]();
+  });
+
+  test.each([
+    ["kind: Claim\nname: a\ngpu: 1", /a claim has no member "gpu"/],
+    ["kind: Claim\nname: a\ngpus: 65", /gpus: "65" is not a whole number from 1 to 64/],
+    ["kind: Claim\nname: A", /name is "A"/],
+    ["kind: Pod\nname: a", /kind is "Pod"/],
+    ["kind: Claim\nname: a\ngpus: [1]", /gpus: the value is neither/],
+    ["kind: Claim\nname: a\nname: b", /unique/i],
+    ["kind: Queue\nname: a\nlimit: {cards: 1}", /limit: "cards" is not one of gpus, compute, memory/],
+    ["a: &x [1]\nb: *x", /alias/i],
+    ["kind: Claim\nname: a\nlabels: {app: 'web,team=b'}", /labels: "app=web,team=b" is not a label/],
+    ["kind: Claim\nname: a\nmodel: ['H100,H200']", /model: "H100,H200" has a comma in it/],
+    ["kind: Claim\nname: a\ngpus: {}", /gpus: the value is neither/],
+    [
+      "kind: Claim\nname: 5",
+      /name is "5", which YAML reads as something other than a string\n  Write it in quotes/,
+    ],
+    ["kind: Claim\ngpus: 1", /standard input: name is missing\n/],
+    ["name: a", /standard input: kind is missing: it is one of Claim/],
+    ["kind: Claim\nname: a\nlabels: [a]", /labels: the value is neither a string nor a map such as/],
+    ["kind: Claim\nname: a\ngrace: 0", /grace: "0" is less than 1s/],
+    ["kind: Claim\nname: a\nminCapability: 9.0", /claim\/a: no device has compute capability 9\.0\n/, 122],
+    [
+      "kind: Claim\nname: a\n---\nkind: Claim\nname: a",
+      /document 2 at line 4: it describes the Claim a twice/,
+    ],
+    ["kind: [", /standard input: .* at line 1, column \d+\n/],
+    ["", /describes nothing/],
+    [
+      "kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold",
+      /document 2 at line 4: serviceClass: "gold"/,
+    ],
+  ])("%j is refused, and nothing of it is done", async (text, message, code = 118) => {
+    const result = await pool.home.millpond(["apply", "-f", "-"], { input: text });
+    expect(result).toMatchObject({ code, stdout: "", stderr: expect.stringMatching(message) });
+    expect((await pool.connection.claims.listClaims({ includeEnded: true })).claims).toEqual([]);
+  });
 });

@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { ClaimState } from "@millpond/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { entry } from "../../../test/entry.ts";
 import { PoolFixture } from "../../../test/fixture.ts";
 
 const scripts = fileURLToPath(new URL("../../../../packaging/slurm", import.meta.url));
-const entry = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
 
 let pool: PoolFixture;
 beforeAll(async () => {

@@ -8,6 +8,7 @@ import { testLog } from "@millpond/agent/testing/fixture";
 import { type Controller, startController } from "@millpond/controller";
 import { OpenIdProvider } from "@millpond/controller/testing/openid-provider";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { entry } from "../../../test/entry.ts";
 import { Home, Running } from "../../../test/fixture.ts";
 
 let home: Home;
@@ -108,7 +109,7 @@ test("a browser's login is the command's, which then uses the pool as that user"
   const env = await home.millpond(["env", "-m", "1Gi"]);
   expect(env).toMatchObject({ code: 0, stderr: expect.stringMatching(/ have GPUs until \d{4}-\S+Z, when/) });
   const token = /MILLPOND_TOKEN='?(mp-program-[^'\s]+)/.exec(env.stdout)?.[1] ?? "";
-  const claim = { name: "of-ann", sessionBound: true, leaseSeconds: 15, memoryBytes: "1073741824" };
+  const claim = { name: "of-ann", sessionBound: true, leaseSeconds: 600, memoryBytes: "1073741824" };
   const made = await fetch(`${controller.url}/millpond.v1.ClaimService/CreateClaim`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
@@ -239,7 +240,6 @@ test("other callers of the port, and other verifiers, get nothing; a code is goo
 
 test("a browser of another machine ends at an address, which is entered at the terminal", async () => {
   provider.claims = { sub: "ann", groups: ["vision"] };
-  const entry = join(import.meta.dirname, "..", "..", "..", "bin", "millpond.mjs");
   const command = `${process.execPath} ${entry} login ${controller.url} --oidc --no-browser --name far`;
   const login = new Running(
     spawn("script", ["-qec", command, "/dev/null"], {

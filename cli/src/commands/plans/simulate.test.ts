@@ -4,11 +4,10 @@ import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { entry } from "../../../test/entry.ts";
 
-const millpond = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
 let folder: string;
 
 beforeAll(async () => {
@@ -31,7 +30,7 @@ async function simulate(
   ...args: readonly string[]
 ): Promise<{ status: number; stdout: string; stderr: string }> {
   try {
-    const { stdout, stderr } = await promisify(execFile)(process.execPath, [millpond, "simulate", ...args]);
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, [entry, "simulate", ...args]);
     return { status: 0, stdout, stderr };
   } catch (error) {
     const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };

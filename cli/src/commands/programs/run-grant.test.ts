@@ -2,8 +2,8 @@
 
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { entry } from "../../../test/entry.ts";
 import { childrenOf, fakeClient, PoolFixture, Running } from "../../../test/fixture.ts";
 
 let pool: PoolFixture;
@@ -44,7 +44,7 @@ test("-v names the transport that was asked for, and the one that a program uses
 test("in a terminal, a key's signal reaches the program once, and so does one that was sent to run alone", async () => {
   const counts = `n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'echo $n in all; exit 9' USR1; echo runs under $PPID`;
   const script = `${counts}; while :; do sleep 0.05; done`;
-  const millpond = `'${process.execPath}' '${join(import.meta.dirname, "..", "..", "..", "bin", "millpond.mjs")}'`;
+  const millpond = `'${process.execPath}' '${entry}'`;
   const running = new Running(
     spawn("script", ["-qec", `exec ${millpond} run -m 1Gi -- sh -c "$PROGRAM"`, "/dev/null"], {
       env: { ...pool.home.environment, SHELL: "/bin/sh", PROGRAM: script },
@@ -95,4 +95,4 @@ test("run keeps its claim while it is stopped, as by Ctrl-Z", async () => {
   running.child.stdin?.end();
   expect(await running.finished).toMatchObject({ code: 1, stdout: "runs\n", stderr: "" });
   await pool.expectNoClaims();
-}, 60_000);
+});

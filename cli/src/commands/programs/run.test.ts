@@ -2,16 +2,15 @@
 
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { ClaimState, errorCodeOf, SessionState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { entry } from "../../../test/entry.ts";
 import { childrenOf, fakeClient, PoolFixture } from "../../../test/fixture.ts";
 import { connect } from "../../connection/connection.ts";
 import { LossyProxy } from "../../../test/lossy-proxy.ts";
 import { identifyProcess } from "@millpond/agent";
 
 const gibibyte = 2n ** 30n;
-const entry = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
 
 let pool: PoolFixture;
 beforeAll(async () => {
@@ -24,7 +23,7 @@ afterAll(async () => {
 /** Occupies memory of the only device until it is released. */
 async function occupy(memoryBytes: bigint): Promise<AsyncDisposable> {
   const { claim } = await pool.connection.claims.createClaim({
-    claim: { memoryBytes, computePercent: 1, leaseSeconds: 60 },
+    claim: { memoryBytes, computePercent: 1, leaseSeconds: 600 },
   });
   const name = claim?.name ?? "";
   return {
@@ -58,7 +57,7 @@ describe("a program under millpond run", () => {
 
   test("has a token of its claim alone: it cannot list, open or release another claim", async () => {
     await pool.connection.claims.createClaim({
-      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 60 },
+      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 600 },
     });
     const show = 'printf %s "$MILLPOND_TOKEN"';
     const running = pool.home.start([
@@ -97,7 +96,7 @@ describe("a program under millpond run", () => {
 
   test("reads of its own claim with the commands of millpond, and of no other", async () => {
     await pool.connection.claims.createClaim({
-      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 60 },
+      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 600 },
     });
     const millpond = `"${process.execPath}" "${entry}"`;
     const commands = ["why own", "describe claim own", "get claims", "get events", "get sessions"];
@@ -234,7 +233,7 @@ describe("a program under millpond run", () => {
 
   test("in a claim that is there already, by option or variable, leaves it there", async () => {
     const { claims } = pool.connection;
-    await claims.createClaim({ claim: { name: "shared", memoryBytes: 1n << 30n, leaseSeconds: 60 } });
+    await claims.createClaim({ claim: { name: "shared", memoryBytes: 1n << 30n, leaseSeconds: 600 } });
     const show = ["sh", "-c", "echo $MILLPOND_CLAIM"];
     const byOption = await pool.home.millpond(["run", "--claim", "shared", "--", ...fakeClient]);
     expect(byOption).toMatchObject({ code: 0, stdout: "attached over shm\n", stderr: "" });
@@ -404,7 +403,7 @@ describe("vGPUs that are taken back", () => {
     "-c",
     `trap 'echo saved; exit 3' ${signal}; echo runs; while :; do sleep 0.05; done`,
   ];
-  const urgent = { name: "urgent", priority: 9, leaseSeconds: 60 };
+  const urgent = { name: "urgent", priority: 9, leaseSeconds: 600 };
 
   test("the program gets notice, and the exit status says that it is worth to start it again", async () => {
     const running = pool.home.start(["run", "--preemptible", "--grace", "5m", "--", ...program("TERM")]);

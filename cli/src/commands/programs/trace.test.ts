@@ -4,12 +4,11 @@ import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { entry } from "../../../test/entry.ts";
 import type { Summary } from "../../trace/summary.ts";
 
-const millpond = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "millpond-trace-"));
@@ -20,7 +19,7 @@ async function trace(
   ...args: readonly string[]
 ): Promise<{ status: number; stdout: string; stderr: string }> {
   try {
-    const { stdout, stderr } = await promisify(execFile)(process.execPath, [millpond, "trace", ...args], {
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, [entry, "trace", ...args], {
       cwd: folder,
     });
     return { status: 0, stdout, stderr };
