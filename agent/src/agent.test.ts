@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { SessionState } from "@millpond/api";
 import { describe, expect, test } from "vitest";
@@ -150,9 +152,22 @@ test("workers that wait where the node listened before are replaced", async () =
   using _client = await attach({ host: opened.tcpHost, port: opened.tcpPort }, ticket);
 });
 
+/** The first of two free ports below the ephemeral ones, where other tests have theirs. */
+async function twoFreePorts(): Promise<number> {
+  for (let first = 20_000 + (process.pid % 5000) * 2; ; first += 2) {
+    const servers = [createServer(), createServer()];
+    const listening = servers.map(async (server, index) => {
+      server.listen(first + index, "127.0.0.1");
+      await once(server, "listening");
+    });
+    const outcomes = await Promise.allSettled(listening);
+    for (const server of servers) server.close();
+    if (outcomes.every(({ status }) => status === "fulfilled")) return first;
+  }
+}
+
 test("workers have the ports that they are given, and no session is opened beyond them", async () => {
-  // Below the ephemeral ports, where other tests have theirs.
-  const first = 20_000 + (process.pid % 5000) * 2;
+  const first = await twoFreePorts();
   await using node = await NodeFixture.create();
   const before = await node.startKnownAgent({ warm: 1 });
   await before.stop();

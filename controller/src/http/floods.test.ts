@@ -74,8 +74,12 @@ test("a refused client has to say all it wanted before it may call again, and is
 test("the same over gRPC-web, whose refusals are said in the body", async () => {
   const pool = await TestPool.start();
   const socket = connectTo(pool.controller.url);
+  const said: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => said.push(chunk));
   socket.write(head(0).replace("application/json", "application/grpc-web+proto"));
-  expect(await lifeOf(socket)).toBeLessThan(4_000);
+  await lifeOf(socket);
+  // Not because it was idle.
+  expect(Buffer.concat(said).toString()).toMatch(/^HTTP\/1.1 200 [^]*connection: close[^]*UNAUTHENTICATED/i);
 });
 
 test("slow heads, slow bodies and silence end after seconds", async () => {
@@ -159,9 +163,11 @@ test("the health page asks the store once a second, and tells strangers nothing 
   onTestFinished(() => server.close());
   const url = await server.listen({ host: "127.0.0.1", port: 0 });
   const read = async () => await (await fetch(`${url}/healthz`)).text();
+  const begunMs = performance.now();
   const pages = await Promise.all(Array.from({ length: 50 }, read));
+  const seconds = (performance.now() - begunMs) / 1000;
   expect(new Set(pages)).toEqual(new Set(['{"status":"ok"}']));
-  expect(asked).toBe(1);
+  expect(asked).toBeLessThanOrEqual(1 + Math.floor(seconds));
   isWell = false;
   await expect.poll(read).toContain("failing");
   expect(await read()).not.toContain("db.internal");

@@ -2,7 +2,7 @@
 // The programs in TypeScript as packages have them: each in a file of its own, with modules that are loaded on demand.
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
-import { build } from "esbuild";
+import { build, stop } from "esbuild";
 import { inRoot, root } from "../paths.ts";
 
 /** A program's source, and the location of its bundle, at the same depth of the tree. */
@@ -50,6 +50,8 @@ export async function bundlePrograms(
     },
     logLevel: "silent",
   });
+  // The process of the library would stay for as long as this one.
+  await stop();
   for (const { source, target } of dataFolders)
     await cp(inRoot(source), join(directory, target), { recursive: true });
   return Object.keys(metafile.inputs);
