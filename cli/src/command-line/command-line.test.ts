@@ -137,8 +137,8 @@ test("a variable that nothing reads is said to be set, by every command that run
 test("each variable that the pages name, and each that programs read, is known", () => {
   const pages = ["docs", "docs/reference"].flatMap((folder) =>
     readdirSync(join(root, folder), { withFileTypes: true })
-      .filter((entry) => entry.isFile() && entry.name.endsWith(".md"))
-      .map((entry) => join(entry.parentPath, entry.name)),
+      .filter((file) => file.isFile() && file.name.endsWith(".md"))
+      .map((file) => join(file.parentPath, file.name)),
   );
   const sources = ["client", "worker", "nvml", "cupti"].flatMap((part) =>
     readdirSync(join(root, "native", part), { recursive: true, encoding: "utf8" })
