@@ -304,6 +304,54 @@ describeOnRealNode("controllers of Kubernetes", { subnet: 12, needsKubectl: true
     await removeDeployment("rejoined");
   });
 
+  test("a pod whose containers are all started again in place computes in the claims that it had", async (context) => {
+    if (on.cluster.minor < 36) context.skip("containers are not started again together");
+    const script =
+      "test -e /state/again && exec /usr/bin/vectoradd; /usr/bin/vectoradd && touch /state/again; exit 42";
+    const volumeMounts = [{ name: "state", mountPath: "/state" }];
+    const main = {
+      ...exampleContainer("main", ["/bin/sh", "-c", script], share(30)),
+      volumeMounts,
+      restartPolicy: "Never",
+      restartPolicyRules: [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [42] } }],
+    };
+    const beside = exampleContainer("beside", endlessCommand, share(20));
+    await on.pods.make("again", [main, beside], {
+      volumes: [{ name: "state", emptyDir: {} }],
+      initContainers: [exampleContainer("first", vectoradd, share(30))],
+    });
+    const statusOf = async (container: string) =>
+      (await on.cluster.pod("again"))?.status?.containerStatuses?.find(({ name }) => name === container);
+    await on.cluster.until(
+      "both run or have run",
+      async () => (await statusOf("beside"))?.state?.running !== undefined,
+    );
+    const epochs = async () =>
+      (await on.pods.liveClaims()).map(({ name, allocation }) => `${name} ${allocation?.epoch}`).sort();
+    const before = await epochs();
+    await on.cluster.until(
+      "its program has ended well",
+      async () => (await statusOf("main"))?.state?.terminated?.exitCode === 0,
+      patienceMs,
+    );
+    expect(await on.pods.logOf("again")).toMatch(/vectoradd: OK/);
+    await on.cluster.until(
+      "the other runs",
+      async () => (await statusOf("beside"))?.state?.running !== undefined,
+    );
+    expect((await statusOf("beside"))?.restartCount).toBeGreaterThan(0);
+    expect(await epochs()).toEqual(before);
+  });
+
+  test("a pod with resources of its own, besides those of its containers, computes", async (context) => {
+    if (on.cluster.minor < 34) context.skip("pods have no resources of their own");
+    await on.pods.make("level", [exampleContainer("main", vectoradd, share(25))], {
+      resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "512Mi" } },
+    });
+    await on.pods.hasPhase("level", "Succeeded");
+    expect(await on.pods.logOf("level")).toMatch(/vectoradd: OK/);
+  });
+
   test("a user who may only create pods gets a vGPU, and sees nothing of how", async () => {
     const at = "narrow";
     await on.pods.makeNamespace(at);

@@ -98,6 +98,38 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await cluster.until("nothing is left", async () => (await poolClaims()).length === 0);
   });
 
+  test("a ResourceClaim for all devices has those of one node, and says why it cannot have those of several", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const all = (name: string, selectors: object[]) => {
+      const exactly = { deviceClassName: "millpond.dev", allocationMode: "All", selectors };
+      const spec = { devices: { requests: [{ name: "gpus", exactly }] } };
+      return resource().createNamespacedResourceClaim({
+        namespace: "default",
+        body: { metadata: { name }, spec },
+      });
+    };
+    const selectors = asks({}, "gpu-b").devices.requests.flatMap(({ exactly }) => exactly.selectors);
+    await all("all-of-one", selectors);
+    await makePod("has-all", { resourceClaimName: "all-of-one" });
+    await cluster.until("it is bound", async () => (await condition("has-all"))?.status === "True");
+    expect(await poolClaims()).toMatchObject([
+      { gpus: 1, memoryBytes: 16n * GiB, computePercent: 100, allocation: { node: "gpu-b" } },
+    ]);
+    await cluster.core.deleteNamespacedPod({ name: "has-all", namespace: "default" });
+    await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+    await all("all-of-several", []);
+    await makePod("has-none", { resourceClaimName: "all-of-several" });
+    await cluster.until(
+      "it says why",
+      async () =>
+        (await condition("has-none"))?.message?.includes("matchAttribute: millpond.dev/node") === true,
+    );
+    expect(await poolClaims()).toEqual([]);
+    await cluster.core.deleteNamespacedPod({ name: "has-none", namespace: "default" });
+    for (const name of ["all-of-one", "all-of-several"])
+      await resource().deleteNamespacedResourceClaim({ name, namespace: "default" });
+  });
+
   test("a pod whose containers do not use its ResourceClaim is refused with the way to use it", async (context) => {
     if (!hasClaims()) context.skip("there are no ResourceClaims");
     const body = {
