@@ -41,6 +41,9 @@ Call::Call(const char* name, Needs needs) noexcept : name_(name) {
     entry_ = CUDA_ERROR_NOT_PERMITTED;
   } else if (session_->lost()) {
     entry_ = static_cast<CUresult>(kSessionLost);
+  } else if (needs == Needs::kNoContext) {
+    origin_ = Origin::kApart;
+    enter();
   } else if (needs == Needs::kNothing || (current && current->active())) {
     enter();
   } else if (current) {
@@ -98,7 +101,7 @@ void Call::dropFailure() noexcept {
 CUresult Call::pendingFailure() noexcept {
   if (session_->failure() != 0) [[unlikely]]
     collectFailure();
-  Context* context = contextOf(caller_.context);
+  Context* context = origin_ == Origin::kApart ? nullptr : contextOf(caller_.context);
   const CUresult failure = context ? context->takeFailure() : CUDA_SUCCESS;
   if (failure != CUDA_SUCCESS && !trace::isOff()) trace::notes().isEarlierFailure = true;
   return failure;

@@ -27,9 +27,11 @@ namespace millpond::client {
 
 /// The context of a call.
 enum class Needs : uint8_t {
-  kNothing,  ///< the current one, if there is one
-  kCurrent,  ///< the current one; without one the result is CUDA_ERROR_INVALID_CONTEXT
-  kAny,      ///< the current one, or that of the call's first handle or address with a context, as in the driver
+  kNothing,    ///< the current one, if there is one
+  kCurrent,    ///< the current one; without one the result is CUDA_ERROR_INVALID_CONTEXT
+  kAny,        ///< the current one, or that of the call's first handle or address with a context, as in the driver
+  kNoContext,  ///< the current one, whose failures do not concern the call. Libraries and their kernels outlive contexts,
+               ///< and the CUDA runtime asks for a kernel only once, whatever the result
 };
 
 /// Whether the stream is one of the default streams, whose meaning depends on the context and possibly the thread.
@@ -362,6 +364,7 @@ class Call {
     kThread,    ///< the thread: its current one, or none
     kSought,    ///< the thread has none, but one of the arguments may
     kArgument,  ///< one of them had
+    kApart,     ///< the thread, but the context's failures are not the call's
   };
 
   const char* name_;

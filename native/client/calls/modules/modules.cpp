@@ -154,7 +154,7 @@ CUresult parameterInfo(const char* name, Needs needs, const void* function, size
 }
 
 CUresult functionName(const char* call_, const void* function, const char** name) {
-  Call call(call_, Needs::kNothing);
+  Call call(call_, Needs::kNoContext);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, function);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -222,7 +222,7 @@ CUresult moduleOf(Call& call, uint64_t library, CUmodule* out) {
 
 CUresult loadLibrary(const char* name, CUlibrary* library, const void* code, size_t known, unsigned jitCount,
                      const CUjit_option* jitOptions, void** jitValues, unsigned count, const CUlibraryOption* options) {
-  Call call(name, Needs::kNothing);
+  Call call(name, Needs::kNoContext);
   JitOptions jit;
   if (const CUresult r = jit.read(jitCount, jitOptions, jitValues); r != CUDA_SUCCESS) return r;
   if (const CUresult r = acceptLibraryOptions(count, options); r != CUDA_SUCCESS) return r;
@@ -274,7 +274,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) noexcept {
-  Call call("cuLibraryEnumerateKernels", Needs::kNothing);
+  Call call("cuLibraryEnumerateKernels", Needs::kNoContext);
   return enumerate(call, HandleKind::kLibrary, lib, HandleKind::kKernel, numKernels, reinterpret_cast<void**>(kernels));
 }
 
@@ -306,13 +306,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 
 CUresult cuLibraryUnload(CUlibrary library) noexcept {
-  Call call("cuLibraryUnload", Needs::kNothing);
+  Call call("cuLibraryUnload", Needs::kNoContext);
   if (Mirror::exists()) call.remote().managedVariables.removeOf(reinterpret_cast<uint64_t>(library));
   return unload(call, HandleKind::kLibrary, library);
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) noexcept {
-  Call call("cuLibraryGetKernel", Needs::kNothing);
+  Call call("cuLibraryGetKernel", Needs::kNoContext);
   return getFunction(call, HandleKind::kLibrary, library, HandleKind::kKernel, name, reinterpret_cast<void**>(pKernel));
 }
 
@@ -369,7 +369,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) noexcept {
 }
 
 CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) noexcept {
-  Call call("cuKernelGetLibrary", Needs::kNothing);
+  Call call("cuKernelGetLibrary", Needs::kNoContext);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, kernel);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -398,7 +398,7 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) noexcept {
   return functionName("cuKernelGetName", hfunc, name);
 }
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) noexcept {
-  return parameterInfo("cuFuncGetParamInfo", Needs::kNothing, func, paramIndex, paramOffset, paramSize);
+  return parameterInfo("cuFuncGetParamInfo", Needs::kNoContext, func, paramIndex, paramOffset, paramSize);
 }
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) noexcept {
   return parameterInfo("cuKernelGetParamInfo", Needs::kCurrent, kernel, paramIndex, paramOffset, paramSize);
