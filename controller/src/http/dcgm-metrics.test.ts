@@ -33,9 +33,15 @@ async function startPods() {
     const { claims } = as(secret);
     const labels: Record<string, string> =
       tenant === "team-a" ? { "kubernetes/namespace": "ml", "kubernetes/pod": "train-0" } : {};
-    await claims.createClaim({
-      claim: { name: `claim-${tenant}`, memoryBytes: GiB, computePercent: 40, labels, leaseSeconds: 3600 },
-    });
+    const claim = {
+      name: `claim-${tenant}`,
+      tenant,
+      memoryBytes: GiB,
+      computePercent: 40,
+      leaseSeconds: 3600,
+    };
+    // As Millpond's operator for Kubernetes does.
+    await admin.claims.createClaim({ claim: { ...claim, labels } });
     const opened = await claims.createTicket({
       claim: `claim-${tenant}`,
       program: 'py"thon',
