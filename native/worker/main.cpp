@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cxxabi.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "names/readable_name.h"
 #include "worker/core/device_output.h"
 #include "worker/device/driver.h"
 #include "worker/device/probe.h"
@@ -33,15 +32,7 @@ std::string folderOf(const std::string& path) { return path.substr(0, path.rfind
 /// Copies lines from standard input to standard output, with mangled names of C++ as in the source. For `millpond trace`,
 /// because the program that has a demangler is not installed everywhere.
 int demangleLines() {
-  // The demangler's recursion grows with the length of a name.
-  constexpr size_t kMostMangled = 16384;
-  for (std::string line; std::getline(std::cin, line);) {
-    int status = -1;
-    std::unique_ptr<char, decltype(&std::free)> text(nullptr, &std::free);
-    if (line.starts_with("_Z") && line.size() <= kMostMangled)
-      text.reset(abi::__cxa_demangle(line.c_str(), nullptr, nullptr, &status));
-    std::cout << (status == 0 && text ? text.get() : line.c_str()) << '\n';
-  }
+  for (std::string line; std::getline(std::cin, line);) std::cout << millpond::readableName(line) << '\n';
   return std::cout.flush() ? 0 : 1;
 }
 

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/profile/profile_lines.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "base/json.h"
+#include "names/readable_name.h"
 
 namespace millpond::worker {
 namespace {
 
 /// Longer names are truncated: those of templates can have megabytes.
-constexpr size_t kMostName = 4096;
-/// The demangler is called only on names up to this length, because its recursion grows with them.
-constexpr size_t kMostMangled = 16384;
+constexpr size_t kMostName = kMostReadable;
+/// Names that differ only behind this length are one name.
+constexpr size_t kMostMangled = 4096;
+/// Further names are shown as unknown.
+constexpr size_t kMostNames = 16384;
 
 /// Tab-separated fields, in a buffer on the stack.
 class Line {
@@ -42,24 +41,15 @@ class Line {
   size_t length_ = 0;
 };
 
-std::string readable(const std::string& name) {
-  if (name.size() <= kMostMangled) {
-    int status = 0;
-    const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-                                                           &std::free);
-    if (status == 0 && text) return text.get();
-  }
-  return name;
-}
-
 }  // namespace
 
 uint32_t ProfileLines::numberOf(const char* name) {
-  const std::string mangled = name ? std::string(name, ::strnlen(name, kMostMangled + 1)) : "?";
+  std::string mangled = name ? std::string(name, ::strnlen(name, kMostMangled)) : "?";
+  if (names_.size() >= kMostNames && !names_.contains(mangled)) mangled = "?";
   if (const auto known = names_.find(mangled); known != names_.end()) return known->second;
   const auto number = static_cast<uint32_t>(names_.size() + 1);
   names_.emplace(mangled, number);
-  append("name\t" + std::to_string(number) + "\t" + Json(readable(mangled).substr(0, kMostName)).dump() + "\t" +
+  append("name\t" + std::to_string(number) + "\t" + Json(readableName(mangled).substr(0, kMostName)).dump() + "\t" +
          Json(mangled.substr(0, kMostName)).dump() + "\n");
   return number;
 }
@@ -158,8 +148,9 @@ ProfileLines::Page ProfileLines::take(size_t mostBytes) {
   page.lines.assign(lines_, taken_, bytes);
   taken_ += bytes;
   page.hasMore = taken_ < lines_.size();
-  if (!page.hasMore) {
-    lines_.clear();
+  // A client may take less than is added, and never the last line.
+  if (!page.hasMore || taken_ >= kMostBytes) {
+    lines_.erase(0, taken_);
     taken_ = 0;
   }
   return page;

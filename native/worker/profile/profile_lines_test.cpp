@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/profile/profile_lines.h"
 
+#include <malloc.h>
+
 #include <random>
 
 #include "testing/check.h"
@@ -39,6 +41,47 @@ TEST("a name has a line of its own, before the first line that uses it") {
   CHECK(!page.hasMore);
   CHECK_EQ(page.lost, 0u);
   CHECK_EQ(lines.take(1 << 20).lines, "");
+}
+
+TEST("a client that never takes the last line does not make the worker keep those that it took") {
+  const size_t before = ::mallinfo2().hblkhd;
+  ProfileLines lines;
+  bool hasMore = true;
+  for (size_t taken = 0; taken < 4 * ProfileLines::kMostBytes;) {
+    for (int i = 0; i < 4000; ++i) lines.add(kernel("fill", 1'000'000'000));
+    const auto page = lines.take(size_t{128} << 10);
+    taken += page.lines.size();
+    hasMore = hasMore && page.hasMore;
+  }
+  CHECK(hasMore);
+  CHECK(::mallinfo2().hblkhd - before <= 3 * ProfileLines::kMostBytes);
+}
+
+TEST("names beyond a limit are unknown, and those before it keep their numbers") {
+  ProfileLines lines;
+  constexpr size_t kLimit = 16384;
+  size_t names = 0, unknown = 0;
+  for (size_t i = 0; i < kLimit + 100; ++i) {
+    lines.add(kernel(("kernel" + std::to_string(i)).c_str(), 1000));
+    const std::string page = lines.take(1 << 20).lines;
+    names += page.starts_with("name\t") ? 1 : 0;
+    unknown += page.find("\t\"?\"\n") != std::string::npos ? 1 : 0;
+  }
+  CHECK_EQ(names, kLimit + 1);
+  CHECK_EQ(unknown, 1u);
+  lines.add(kernel("kernel0", 1000));
+  CHECK(lines.take(1 << 20).lines.find("\t99\t1\t4\t") != std::string::npos);
+}
+
+TEST("a kernel's name that stands for one that no memory holds") {
+  std::string name = "_Z1f1aIiiES_IS0_S0_ES_IS1_S1_E";
+  for (const char each : std::string("23456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")) {
+    const std::string before = std::string("S") + each + "_";
+    name += "S_I" + before + before + "E";
+  }
+  ProfileLines lines;
+  lines.add(kernel(name.c_str(), 1000));
+  CHECK(lines.take(1 << 20).lines.size() < 10'000);
 }
 
 TEST("copies and fills, and copies between devices as copies") {
