@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "protocol/above_standard.h"
 #include "protocol/client/opened_session.h"
 #include "protocol/session_thread.h"
 #include "protocol/transport/socket.h"
@@ -59,7 +60,7 @@ Result<std::unique_ptr<Session>> Session::of(OpenedSession opened, const Endpoin
   session->memory_.excludeFromFork();
   session->useRings();
   if (session->remote_) {
-    session->flusherWakeup_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    session->flusherWakeup_ = aboveStandard(UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
     session->hasFlusher_ = session->startThread(session->flusherThread_, &Session::flusher);
     if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
     session->mayOpenLanes_.store(session->graceSeconds_ != 0 && session->endpoint_.lanes != 0);

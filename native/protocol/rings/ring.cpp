@@ -12,6 +12,8 @@
 #include <new>
 #include <utility>
 
+#include "protocol/above_standard.h"
+
 namespace millpond {
 namespace {
 
@@ -39,7 +41,7 @@ Error systemError(const char* what) { return {std::string(what) + ": " + std::st
 }  // namespace
 
 Result<SessionMemory> SessionMemory::create() {
-  UniqueFd file(::memfd_create("millpond-session", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd file = aboveStandard(UniqueFd(::memfd_create("millpond-session", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   if (!file) return systemError("cannot make a session's shared memory");
   if (::ftruncate(file.get(), static_cast<off_t>(kFileBytes)) != 0) return systemError("cannot size shared memory");
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/above_standard.h"
 #include "protocol/futex.h"
 
 namespace millpond {
@@ -96,7 +97,7 @@ bool isLoopbackHost(const std::string& host) {
 Result<UniqueFd> connectUnix(const std::string& path) {
   auto address = unixAddress(path);
   if (!address) return address.error();
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket = aboveStandard(UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
   if (!socket) return systemError("cannot make a socket");
   int rc;
   do rc = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
@@ -125,7 +126,7 @@ Result<UniqueFd> connectTcp(const std::string& host, uint16_t port, int timeoutM
   if (auto found = lookUp(host, port, list); !found) return found.error();
   std::string last = "no address";
   for (const addrinfo* a = list.first; a; a = a->ai_next) {
-    UniqueFd socket(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    UniqueFd socket = aboveStandard(UniqueFd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!socket) continue;
     tuneTcp(socket.get());
     int rc = ::connect(socket.get(), a->ai_addr, a->ai_addrlen);
@@ -251,7 +252,7 @@ Result<UniqueFd> receiveFile(int socket, int timeoutMs) {
     }
   }
   if (files.size() != 1) return Error{"the other side sent something other than a file descriptor"};
-  return std::move(files.front());
+  return aboveStandard(std::move(files.front()));
 }
 
 int32_t peerPid(int socket) {

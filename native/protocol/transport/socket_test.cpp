@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -123,6 +125,22 @@ TEST("a Unix socket is made anew with its mode") {
     CHECK_EQ(peerPid(server.get()), ::getpid());
   }
   CHECK_EQ(peerPid(-1), 0);
+}
+
+TEST("descriptors of a program without standard streams leave the places of these") {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::close(fd);
+    uint16_t port = 0;
+    auto server = listenTcp("127.0.0.1", port);
+    auto client = server ? connectTcp("127.0.0.1", port, 1000) : Result<UniqueFd>(Error{"no server"});
+    const bool isAbove = client && client->get() > STDERR_FILENO && (::fcntl(client->get(), F_GETFD) & FD_CLOEXEC);
+    // The place is free for the program's next file.
+    ::_exit(isAbove && ::open("/dev/null", O_RDONLY) <= STDERR_FILENO ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(pid > 0 && ::waitpid(pid, &status, 0) == pid);
+  CHECK_EQ(status, 0);
 }
 
 TEST("everything is sent, also through a socket that is full") {
