@@ -12,12 +12,15 @@ namespace {
 
 constexpr size_t kMostEvents = 120;
 constexpr uint8_t kObjects = 4;  // the most words, promises and graphs of a program
+/// Every fourth program uses all four kinds of streams alike: legacy, per-thread, blocking and non-blocking.
+constexpr uint64_t kMixedEvery = 4;
 /// Words of large memory: two such copies are more than the ring between client and worker takes.
 constexpr uint32_t kLarge = 1 << 20;
 
 class Generator {
  public:
-  Generator(uint64_t seed, uint64_t number, uint32_t attempt, const Features& without) : without_(without) {
+  Generator(uint64_t seed, uint64_t number, uint32_t attempt, const Features& without)
+      : without_(without), isMixed_(number % kMixedEvery == kMixedEvery - 1 && has("legacy") && has("per-thread")) {
     std::vector<uint32_t> all{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
                               static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32)};
     if (attempt != 0) all.push_back(attempt);
@@ -75,12 +78,17 @@ class Generator {
         if (buffer.memory != Memory::managed) buffer.words = kLarge << below(2), buffer.slots = 1;
     const size_t streams = 1 + below(4);
     for (size_t i = 0; i < streams; ++i) program_.streams.push_back({chance(50)});
+    if (isMixed_) {
+      program_.streams.resize(std::max<size_t>(streams, 2));
+      program_.streams[0].isBlocking = true;
+      program_.streams[1].isBlocking = false;
+    }
     program_.threads = static_cast<uint8_t>(has("threads") && chance(40) ? 2 + below(2) : 1);
     program_.events = kMostEvents;
     program_.signals = kMostEvents;
     program_.words = program_.promises = kObjects;
     program_.graphs = kObjects;
-    for (uint8_t i = 0; i < kFirstStream + streams; ++i)
+    for (uint8_t i = 0; i < kFirstStream + program_.streams.size(); ++i)
       if ((i != kLegacy || has("legacy")) && (i != kPerThread || has("per-thread"))) usable_.push_back(i);
   }
 
@@ -89,6 +97,7 @@ class Generator {
   uint8_t stream() {
     if (inPile_ > 0 && chance(85)) return pileStream_;
     if (lastStream_ != kNone && chance(50)) return lastStream_;
+    if (isMixed_) return pick(usable_);
     return chance(80) ? static_cast<uint8_t>(kFirstStream + below(program_.streams.size())) : pick(usable_);
   }
   uint8_t thread() { return static_cast<uint8_t>(below(program_.threads)); }
@@ -433,6 +442,7 @@ class Generator {
   }
 
   const Features& without_;
+  const bool isMixed_;  ///< uses streams of all four kinds alike
   std::mt19937_64 random_;
   Program program_;
   std::optional<Order> order_;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
+#include <string>
+
 #include "testing/check.h"
 #include "testing/model/generator.h"
 #include "testing/model/oracle.h"
@@ -284,4 +287,22 @@ TEST("some programs pile work up behind a host function") {
     if (behind >= 6) ++piles;
   }
   CHECK(piles > 30);
+}
+
+TEST("some programs mix streams of all four kinds") {
+  size_t mixed = 0;
+  for (uint64_t number = 0; number < 200; ++number) {
+    const Program program = generate(12, number, {});
+    std::set<std::string> kinds;
+    for (const Op& op : program.ops) {
+      if (op.isSynchronous || op.stream == kLegacy)
+        kinds.insert("legacy");
+      else if (op.stream == kPerThread)
+        kinds.insert("per-thread");
+      else if (op.stream != kNone)
+        kinds.insert(program.streams[op.stream - kFirstStream].isBlocking ? "blocking" : "free");
+    }
+    if (kinds.size() == 4) ++mixed;
+  }
+  CHECK(mixed >= 40);
 }
