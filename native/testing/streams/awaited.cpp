@@ -245,4 +245,62 @@ TEST("more is given to such a stream than it takes, and another thread's work go
   OK(CU(cuMemFree_v2)(other));
 }
 
+TEST("writes of words and waits for them become nodes of a capture, which run with each launch") {
+  context();
+  const CUdeviceptr words = allocate(4 * sizeof(int));
+  OK(CU(cuMemsetD32_v2)(words, 0, 4));
+  const CUstream captured = stream(), on = stream();
+  OK(CU(cuStreamBeginCapture_v2)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(CU(cuStreamWaitValue32_v2)(captured, words, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(CU(cuStreamWriteValue32_v2)(captured, words, 5, 0));
+  CUstreamBatchMemOpParams both[2] = {};
+  both[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  both[0].writeValue.address = words + 4;
+  both[0].writeValue.value = 6;
+  both[1].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  both[1].waitValue.address = words + 4;
+  both[1].waitValue.value = 6;
+  both[1].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  OK(CU(cuStreamBatchMemOp_v2)(captured, 2, both, 0));
+  CUgraph graph = nullptr;
+  OK(CU(cuStreamEndCapture)(captured, &graph));
+  CUgraphNode nodes[4] = {};
+  size_t count = 4;
+  OK(CU(cuGraphGetNodes)(graph, nodes, &count));
+  CHECK_EQ(count, 3u);
+  CUgraphNodeType type{};
+  OK(CU(cuGraphNodeGetType)(nodes[0], &type));
+  CHECK_EQ(static_cast<int>(type), static_cast<int>(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP));
+  CUDA_BATCH_MEM_OP_NODE_PARAMS params{};
+  OK(CU(cuGraphBatchMemOpNodeGetParams)(nodes[2], &params));
+  CHECK_EQ(params.count, 2u);
+  CHECK_EQ(static_cast<int>(params.paramArray[1].operation), static_cast<int>(CU_STREAM_MEM_OP_WAIT_VALUE_32));
+  CUgraphExec exec = nullptr;
+  OK(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  for (int round = 0; round < 3; ++round) {
+    OK(CU(cuGraphLaunch)(exec, on));
+    FAILS(CUDA_ERROR_NOT_READY, CU(cuStreamQuery)(on));
+    OK(CU(cuStreamWriteValue32_v2)(captured, words, 1, 0));
+    OK(CU(cuStreamSynchronize)(on));
+    CHECK_EQ(read(words, 1)[0], 5);
+    CHECK_EQ(read(words + 4, 1)[0], 6);
+    OK(CU(cuMemsetD32_v2)(words + 4, 0, 1));
+  }
+  // Other parameters, of the executable graph only: it writes another word, and waits for none.
+  both[0].writeValue.address = words + 8;
+  params.paramArray = both;
+  params.count = 1;
+  params.ctx = context();
+  OK(CU(cuGraphExecBatchMemOpNodeSetParams)(exec, nodes[2], &params));
+  OK(CU(cuStreamWriteValue32_v2)(captured, words, 1, 0));
+  OK(CU(cuGraphLaunch)(exec, on));
+  OK(CU(cuStreamSynchronize)(on));
+  CHECK_EQ(read(words + 4, 2)[0], 0);
+  CHECK_EQ(read(words + 8, 1)[0], 6);
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuGraphDestroy)(graph));
+  for (CUstream each : {captured, on}) OK(CU(cuStreamDestroy_v2)(each));
+  OK(CU(cuMemFree_v2)(words));
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -155,10 +155,13 @@ CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) noexcept {
 CUresult cuGraphDestroy(CUgraph hGraph) noexcept {
   Call call("cuGraphDestroy", Needs::kNothing);
   if (const CUresult r = check(call, hGraph); r != CUDA_SUCCESS) return r;
-  call.remote().graphs.dropGraph(numberOf(hGraph));
   cmd::GraphDestroy wire{};
   wire.graph = numberOf(hGraph);
-  return call.post(wire);
+  // The graph of a node, or of a capture, is refused by this call and not by a later one.
+  call.waitForResult();
+  if (const CUresult r = call.post(wire); r != CUDA_SUCCESS) return r;
+  call.remote().graphs.dropGraph(wire.graph);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) noexcept {

@@ -44,6 +44,9 @@ inline bool fitsArray(const ArrayInfo& array, const Side& side, const Extent& ex
                                          isWithin(side.z, extent.depth, std::max<size_t>(depth, 1)));
 }
 
+/// CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device.
+inline constexpr size_t kMaxPitch = 0x7fffffff;
+
 /// Resolves a side of a copy of that extent.
 inline CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
   if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -57,7 +60,8 @@ inline CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, E
     return CUDA_SUCCESS;
   }
   const size_t row = side.x + extent.width;
-  if (row < extent.width || (side.pitch != 0 && side.pitch < row && extent.height * extent.depth > 1))
+  if (side.pitch > kMaxPitch || row < extent.width ||
+      (side.pitch != 0 && side.pitch < row && extent.height * extent.depth > 1))
     return CUDA_ERROR_INVALID_VALUE;
   const size_t rows = side.rows ? side.rows : side.y + extent.height;
   if (extent.depth > 1 && rows < side.y + extent.height) return CUDA_ERROR_INVALID_VALUE;

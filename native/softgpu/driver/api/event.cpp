@@ -47,6 +47,10 @@ CUresult elapsedTime(float* milliseconds, CUevent start, CUevent end) {
     const std::shared_ptr<Event> from = driver.events().find(start);
     const std::shared_ptr<Event> to = driver.events().find(end);
     if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+    {
+      std::lock_guard lock(graphMutex());
+      if (from->capture || to->capture) return CUDA_ERROR_CAPTURED_EVENT;
+    }
     return to->elapsedSince(*from, milliseconds);
   });
 }

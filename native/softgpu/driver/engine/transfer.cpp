@@ -270,39 +270,87 @@ CUresult rangeOf(const Word& word, Access access, CheckedRange* range) {
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
-CUresult enqueueWrite(const StreamTarget& stream, const Word& word) {
+CUresult writeBody(const ContextPtr& context, const Word& word, std::function<void()>* body) {
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::write, &range)) return result;
-  auto body = checked(stream.context, "write", {range}, [word] {
+  *body = checked(context, "write", {range}, [word] {
     if (Sanitizer* const sanitizer = Sanitizer::instance()) sanitizer->filled(word.address, word.bytes);
     if (word.bytes == 4)
       __atomic_store_n(reinterpret_cast<uint32_t*>(word.address), static_cast<uint32_t>(word.value), __ATOMIC_SEQ_CST);
     else
       __atomic_store_n(reinterpret_cast<uint64_t*>(word.address), word.value, __ATOMIC_SEQ_CST);
   });
-  return enqueue(stream, word.bytes, std::move(body), false);
+  return CUDA_SUCCESS;
 }
 
-CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags) {
+CUresult waitBody(const ContextPtr& context, const Word& word, unsigned flags, std::function<void()>* body) {
   CheckedRange range{};
   if (CUresult result = rangeOf(word, Access::read, &range)) return result;
   auto satisfied = std::make_shared<bool>(false);
   // Each check locks the memory only briefly, because the awaited value is written in the meantime.
-  auto look = checked(stream.context, "wait", {range}, [word, flags, satisfied] {
+  auto look = checked(context, "wait", {range}, [word, flags, satisfied] {
     const uint64_t now = word.bytes == 4 ? __atomic_load_n(reinterpret_cast<uint32_t*>(word.address), __ATOMIC_SEQ_CST)
                                          : __atomic_load_n(reinterpret_cast<uint64_t*>(word.address), __ATOMIC_SEQ_CST);
     *satisfied = holds(now, word, flags);
   });
-  auto body = [look = std::move(look), satisfied, context = stream.context] {
+  *body = [look = std::move(look), satisfied, context] {
+    *satisfied = false;  // a graph may run it again
     for (;;) {
       look();
       if (*satisfied || context->isCancelled()) return;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   };
-  stream.context->enqueue(stream.queue, Operation::Kind::host, std::move(body));
+  return CUDA_SUCCESS;
+}
+
+constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;
+
+/// An operation on a word: its body, which may be none, and whether it waits.
+CUresult wordBody(const ContextPtr& context, const CUstreamBatchMemOpParams& op, std::function<void()>* body,
+                  bool* waits) {
+  const unsigned waitFlags = op.waitValue.flags;
+  switch (op.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64: {
+      if (waitFlags & ~kWaitFlags) return CUDA_ERROR_INVALID_VALUE;
+      if (waitFlags & CU_STREAM_WAIT_VALUE_FLUSH) return CUDA_ERROR_NOT_SUPPORTED;  // as the device's attribute says
+      *waits = true;
+      const bool isLong = op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+      const uint64_t awaited = isLong ? op.waitValue.value64 : op.waitValue.value;
+      return waitBody(context, {op.waitValue.address, awaited, isLong ? 8u : 4u}, waitFlags, body);
+    }
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64: {
+      if (op.writeValue.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) return CUDA_ERROR_INVALID_VALUE;
+      const bool isLong = op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+      const uint64_t written = isLong ? op.writeValue.value64 : op.writeValue.value;
+      return writeBody(context, {op.writeValue.address, written, isLong ? 8u : 4u}, body);
+    }
+    case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;  // operations of a stream see earlier ones in any case
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace
+
+CUresult prepareWords(const ContextPtr& context, std::span<const CUstreamBatchMemOpParams> operations,
+                      PreparedTransfer* prepared) {
+  std::vector<std::function<void()>> bodies;
+  bool waits = false;
+  for (const CUstreamBatchMemOpParams& each : operations) {
+    std::function<void()> body;
+    if (CUresult result = wordBody(context, each, &body, &waits)) return result;
+    if (body) bodies.push_back(std::move(body));
+  }
+  if (bodies.empty()) return CUDA_SUCCESS;
+  // Operations that wait may block for any length of time, like a program's functions.
+  prepared->kind = waits ? Operation::Kind::host : Operation::Kind::brief;
+  prepared->body = [context, bodies = std::move(bodies)] {
+    for (const auto& each : bodies)
+      if (!context->isCancelled()) each();
+  };
   return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/memory/address_space.h"
@@ -89,10 +90,10 @@ struct Word {
   uint64_t value = 0;
   uint32_t bytes = 4;
 };
-CUresult enqueueWrite(const StreamTarget& stream, const Word& word);
-/// The stream continues when the comparison with the word that `flags` (CUstreamWaitValue_flags) specify is true, or
-/// when its context has failed.
-CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags);
+/// Writes of words and waits for them, one after the other. A wait ends when the comparison that its flags
+/// (CUstreamWaitValue_flags) specify is true, or when its context has failed. Without operations there is no body.
+CUresult prepareWords(const ContextPtr& context, std::span<const CUstreamBatchMemOpParams> operations,
+                      PreparedTransfer* prepared);
 
 /// A fill whose memory has been resolved.
 struct CheckedFill {

@@ -80,6 +80,12 @@ bool isCapturingIntoGraph(const QueuePtr& queue) {
   return queue->capture && queue->capture.capture->isIntoGraph;
 }
 
+bool isBeingCaptured(const Graph& graph) {
+  const Lock lock(graphMutex());
+  return std::any_of(captures().begin(), captures().end(),
+                     [&](const auto& capture) { return !capture->isIntoGraph && capture->graph.get() == &graph; });
+}
+
 void invalidateCapture(const QueuePtr& queue) {
   const Lock lock(graphMutex());
   if (queue->capture) queue->capture.capture->isInvalid = true;

@@ -32,6 +32,8 @@ CUresult captureWork(const StreamTarget& stream, NodeWork work, bool* captured);
 bool isCapturing(const QueuePtr& queue);
 /// Whether it is captured into a graph of the program.
 bool isCapturingIntoGraph(const QueuePtr& queue);
+/// Whether a capture makes this graph, which then belongs to it.
+bool isBeingCaptured(const Graph& graph);
 /// Invalidates a capture in which the queue takes part.
 void invalidateCapture(const QueuePtr& queue);
 /// The result for the legacy stream while a stream of the context that it waits for is being captured.

@@ -108,6 +108,7 @@ CUgraphNodeType typeOf(const NodeWork& work) {
     CUgraphNodeType operator()(const AllocationWork&) const { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     CUgraphNodeType operator()(const FreeWork&) const { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
     CUgraphNodeType operator()(const ConditionalWork&) const { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
+    CUgraphNodeType operator()(const WordsWork&) const { return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP; }
   };
   return std::visit(Visitor{}, work);
 }
@@ -156,19 +157,40 @@ void Graph::remove(GraphNode& node) {
   std::erase_if(nodes_, [&](const auto& each) { return each.get() == &node; });
 }
 
+bool canConnect(const NodeWork& from, const NodeWork& to, const CUgraphEdgeData& data) {
+  const bool isReserved =
+      std::any_of(std::begin(data.reserved), std::end(data.reserved), [](auto each) { return each; });
+  if (isReserved || data.to_port != 0) return false;
+  const bool fromKernel = std::holds_alternative<KernelWork>(from);
+  const bool atLaunch = data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+  switch (data.type) {
+    case CU_GRAPH_DEPENDENCY_TYPE_DEFAULT:
+      return data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT || (fromKernel && atLaunch);
+    case CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC:
+      return fromKernel && std::holds_alternative<KernelWork>(to) &&
+             (atLaunch || data.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+    default: return false;
+  }
+}
+
+bool Graph::isWithin(const Graph& other) const { return this == &other || (parent && parent->graph->isWithin(other)); }
+
 CUresult Graph::addEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data) {
   if (!owns(&from) || !owns(&to) || leadsTo(&to, &from)) return CUDA_ERROR_INVALID_VALUE;
+  if (!canConnect(from.work, to.work, data)) return CUDA_ERROR_INVALID_VALUE;
   for (const GraphNode::Edge& edge : to.after)
     if (edge.from == &from) return CUDA_ERROR_INVALID_VALUE;
   to.after.push_back({&from, data});
   return CUDA_SUCCESS;
 }
 
-CUresult Graph::removeEdge(GraphNode& from, GraphNode& to) {
+CUresult Graph::removeEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data) {
   if (!owns(&from) || !owns(&to)) return CUDA_ERROR_INVALID_VALUE;
-  return std::erase_if(to.after, [&](const GraphNode::Edge& edge) { return edge.from == &from; })
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  const auto isIt = [&](const GraphNode::Edge& edge) {
+    return edge.from == &from && edge.data.type == data.type && edge.data.from_port == data.from_port &&
+           edge.data.to_port == data.to_port;
+  };
+  return std::erase_if(to.after, isIt) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool Graph::isFreedBefore(const GraphNode& allocation, const std::vector<GraphNode::Edge>& after) const {

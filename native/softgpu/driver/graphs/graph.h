@@ -124,9 +124,14 @@ struct ConditionalWork {
   std::vector<GraphPtr> bodies;
   std::vector<CUgraph> handles;  ///< of the bodies: the program keeps a pointer to them
 };
+/// Writes of words, and waits for them.
+struct WordsWork {
+  std::vector<CUstreamBatchMemOpParams> operations;
+  ContextPtr context;
+};
 struct EmptyWork {};
 using NodeWork = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocationWork,
-                              FreeWork, ConditionalWork>;
+                              FreeWork, ConditionalWork, WordsWork>;
 CUgraphNodeType typeOf(const NodeWork& work);
 /// The graphs in a node: a child graph, or the bodies to select from.
 std::span<const GraphPtr> graphsIn(const NodeWork& work);
@@ -144,6 +149,9 @@ struct ConditionsOf {
   std::vector<Condition> all;
   std::set<CUgraphConditionalHandle> asked;
 };
+
+/// Whether an edge between nodes of such work may have these ports and this type.
+bool canConnect(const NodeWork& from, const NodeWork& to, const CUgraphEdgeData& data);
 
 struct GraphNode {
   using Edge = GraphEdge;
@@ -169,9 +177,10 @@ class Graph : public std::enable_shared_from_this<Graph> {
   /// `after` must be nodes of this graph.
   GraphNode& add(NodeWork work, std::vector<GraphNode::Edge> after);
   void remove(GraphNode& node);
-  /// CUDA_ERROR_INVALID_VALUE for an edge that already exists, or that would close a cycle.
+  /// CUDA_ERROR_INVALID_VALUE for an edge that already exists, that cannot be (canConnect), or that would close a cycle.
   CUresult addEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
-  CUresult removeEdge(GraphNode& from, GraphNode& to);
+  /// CUDA_ERROR_INVALID_VALUE if there is no such edge with the same data.
+  CUresult removeEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
   /// Whether the memory of `allocation` is free when a node that follows `after` runs.
   bool isFreedBefore(const GraphNode& allocation, const std::vector<GraphNode::Edge>& after) const;
   bool owns(const GraphNode* node) const { return node && node->graph == this; }
@@ -180,6 +189,9 @@ class Graph : public std::enable_shared_from_this<Graph> {
   GraphPtr clone() const;
   /// The node of a clone that was made from `origin`; child graphs are searched too. Null if there is none.
   GraphNode* madeFrom(const GraphNode* origin);
+
+  /// Whether `other` is this graph, or one around it.
+  bool isWithin(const Graph& other) const;
 
   /// The node whose child graph this is; such a graph ends with the node.
   const GraphNode* parent = nullptr;

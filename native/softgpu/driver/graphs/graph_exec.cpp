@@ -53,6 +53,9 @@ CUresult stepOf(const NodeWork& work, const Values& values, Step* step) {
     *step = {prepared.kind, std::move(prepared.body)};
   } else if (const auto* host = std::get_if<HostWork>(&work)) {
     *step = {Operation::Kind::host, hostFunctionBody([host = *host] { host.function(host.data); })};
+  } else if (const auto* words = std::get_if<WordsWork>(&work)) {
+    if (CUresult result = prepareWords(words->context, words->operations, &prepared)) return result;
+    *step = {prepared.kind, std::move(prepared.body)};
   } else if (const auto* conditional = std::get_if<ConditionalWork>(&work)) {
     step->kind = Operation::Kind::work;
     return choiceOf(*conditional, values, &step->body);
@@ -201,6 +204,12 @@ bool isSameDirection(const NodeWork& from, const NodeWork& to) {
                    mine->params.dstMemoryType == other->params.dstMemoryType);
 }
 
+bool isSameFill(const NodeWork& from, const NodeWork& to) {
+  const auto* mine = std::get_if<FillWork>(&from);
+  const auto* other = std::get_if<FillWork>(&to);
+  return !mine || !other || canBecome(mine->params, other->params);
+}
+
 /// Whether the parameters of one graph may be copied to the other; if not, the difference that prevents it.
 CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const GraphNode** error,
                                 const GraphNode** errorFrom) {
@@ -223,7 +232,8 @@ CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const Gra
       return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     }
     if (!isSameChoice(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-    if (!isSameDirection(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (!isSameDirection(from.work, to.work) || !isSameFill(from.work, to.work))
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     for (size_t g = 0; g < graphsIn(from.work).size(); ++g) {
       const auto result = compare(*graphsIn(from.work)[g], *graphsIn(to.work)[g], error, errorFrom);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
@@ -251,6 +261,12 @@ void takeOver(Graph& mine, const Graph& other) {
 }
 
 }  // namespace
+
+bool canBecome(const CUDA_MEMSET_NODE_PARAMS& from, const CUDA_MEMSET_NODE_PARAMS& to) {
+  if (from.height <= 1 && to.height <= 1) return true;
+  return from.height == to.height && from.width == to.width && from.pitch == to.pitch &&
+         from.elementSize == to.elementSize;
+}
 
 GraphPtr GraphExec::asGraph() const {
   if (!ConditionsOf(*graph_).all.empty()) return nullptr;

@@ -7,6 +7,9 @@
 
 namespace millpond::softgpu {
 
+/// Whether the fill of an executable graph can get other parameters: one of several rows keeps its shape.
+bool canBecome(const CUDA_MEMSET_NODE_PARAMS& from, const CUDA_MEMSET_NODE_PARAMS& to);
+
 class GraphExec {
  public:
   GraphExec(const Graph& graph, unsigned long long flags) : graph_(graph.copy(true)), flags_(flags) {}

@@ -154,7 +154,10 @@ class Formatter {
                      : print(spec + kind, argument<uint32_t>());
       case 'c': return print(spec + 'c', argument<int32_t>());
       case 'p': return print(spec + 'p', reinterpret_cast<void*>(argument<uint64_t>()));
-      case 's': return print(spec + 's', memory_.string(argument<uint64_t>()).c_str());
+      case 's': {
+        const auto text = argument<uint64_t>();
+        return print(spec + 's', text != 0 ? memory_.string(text).c_str() : "(null)");
+      }
       case 'f':
       case 'F':
       case 'e':

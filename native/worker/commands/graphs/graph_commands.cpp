@@ -59,12 +59,12 @@ CUresult GraphCommands::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& co
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
   if (!graph || graph->root != command.fixed.graph) return CUDA_ERROR_INVALID_VALUE;
   const CUgraph handle = graph->handle;
+  if (CUresult rc = driver_.cuGraphDestroy(handle)) return rc;
   graphs_.dropGraph(command.fixed.graph);
   nodeCount_.give(command.fixed.graph);
   graphs_.dropConditions();
-  const CUresult rc = driver_.cuGraphDestroy(handle);
   hostMemory_.releaseForgotten();
-  return rc;
+  return CUDA_SUCCESS;
 }
 
 CUresult GraphCommands::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {

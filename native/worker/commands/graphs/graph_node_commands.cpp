@@ -28,8 +28,8 @@ CUresult GraphNodeCommands::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>
   uint64_t childNumber = 0;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) childNumber = graphs_.numberOf(node.params.graph.graph);
   const bool isMoved = movesGraph(node.params);
-  // A graph cannot become part of itself.
-  if (isMoved && graph->root == childNumber) return CUDA_ERROR_INVALID_VALUE;
+  // A graph cannot become part of itself, nor can a clone of it: the driver crashes.
+  if (childNumber && graphs_.isWithin(in.graph, childNumber)) return CUDA_ERROR_INVALID_VALUE;
   // A clone has all nodes of the child; a moved graph has already been counted.
   GraphNodes more = GraphNodes::one(record.size());
   if (childNumber && !isMoved) more += nodeCount_.of(childNumber);

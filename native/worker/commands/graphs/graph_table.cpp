@@ -16,6 +16,16 @@ void GraphTable::adoptChild(uint64_t node, CUgraph child) {
   markSpecial(node);
 }
 
+bool GraphTable::isWithin(uint64_t inner, uint64_t outer) const {
+  if (inner == outer) return true;
+  const Graph* around = graph(outer);
+  if (!around) return false;
+  return std::any_of(around->special.begin(), around->special.end(), [&](uint64_t each) {
+    const std::vector<uint64_t>& children = nodes_.at(each).children;
+    return std::any_of(children.begin(), children.end(), [&](uint64_t child) { return isWithin(inner, child); });
+  });
+}
+
 bool GraphTable::dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges,
                               bool hasEdges, std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data) {
   const size_t count = nodes.size() / sizeof(uint64_t);

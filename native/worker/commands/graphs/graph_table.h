@@ -106,6 +106,8 @@ class GraphTable {
     const auto found = nodes_.find(number);
     return found == nodes_.end() ? nullptr : &found->second;
   }
+  /// Whether `inner` is that graph, or in one of its nodes.
+  bool isWithin(uint64_t inner, uint64_t outer) const;
   /// 0 when it has none.
   uint64_t numberOf(CUgraph handle) const {
     const auto known = graphNumbers_.find(handle);

@@ -69,6 +69,9 @@ TEST("a graph in a node belongs to the node's root, and ends with it") {
   const uint64_t inner = table.adopt(child, nodeHandle(2));
   table.adoptChild(inner, graphHandle(3));
   CHECK_EQ(table.graph(table.numberOf(graphHandle(3)))->root, root);
+  CHECK(table.isWithin(table.numberOf(graphHandle(3)), root));
+  CHECK(table.isWithin(child, child));
+  CHECK(!table.isWithin(root, child));
   table.dropGraph(root);
   CHECK(!table.graph(child));
   CHECK(!table.node(inner));

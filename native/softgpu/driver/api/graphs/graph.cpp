@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "softgpu/driver/graphs/capture.h"
+
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
 
@@ -98,9 +100,12 @@ CUresult addDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphN
   });
 }
 
-CUresult removeDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, size_t count) {
-  return changeEdges(hGraph, from, to, count,
-                     [](Graph& graph, GraphNode& a, GraphNode& b, size_t) { return graph.removeEdge(a, b); });
+CUresult removeDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data,
+                            size_t count) {
+  return changeEdges(hGraph, from, to, count, [&](Graph& graph, GraphNode& a, GraphNode& b, size_t i) -> CUresult {
+    if (hasMemory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    return graph.removeEdge(a, b, data ? data[i] : CUgraphEdgeData{});
+  });
 }
 
 const char* nameOf(CUgraphNodeType type) {
@@ -115,6 +120,7 @@ const char* nameOf(CUgraphNodeType type) {
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return "MEM_ALLOC";
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return "MEM_FREE";
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return "CONDITIONAL";
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return "BATCH_MEM_OP";
     default: return "EMPTY";
   }
 }
@@ -141,7 +147,7 @@ CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
   return withGraph(hGraph, [&](Driver& driver, Graph& graph) -> CUresult {
-    if (graph.parent) return CUDA_ERROR_INVALID_VALUE;
+    if (graph.parent || isBeingCaptured(graph)) return CUDA_ERROR_INVALID_VALUE;
     driver.graphs().remove(hGraph);
     return CUDA_SUCCESS;
   });
@@ -214,15 +220,16 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, cons
 }
 CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                    size_t numDependencies) {
-  return removeDependencies(hGraph, from, to, numDependencies);
+  return removeDependencies(hGraph, from, to, nullptr, numDependencies);
 }
 CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
-                                      const CUgraphEdgeData*, size_t numDependencies) {
-  return removeDependencies(hGraph, from, to, numDependencies);
+                                      const CUgraphEdgeData* edgeData, size_t numDependencies) {
+  return removeDependencies(hGraph, from, to, edgeData, numDependencies);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   return withNode(hNode, [&](Driver&, GraphNode& node) -> CUresult {
+    if (hasMemory(*node.graph)) return CUDA_ERROR_NOT_SUPPORTED;
     node.graph->remove(node);
     return CUDA_SUCCESS;
   });

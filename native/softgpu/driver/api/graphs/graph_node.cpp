@@ -26,6 +26,8 @@ CUresult addNode(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependenci
     if (CUresult result = edgesFrom(driver, graph, dependencies, data, count, &after)) return result;
     NodeWork work;
     if (CUresult result = workOf(driver, graph, after, *params, &work)) return result;
+    for (const GraphNode::Edge& edge : after)
+      if (!canConnect(edge.from->work, work, edge.data)) return CUDA_ERROR_INVALID_VALUE;
     *out = graph.add(std::move(work), std::move(after)).handle();
     return CUDA_SUCCESS;
   });
@@ -65,6 +67,12 @@ CUresult setInExec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* para
     const auto origin = driver.graphNodes().find(hNode);
     GraphNode* node = origin ? exec.find(origin.get()) : nullptr;
     if (!node || !params) return CUDA_ERROR_INVALID_VALUE;
+    const auto* fill = std::get_if<FillWork>(&node->work);
+    if (fill && params->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      const auto& m = params->memset;
+      const CUDA_MEMSET_NODE_PARAMS other{m.dst, m.pitch, m.value, m.elementSize, m.width, m.height};
+      if (!canBecome(fill->params, other)) return CUDA_ERROR_INVALID_VALUE;
+    }
     return setParams(*node, driver, params, params->type);
   });
 }
@@ -367,6 +375,38 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
   params.eventWait.event = event;
+  return setInExec(hGraphExec, hNode, &params);
+}
+
+// Words of memory
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addNodeOf(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { std::memcpy(&p.memOp, nodeParams, sizeof(*nodeParams)); });
+}
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+  return get<WordsWork>(hNode, nodeParams_out, [&](const WordsWork& work, GraphNode&) {
+    *nodeParams_out = {};
+    nodeParams_out->ctx = work.context->handle();
+    nodeParams_out->count = static_cast<unsigned>(work.operations.size());
+    nodeParams_out->paramArray = const_cast<CUstreamBatchMemOpParams*>(work.operations.data());
+  });
+}
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+  std::memcpy(&params.memOp, nodeParams, sizeof(*nodeParams));
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+  std::memcpy(&params.memOp, nodeParams, sizeof(*nodeParams));
   return setInExec(hGraphExec, hNode, &params);
 }
 

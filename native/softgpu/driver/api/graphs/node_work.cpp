@@ -58,6 +58,18 @@ CUresult fillWork(Driver& driver, const CUDA_MEMSET_NODE_PARAMS& params, CUconte
   return CUDA_SUCCESS;
 }
 
+CUresult wordsWork(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, NodeWork* work) {
+  if (params.flags != 0 || params.count > kMostWords || (params.count > 0 && !params.paramArray))
+    return CUDA_ERROR_INVALID_VALUE;
+  WordsWork words;
+  if (CUresult result = contextOf(driver, params.ctx, &words.context)) return result;
+  words.operations.assign(params.paramArray, params.paramArray + params.count);
+  PreparedTransfer checked;
+  if (CUresult result = prepareWords(words.context, words.operations, &checked)) return result;
+  *work = std::move(words);
+  return CUDA_SUCCESS;
+}
+
 CUresult eventWork(Driver& driver, CUevent handle, bool records, NodeWork* work) {
   EventWork event{handle, driver.events().find(handle), records};
   if (!event.event) return CUDA_ERROR_INVALID_HANDLE;
@@ -65,11 +77,12 @@ CUresult eventWork(Driver& driver, CUevent handle, bool records, NodeWork* work)
   return CUDA_SUCCESS;
 }
 
-CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, NodeWork* work) {
+CUresult childWork(Driver& driver, const Graph& into, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, NodeWork* work) {
   const GraphPtr graph = driver.graphs().find(params.graph);
   const bool known = params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
                      params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-  if (!graph || !known) return CUDA_ERROR_INVALID_VALUE;
+  // A graph cannot become part of itself. A card's driver crashes.
+  if (!graph || !known || into.isWithin(*graph)) return CUDA_ERROR_INVALID_VALUE;
   if (hasConditions(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   if (params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph->parent) return CUDA_ERROR_INVALID_VALUE;
@@ -128,6 +141,14 @@ CUresult allocationWork(Driver& driver, Graph& graph, const std::vector<GraphNod
   return CUDA_SUCCESS;
 }
 
+/// Whether a graph may free the memory: a node allocates it, of this graph or another, and none of this graph frees it.
+bool canFree(const Graph& graph, uint64_t address) {
+  return GraphMemory::isOne(address) && std::none_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) {
+           const auto* other = std::get_if<FreeWork>(&node->work);
+           return other && other->address == address;
+         });
+}
+
 bool isSize(CUgraphConditionalNodeType type, unsigned size) {
   switch (type) {
     case CU_GRAPH_COND_TYPE_IF: return size == 1 || size == 2;
@@ -180,7 +201,7 @@ CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>
       if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
       *work = HostWork{params.host.fn, params.host.userData};
       return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH: return childWork(driver, params.graph, work);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return childWork(driver, graph, params.graph, work);
     case CU_GRAPH_NODE_TYPE_EMPTY: *work = EmptyWork{}; return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return eventWork(driver, params.eventWait.event, false, work);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return eventWork(driver, params.eventRecord.event, true, work);
@@ -191,12 +212,14 @@ CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>
       return result;
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      if (params.free.dptr == 0) return CUDA_ERROR_INVALID_VALUE;
+      if (!canFree(graph, params.free.dptr)) return CUDA_ERROR_INVALID_VALUE;
       *work = FreeWork{params.free.dptr};
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditionalWork(driver, graph, params.conditional, work);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return wordsWork(driver, sameAs<CUDA_BATCH_MEM_OP_NODE_PARAMS>(params.memOp), work);
     default:
-      // External semaphores and memory operations: there are none on this device.
+      // External semaphores: there are none on this device.
       return CUDA_ERROR_NOT_SUPPORTED;
   }
 }

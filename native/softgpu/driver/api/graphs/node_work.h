@@ -9,6 +9,9 @@
 
 namespace millpond::softgpu::api {
 
+/// The largest number of writes of words and waits for them that one call takes.
+inline constexpr unsigned kMostWords = 256;
+
 /// The work of a node of `graph` that comes after others. Allocation nodes write their address into `params`,
 /// conditional ones their bodies.
 CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after, CUgraphNodeParams& params,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "softgpu/driver/api/api.h"
+#include "softgpu/driver/api/graphs/node_work.h"
 #include "softgpu/driver/engine/transfer.h"
 #include "softgpu/driver/graphs/capture.h"
 
@@ -11,13 +12,6 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;
-
-CUresult write(const StreamTarget& target, const Word& word, unsigned flags) {
-  if (flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) return CUDA_ERROR_INVALID_VALUE;
-  return enqueueWrite(target, word);
-}
-
 /// The value comes from the program and need not be an enumerator of its type.
 bool isPolicy(const CUstreamAttrValue& value) {
   int32_t policy = 0;
@@ -25,34 +19,47 @@ bool isPolicy(const CUstreamAttrValue& value) {
   return policy >= CU_SYNC_POLICY_AUTO && policy <= CU_SYNC_POLICY_BLOCKING_SYNC;
 }
 
-CUresult waitFor(const StreamTarget& target, const Word& word, unsigned flags) {
-  if (flags & ~kWaitFlags) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CU_STREAM_WAIT_VALUE_FLUSH) return CUDA_ERROR_NOT_SUPPORTED;  // as the device's attribute says
-  return enqueueWaitFor(target, word, flags);
-}
-
-template <typename Body>
-CUresult withFreeStream(CUstream stream, Body body) {
+/// Gives the operations to a stream, or to its capture.
+CUresult submit(CUstream stream, std::span<const CUstreamBatchMemOpParams> operations) {
   return withStream(stream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    if (CUresult result = checkWait(target)) return result;
-    return body(target);
+    PreparedTransfer prepared;
+    if (CUresult result = prepareWords(target.context, operations, &prepared)) return result;
+    bool captured = false;
+    WordsWork work{{operations.begin(), operations.end()}, target.context};
+    if (CUresult result = captureWork(target, std::move(work), &captured); result || captured) return result;
+    if (prepared.body) target.context->enqueue(target.queue, prepared.kind, std::move(prepared.body));
+    return CUDA_SUCCESS;
   });
 }
 
-CUresult run(const StreamTarget& target, const CUstreamBatchMemOpParams& op) {
-  switch (op.operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      return waitFor(target, {op.waitValue.address, op.waitValue.value, 4}, op.waitValue.flags);
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      return waitFor(target, {op.waitValue.address, op.waitValue.value64, 8}, op.waitValue.flags);
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      return write(target, {op.writeValue.address, op.writeValue.value, 4}, op.writeValue.flags);
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      return write(target, {op.writeValue.address, op.writeValue.value64, 8}, op.writeValue.flags);
-    case CU_STREAM_MEM_OP_BARRIER: return CUDA_SUCCESS;  // operations of a stream see earlier ones in any case
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;
-    default: return CUDA_ERROR_INVALID_VALUE;
+template <typename Value>
+CUresult write(CUstream stream, CUdeviceptr address, Value value, unsigned flags) {
+  CUstreamBatchMemOpParams op{};
+  op.writeValue.address = address;
+  op.writeValue.flags = flags;
+  if constexpr (sizeof(Value) == sizeof(cuuint64_t)) {
+    op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    op.writeValue.value64 = value;
+  } else {
+    op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    op.writeValue.value = value;
   }
+  return submit(stream, {&op, 1});
+}
+
+template <typename Value>
+CUresult waitFor(CUstream stream, CUdeviceptr address, Value value, unsigned flags) {
+  CUstreamBatchMemOpParams op{};
+  op.waitValue.address = address;
+  op.waitValue.flags = flags;
+  if constexpr (sizeof(Value) == sizeof(cuuint64_t)) {
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    op.waitValue.value64 = value;
+  } else {
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.value = value;
+  }
+  return submit(stream, {&op, 1});
 }
 
 }  // namespace
@@ -60,29 +67,25 @@ CUresult run(const StreamTarget& target, const CUstreamBatchMemOpParams& op) {
 extern "C" {
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return withFreeStream(stream, [&](const StreamTarget& target) { return write(target, {addr, value, 4}, flags); });
+  return write(stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return withFreeStream(stream, [&](const StreamTarget& target) { return write(target, {addr, value, 8}, flags); });
+  return write(stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return withFreeStream(stream, [&](const StreamTarget& target) { return waitFor(target, {addr, value, 4}, flags); });
+  return waitFor(stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return withFreeStream(stream, [&](const StreamTarget& target) { return waitFor(target, {addr, value, 8}, flags); });
+  return waitFor(stream, addr, value, flags);
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                unsigned int flags) {
-  return withFreeStream(stream, [&](const StreamTarget& target) -> CUresult {
-    if (flags != 0 || count > 256 || (count > 0 && !paramArray)) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; ++i)
-      if (CUresult result = run(target, paramArray[i])) return result;
-    return CUDA_SUCCESS;
-  });
+  if (flags != 0 || count > kMostWords || (count > 0 && !paramArray)) return CUDA_ERROR_INVALID_VALUE;
+  return submit(stream, {paramArray, count});
 }
 
 // Preferences of a stream have no effect here; they are stored so that they can be read back.
