@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -129,6 +130,22 @@ TEST("commands are taken in the order of the main connection, whichever lane is 
     ends.link->release(ends.link->position());
   }
   client.join();
+}
+
+TEST("a client that offers lanes without end, while nobody takes them, has few connections at a time") {
+  LaneEnds ends;
+  std::vector<UniqueFd> offered(100);
+  for (UniqueFd& each : offered) ends.link->offerLane(LaneEnds::pair(each), 0, kLanes);
+  const auto isOpen = [](const UniqueFd& each) {
+    char byte = 0;
+    return ::recv(each.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  };
+  CHECK_EQ(static_cast<size_t>(std::count_if(offered.begin(), offered.end(), isOpen)), size_t{wire::kMaxLanes});
+  // The last ones are served.
+  ServerLink::Frame frame;
+  CHECK(ends.link->next(frame) == Next::kNothing);
+  std::vector<std::byte> welcome(kWelcomeFixedBytes);
+  CHECK(bool(receiveExactly(offered.back().get(), welcome, 1000)));
 }
 
 TEST("a lane waits while all its blocks are held, and goes on when one is released") {

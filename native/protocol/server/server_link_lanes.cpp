@@ -31,6 +31,8 @@ ServerLink::Next ServerLink::receiveWithoutLane() {
 void ServerLink::offerLane(Channel channel, uint32_t lane, uint32_t count) {
   {
     std::lock_guard lock(door_->mutex);
+    // The thread of the session may be in a long call of the driver meanwhile.
+    if (door_->lanes.size() == wire::kMaxLanes) door_->lanes.erase(door_->lanes.begin());
     door_->lanes.push_back({std::move(channel), lane, count});
     door_->isOffered.store(true, std::memory_order_release);
   }

@@ -38,11 +38,12 @@ struct VmFixture : ExecutorFixture {
     command.memory = memory;
     CHECK(post(command, 1));
   }
-  void map(CUdeviceptr address, uint64_t bytes, uint64_t memory) {
+  void map(CUdeviceptr address, uint64_t bytes, uint64_t memory, uint64_t offset = 0) {
     cmd::VmMap command{};
     command.address = address;
     command.bytes = bytes;
     command.memory = memory;
+    command.offset = offset;
     CHECK(post(command, 1));
   }
   void unmap(CUdeviceptr address, uint64_t bytes) {
@@ -99,6 +100,30 @@ TEST("memory mapped side by side is one run to copies, and can be mapped twice")
     CHECK_EQ(f.fake().reservations(), 0u);
     CHECK(f.finish().ok);
   }
+}
+
+TEST("no part of memory is mapped that it does not have") {
+  VmFixture f(Carrier::kSharedMemory);
+  const CUdeviceptr base = f.reserve(8 * kGranule);
+  CHECK_EQ(f.create(1, 2 * kGranule), 0);
+  const struct {
+    uint64_t offset, bytes;
+  } kParts[] = {{0, 3 * kGranule},
+                {kGranule, 2 * kGranule},
+                {2 * kGranule, kGranule},
+                {~uint64_t{0}, kGranule},
+                {~uint64_t{0} - kGranule + 1, 2 * kGranule},
+                {uint64_t{1} << 63, kGranule}};
+  for (const auto& part : kParts) {
+    f.map(base, part.bytes, 1, part.offset);
+    CHECK_EQ(f.failure(), CUDA_ERROR_INVALID_VALUE);
+  }
+  // The driver has seen none of them.
+  CHECK_EQ(f.fake().mappedRuns(), 0u);
+  f.map(base, 2 * kGranule, 1);
+  CHECK_EQ(f.failure(), 0);
+  CHECK_EQ(f.fake().mappedRuns(), 1u);
+  CHECK(f.finish().ok);
 }
 
 TEST("made memory counts against the limit, mapped or not, together with all other memory of that device") {

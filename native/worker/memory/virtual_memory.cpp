@@ -106,6 +106,8 @@ CUresult VirtualMemory::map(CUdeviceptr address, uint64_t bytes, uint64_t offset
   const auto found = memories_.find(memory);
   if (found == memories_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || overflows(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t whole = found->second.charge.bytes;
+  if (offset > whole || bytes > whole - offset) return CUDA_ERROR_INVALID_VALUE;
   auto reservation = reservations_.upper_bound(address);
   if (reservation == reservations_.begin()) return CUDA_ERROR_INVALID_VALUE;
   --reservation;
