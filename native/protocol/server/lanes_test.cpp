@@ -132,7 +132,7 @@ TEST("commands are taken in the order of the main connection, whichever lane is 
   client.join();
 }
 
-TEST("a client that offers lanes without end, while nobody takes them, has few connections at a time") {
+TEST("lanes that a session has not accepted are bounded: the oldest connection is closed for a new one") {
   LaneEnds ends;
   std::vector<UniqueFd> offered(100);
   for (UniqueFd& each : offered) ends.link->offerLane(LaneEnds::pair(each), 0, kLanes);
